@@ -1,21 +1,21 @@
-"""`python -m bench [LINE…]`: one broker of each side."""
+"""`python -m bench [LINE…]`: compare one broker with one Apache Kafka broker."""
 
 import sys
 
-from bench import session
+from bench import one_broker
 from bench.lines import LINES
-from bench.turns import Benchmark, Session, main
+from bench.runner import Benchmark, Session, run_benchmark
 from tests.brokers import BROKERS
 
 ONE_BROKER = Benchmark(
     name="bench",
     lines=LINES,
     sides=BROKERS,
-    sessions=(Session(("",), 5, session.measure),),
-    amounts=session.Amounts(),
-    quick=session.QUICK,
+    sessions=(Session(("",), 5, one_broker.measure_one_broker),),
+    amounts=one_broker.Amounts(),
+    quick=one_broker.QUICK,
     about={},
 )
 
 if __name__ == "__main__":
-    sys.exit(main(ONE_BROKER))
+    sys.exit(run_benchmark(ONE_BROKER))

@@ -1,12 +1,12 @@
-/* Acknowledgements through librdkafka, each one timed, from several partitions.
+/* Produces through librdkafka and times each acknowledgement, to several partitions.
  *
- *   acks steady BOOTSTRAP TOPIC PARTITIONS SIZE PER_S SECONDS [setting=value…]   how long each ack of a steady stream takes
- *   acks flood BOOTSTRAP TOPIC PARTITIONS SIZE RECORDS [setting=value…]          how many come when they are not waited for
- *   acks watch BOOTSTRAP TOPIC PARTITIONS SIZE PER_S [setting=value…]            a line for each ack: when (CLOCK_MONOTONIC, s)
+ *   acks steady BOOTSTRAP TOPIC PARTITIONS SIZE PER_S SECONDS [setting=value…]   latency of each ack of a steady stream
+ *   acks flood BOOTSTRAP TOPIC PARTITIONS SIZE RECORDS [setting=value…]          acks per second, as fast as possible
+ *   acks watch BOOTSTRAP TOPIC PARTITIONS SIZE PER_S [setting=value…]            a line per ack: its time (CLOCK_MONOTONIC, s)
  *
- * A record's clock runs from rd_kafka_produce() until its delivery is told to this program, in a thread that does nothing but
- * wait for that. `steady` and `watch` send to the partitions in turn; `flood` leaves that to librdkafka, as most programs do.
- * steady and flood print one line of JSON; watch goes on until SIGTERM, and ends with one, too. Times are in seconds.
+ * A record's latency runs from rd_kafka_produce() until its delivery report, which a dedicated thread waits for. `steady` and
+ * `watch` send to the partitions in turn; `flood` uses librdkafka's partitioner, as most programs do. steady and flood print one
+ * line of JSON; watch runs until SIGTERM and then prints one too. Times are in seconds.
  */
 #define PROGRAM "acks"
 #include "common.h"
@@ -16,20 +16,20 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
-#define PATIENCE_S 120
+#define DRAIN_TIMEOUT_S 120
 
 static rd_kafka_t *client;
 static rd_kafka_topic_t *topic;
 static char *payload;
 static size_t size;
-static double *took; /* seconds, by the order of acknowledgement; NULL: nobody asks */
+static double *latencies; /* seconds, in the order of acknowledgement; NULL: not recorded */
 static volatile long acked, failed, done;
-static volatile sig_atomic_t told_to_stop;
+static volatile sig_atomic_t stop_requested;
 static int watching;
 
 static void on_stop(int number) {
     (void)number;
-    told_to_stop = 1;
+    stop_requested = 1;
 }
 
 static void on_delivery(rd_kafka_t *self, const rd_kafka_message_t *message, void *opaque) {
@@ -37,10 +37,10 @@ static void on_delivery(rd_kafka_t *self, const rd_kafka_message_t *message, voi
     double at = now();
     if (message->err) {
         failed++;
-        fprintf(stderr, "acks: a record was refused: %s\n", rd_kafka_err2str(message->err));
+        fprintf(stderr, "acks: record rejected: %s\n", rd_kafka_err2str(message->err));
         return;
     }
-    if (took) took[acked] = at - *(double *)message->_private;
+    if (latencies) latencies[acked] = at - *(double *)message->_private;
     acked++;
     if (watching) printf("%.6f\n", at), fflush(stdout);
 }
@@ -62,7 +62,7 @@ static void start(const char *bootstrap, const char *name, char **settings, int 
     client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
     if (!client) die("rd_kafka_new", error);
     topic = rd_kafka_topic_new(client, name, NULL);
-    const struct rd_kafka_metadata *metadata; /* connected and knowing the leaders before the clock runs */
+    const struct rd_kafka_metadata *metadata; /* connects and finds the leaders before the clock starts */
     rd_kafka_resp_err_t known = rd_kafka_metadata(client, 0, topic, &metadata, 30000);
     if (known) die("metadata", rd_kafka_err2str(known));
     rd_kafka_metadata_destroy(metadata);
@@ -81,7 +81,7 @@ static void send_one(int32_t partition, void *opaque) {
 static long stream(long partitions, double per_s, long records, double *sent) {
     double began = now();
     long i = 0;
-    for (; !told_to_stop && (!records || i < records); i++) {
+    for (; !stop_requested && (!records || i < records); i++) {
         double due = began + i / per_s;
         struct timespec at = {(time_t)due, (long)((due - (time_t)due) * 1e9)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
@@ -92,30 +92,30 @@ static long stream(long partitions, double per_s, long records, double *sent) {
     return i;
 }
 
-int main(int count, char **words) {
-    if (count < 7) die("usage", "acks steady|flood|watch BOOTSTRAP TOPIC PARTITIONS SIZE …, see the head of acks.c");
-    int steady = !strcmp(words[1], "steady");
-    watching = !strcmp(words[1], "watch");
+int main(int count, char **arguments) {
+    if (count < 7) die("usage", "acks steady|flood|watch BOOTSTRAP TOPIC PARTITIONS SIZE …, see the comment at the start of acks.c");
+    int steady = !strcmp(arguments[1], "steady");
+    watching = !strcmp(arguments[1], "watch");
     int flood = !steady && !watching;
     int own = steady ? 8 : 7;
-    if (count < own) die("usage", "too few words, see the head of acks.c");
-    long partitions = atol(words[4]);
-    size = atol(words[5]);
-    start(words[2], words[3], words + own, count - own);
+    if (count < own) die("usage", "too few arguments, see the comment at the start of acks.c");
+    long partitions = atol(arguments[4]);
+    size = atol(arguments[5]);
+    start(arguments[2], arguments[3], arguments + own, count - own);
     signal(SIGTERM, on_stop);
     pthread_t thread;
     pthread_create(&thread, NULL, deliver, NULL);
-    long records = flood ? atol(words[6]) : steady ? (long)(atof(words[6]) * atof(words[7])) : 0;
+    long records = flood ? atol(arguments[6]) : steady ? (long)(atof(arguments[6]) * atof(arguments[7])) : 0;
     double *sent = NULL;
-    if (steady) sent = calloc(records, sizeof *sent), took = calloc(records, sizeof *took);
+    if (steady) sent = calloc(records, sizeof *sent), latencies = calloc(records, sizeof *latencies);
     double began = now();
     if (flood)
         for (long i = 0; i < records; i++) send_one(RD_KAFKA_PARTITION_UA, NULL);
     else
-        records = stream(partitions, atof(words[6]), records, sent);
-    double patience = now() + PATIENCE_S;
-    while (rd_kafka_outq_len(client) > 0) { /* and not rd_kafka_flush(), which would deliver in this thread, too */
-        if (now() > patience) die("the end", "not everything was acknowledged in time");
+        records = stream(partitions, atof(arguments[6]), records, sent);
+    double deadline = now() + DRAIN_TIMEOUT_S;
+    while (rd_kafka_outq_len(client) > 0) { /* rd_kafka_flush() would also run delivery callbacks in this thread */
+        if (now() > deadline) die("drain", "not everything was acknowledged in time");
         pause_ms(1);
     }
     double seconds = now() - began;
@@ -126,9 +126,9 @@ int main(int count, char **words) {
     double cpu = used.ru_utime.tv_sec + used.ru_utime.tv_usec / 1e6 + used.ru_stime.tv_sec + used.ru_stime.tv_usec / 1e6;
     printf("{\"seconds\": %.6f, \"records\": %ld, \"failed\": %ld, \"client_cpu_s\": %.3f", seconds, records, failed, cpu);
     if (steady && acked) {
-        qsort(took, acked, sizeof *took, ascending);
-        printf(", \"p50\": %.6f, \"p99\": %.6f, \"p999\": %.6f, \"max\": %.6f", took[acked / 2], took[(long)(acked * .99)],
-               took[(long)(acked * .999)], took[acked - 1]);
+        qsort(latencies, acked, sizeof *latencies, ascending);
+        printf(", \"p50\": %.6f, \"p99\": %.6f, \"p999\": %.6f, \"max\": %.6f", latencies[acked / 2], latencies[(long)(acked * .99)],
+               latencies[(long)(acked * .999)], latencies[acked - 1]);
     }
     puts("}");
     return failed != 0;

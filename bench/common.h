@@ -1,4 +1,4 @@
-/* What the load programs share: a clock, a pause, settings, and an end that says why. PROGRAM is the name of the one that includes this. */
+/* Shared by the load programs: clock, pause, client settings, exit with a message. PROGRAM is the including program's name. */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static inline void set_all(rd_kafka_conf_t *conf, char **settings, int count) { 
     }
 }
 
-static inline int ascending(const void *a, const void *b) { /* of two doubles, for qsort */
+static inline int ascending(const void *a, const void *b) { /* compares two doubles, for qsort */
     double difference = *(const double *)a - *(const double *)b;
     return (difference > 0) - (difference < 0);
 }

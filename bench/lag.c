@@ -1,22 +1,22 @@
-/* How long after its acknowledgement at one cluster a record can be read at another.
+/* Time from a record's acknowledgement at one cluster until it is readable at another.
  *
- *   lag SOURCE TOPIC TARGET TOPIC_THERE PARTITIONS SIZE PER_S WARM_S SECONDS
+ *   lag SOURCE TOPIC TARGET TARGET_TOPIC PARTITIONS SIZE PER_S WARM_UP_S SECONDS
  *
- * One thread produces a steady stream to the partitions in turn (librdkafka's defaults, but linger.ms=0 and acks=all), one waits for the
- * acknowledgements, one reads the other cluster from its end on. A record begins with its number. Prints one line of JSON, times in
- * seconds: what came in the first WARM_S is not counted, and a record that was there before its acknowledgement was told counts as 0.
+ * One thread produces a steady stream to the partitions in turn (librdkafka's defaults, but linger.ms=0 and acks=all), one handles
+ * delivery reports, one reads the target from its current end. A record starts with its number. Prints one line of JSON, times in
+ * seconds. The first WARM_UP_S are not counted; a record that is readable before its delivery report counts as 0.
  */
 #define PROGRAM "lag"
 #include "common.h"
 
 #include <pthread.h>
 
-#define PATIENCE_S 60
+#define DRAIN_TIMEOUT_S 60
 
 static rd_kafka_t *producer, *consumer;
 static double *acked, *seen;
 static long records;
-static volatile long acks, reads, failed, twice;
+static volatile long acks, reads, failed, duplicates;
 static volatile int done;
 
 static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
@@ -29,12 +29,12 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
     }
 }
 
-static void *wait_for_acks(void *nothing) {
+static void *poll_delivery_reports(void *unused) {
     while (!done) rd_kafka_poll(producer, 100);
-    return nothing;
+    return unused;
 }
 
-static void *read_copies(void *nothing) {
+static void *read_target(void *unused) {
     while (!done) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer, 100);
         if (!message) continue;
@@ -42,16 +42,16 @@ static void *read_copies(void *nothing) {
         if (!message->err && message->len >= sizeof number) {
             memcpy(&number, message->payload, sizeof number);
             if (number >= 0 && number < records) {
-                if (seen[number]) twice++;
+                if (seen[number]) duplicates++;
                 else seen[number] = now(), reads++;
             }
         }
         rd_kafka_message_destroy(message);
     }
-    return nothing;
+    return unused;
 }
 
-static rd_kafka_t *client(rd_kafka_type_t type, const char *bootstrap) {
+static rd_kafka_t *create_client(rd_kafka_type_t type, const char *bootstrap) {
     char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
@@ -63,34 +63,34 @@ static rd_kafka_t *client(rd_kafka_type_t type, const char *bootstrap) {
         set(conf, "group.id", "bench-lag");
         set(conf, "enable.auto.commit", "false");
     }
-    rd_kafka_t *made = rd_kafka_new(type, conf, error, sizeof error);
-    if (!made) die("rd_kafka_new", error);
-    return made;
+    rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
+    if (!client) die("rd_kafka_new", error);
+    return client;
 }
 
-int main(int count, char **words) {
-    if (count != 10) die("usage", "lag SOURCE TOPIC TARGET TOPIC_THERE PARTITIONS SIZE PER_S WARM_S SECONDS");
-    long partitions = atol(words[5]), size = atol(words[6]);
-    double per_s = atof(words[7]), warm_s = atof(words[8]), seconds = atof(words[9]);
-    records = (long)(per_s * (warm_s + seconds));
+int main(int count, char **arguments) {
+    if (count != 10) die("usage", "lag SOURCE TOPIC TARGET TARGET_TOPIC PARTITIONS SIZE PER_S WARM_UP_S SECONDS");
+    long partitions = atol(arguments[5]), size = atol(arguments[6]);
+    double per_s = atof(arguments[7]), warm_up_s = atof(arguments[8]), seconds = atof(arguments[9]);
+    records = (long)(per_s * (warm_up_s + seconds));
     acked = calloc(records, sizeof *acked), seen = calloc(records, sizeof *seen);
     char *payload = malloc(size);
     for (long i = 0; i < size; i++) payload[i] = rand();
-    producer = client(RD_KAFKA_PRODUCER, words[1]);
-    consumer = client(RD_KAFKA_CONSUMER, words[3]);
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(producer, words[2], NULL);
+    producer = create_client(RD_KAFKA_PRODUCER, arguments[1]);
+    consumer = create_client(RD_KAFKA_CONSUMER, arguments[3]);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(producer, arguments[2], NULL);
     rd_kafka_topic_partition_list_t *from = rd_kafka_topic_partition_list_new(partitions);
     for (long i = 0; i < partitions; i++) {
         int64_t low, high;
-        rd_kafka_resp_err_t told = rd_kafka_query_watermark_offsets(consumer, words[4], i, &low, &high, 30000);
-        if (told) die(words[4], rd_kafka_err2str(told));
-        rd_kafka_topic_partition_list_add(from, words[4], i)->offset = high;
+        rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(consumer, arguments[4], i, &low, &high, 30000);
+        if (error) die(arguments[4], rd_kafka_err2str(error));
+        rd_kafka_topic_partition_list_add(from, arguments[4], i)->offset = high;
     }
     rd_kafka_poll_set_consumer(consumer);
     rd_kafka_assign(consumer, from);
     pthread_t acknowledging, reading;
-    pthread_create(&acknowledging, NULL, wait_for_acks, NULL);
-    pthread_create(&reading, NULL, read_copies, NULL);
+    pthread_create(&acknowledging, NULL, poll_delivery_reports, NULL);
+    pthread_create(&reading, NULL, read_target, NULL);
     double began = now();
     for (long i = 0; i < records; i++) {
         double due = began + i / per_s;
@@ -102,18 +102,18 @@ int main(int count, char **words) {
             pause_ms(1);
         }
     }
-    double patience = now() + PATIENCE_S;
-    while ((acks + failed < records || reads < acks) && now() < patience) pause_ms(1);
+    double deadline = now() + DRAIN_TIMEOUT_S;
+    while ((acks + failed < records || reads < acks) && now() < deadline) pause_ms(1);
     done = 1;
     pthread_join(acknowledging, NULL);
     pthread_join(reading, NULL);
-    long first = (long)(per_s * warm_s), counted = 0;
-    double *took = calloc(records, sizeof *took);
+    long first = (long)(per_s * warm_up_s), counted = 0;
+    double *lags = calloc(records, sizeof *lags);
     for (long i = first; i < records; i++)
-        if (acked[i] && seen[i]) took[counted++] = seen[i] > acked[i] ? seen[i] - acked[i] : 0;
-    qsort(took, counted, sizeof *took, ascending);
-    printf("{\"records\": %ld, \"acked\": %ld, \"read\": %ld, \"twice\": %ld, \"failed\": %ld", records, acks, reads, twice, failed);
-    if (counted) printf(", \"p50\": %.6f, \"p99\": %.6f, \"max\": %.6f", took[counted / 2], took[(long)(counted * .99)], took[counted - 1]);
+        if (acked[i] && seen[i]) lags[counted++] = seen[i] > acked[i] ? seen[i] - acked[i] : 0;
+    qsort(lags, counted, sizeof *lags, ascending);
+    printf("{\"records\": %ld, \"acked\": %ld, \"read\": %ld, \"twice\": %ld, \"failed\": %ld", records, acks, reads, duplicates, failed);
+    if (counted) printf(", \"p50\": %.6f, \"p99\": %.6f, \"max\": %.6f", lags[counted / 2], lags[(long)(counted * .99)], lags[counted - 1]);
     puts("}");
     return failed || reads < acks;
 }

@@ -1,4 +1,4 @@
-"""What is measured, and what is required of Ottla: the table, once."""
+"""What the benchmark of one broker measures, and what it requires of Ottla."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,8 +6,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Line:
-    """`better`: which way is good. `ratio`: what Ottla's median divided by Kafka's has to reach (at least when higher
-    is better, at most when lower is). `at_most`: an absolute bound on Ottla's median, in `unit`."""
+    """A measured value and its requirement.
+
+    `ratio` bounds Ottla's median divided by Kafka's: from below if higher is better, else from
+    above. `at_most` bounds Ottla's median from above, in `unit`.
+    """
 
     name: str
     what: str

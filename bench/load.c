@@ -1,11 +1,11 @@
-/* Load through librdkafka, without an interpreter between it and the socket.
+/* Produces or consumes through librdkafka, with no interpreter in between.
  *
- *   load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]   BYTES_PER_S 0: as fast as it goes
+ *   load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]   BYTES_PER_S 0: as fast as possible
  *   load version
- *   load consume BOOTSTRAP TOPIC RECORDS CONSUMERS [setting=value…]          each of them reads partition 0 from the start
+ *   load consume BOOTSTRAP TOPIC RECORDS CONSUMERS [setting=value…]          each consumer reads partition 0 from the start
  *
  * Prints one line of JSON: seconds, records, bytes of payload moved in these seconds, records that failed, and the processor
- * seconds that this program took. A consumer's clock starts when its first batch has come, and its bytes are those after it.
+ * seconds of this program. A consumer's clock starts with its first batch, and its bytes are those after it.
  */
 #define PROGRAM "load"
 #include "common.h"
@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 
 #define BATCH 10000
-#define PATIENCE_S 120
+#define DRAIN_TIMEOUT_S 120
 
 static const char *bootstrap, *topic;
 static char **settings;
@@ -53,9 +53,9 @@ static void report(double seconds, long count, double bytes) {
 
 static void produce(long size, double bytes_per_s) {
     rd_kafka_t *client = start(RD_KAFKA_PRODUCER);
-    rd_kafka_topic_t *where = rd_kafka_topic_new(client, topic, NULL);
-    const struct rd_kafka_metadata *metadata; /* connected and knowing the leader before the clock runs */
-    rd_kafka_resp_err_t known = rd_kafka_metadata(client, 0, where, &metadata, 30000);
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(client, topic, NULL);
+    const struct rd_kafka_metadata *metadata; /* connects and finds the leader before the clock starts */
+    rd_kafka_resp_err_t known = rd_kafka_metadata(client, 0, rkt, &metadata, 30000);
     if (known) die("metadata", rd_kafka_err2str(known));
     rd_kafka_metadata_destroy(metadata);
     char *payload = malloc(size);
@@ -65,14 +65,14 @@ static void produce(long size, double bytes_per_s) {
     for (long i = 0; i < records; i++) {
         if (bytes_per_s > 0)
             while (i * size / bytes_per_s > now() - began) rd_kafka_poll(client, 1);
-        /* No flag: the payload is neither copied nor freed, and stays as it is. */
-        while (rd_kafka_produce(where, 0, 0, payload, size, NULL, 0, NULL) == -1) {
+        /* No flag: librdkafka neither copies nor frees the payload. */
+        while (rd_kafka_produce(rkt, 0, 0, payload, size, NULL, 0, NULL) == -1) {
             if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
             rd_kafka_poll(client, 10);
         }
         if (i % 1000 == 0) rd_kafka_poll(client, 0);
     }
-    if (rd_kafka_flush(client, PATIENCE_S * 1000)) die("flush", "not everything was acknowledged in time");
+    if (rd_kafka_flush(client, DRAIN_TIMEOUT_S * 1000)) die("flush", "not everything was acknowledged in time");
     report(now() - began, records, (double)records * size);
 }
 
@@ -80,7 +80,7 @@ struct reader {
     pthread_t thread;
     long seen;
     double bytes;
-    double first_at;    /* when the first batch had come, and what it held: connecting is not what is measured */
+    double first_at;    /* when the first batch had arrived, and its bytes: connecting is not measured */
     double first_bytes;
 };
 
@@ -92,8 +92,8 @@ static void *consume(void *argument) {
     rd_kafka_assign(client, from);
     rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(client);
     rd_kafka_message_t **batch = malloc(BATCH * sizeof *batch);
-    double patience = now() + PATIENCE_S;
-    while (self->seen < records && now() < patience) {
+    double deadline = now() + DRAIN_TIMEOUT_S;
+    while (self->seen < records && now() < deadline) {
         ssize_t count = rd_kafka_consume_batch_queue(queue, 100, batch, BATCH);
         for (ssize_t i = 0; i < count; i++) {
             if (batch[i]->err) {
@@ -106,21 +106,21 @@ static void *consume(void *argument) {
         }
         if (count > 0 && !self->first_at) self->first_at = now(), self->first_bytes = self->bytes;
     }
-    return NULL; /* leaving costs time that is not asked for: the process ends anyhow */
+    return NULL; /* no rd_kafka_destroy(): closing would be measured, and the process exits anyway */
 }
 
-int main(int count, char **words) {
-    if (count == 2 && !strcmp(words[1], "version")) return puts(rd_kafka_version_str()) < 0;
-    if (count < 6) die("usage", "load produce|consume BOOTSTRAP TOPIC RECORDS …, see the head of load.c");
-    bootstrap = words[2], topic = words[3], records = atol(words[4]);
-    if (!strcmp(words[1], "produce")) {
+int main(int count, char **arguments) {
+    if (count == 2 && !strcmp(arguments[1], "version")) return puts(rd_kafka_version_str()) < 0;
+    if (count < 6) die("usage", "load produce|consume BOOTSTRAP TOPIC RECORDS …, see the comment at the start of load.c");
+    bootstrap = arguments[2], topic = arguments[3], records = atol(arguments[4]);
+    if (!strcmp(arguments[1], "produce")) {
         if (count < 7) die("usage", "load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]");
-        settings = words + 7, setting_count = count - 7;
-        produce(atol(words[5]), atof(words[6]));
+        settings = arguments + 7, setting_count = count - 7;
+        produce(atol(arguments[5]), atof(arguments[6]));
         return failed != 0;
     }
-    int readers = atoi(words[5]);
-    settings = words + 6, setting_count = count - 6;
+    int readers = atoi(arguments[5]);
+    settings = arguments + 6, setting_count = count - 6;
     struct reader *all = calloc(readers, sizeof *all);
     double began = 0, bytes = 0;
     long seen = 0;

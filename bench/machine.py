@@ -1,4 +1,4 @@
-"""What a reader has to know of the machine and the versions to make sense of a number."""
+"""The machine and the versions that a benchmark's figures belong to."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from bench.programs import load_program
 from tests.jars import KAFKA, java_program
 
 
-def about() -> dict[str, str]:
+def describe() -> dict[str, str]:
     return {
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",

@@ -1,7 +1,8 @@
-"""`python -m bench.metadata_at_scale [--brokers N] [--partitions N]`: what a large cluster's metadata cost one broker and the controller.
+"""`python -m bench.metadata_at_scale [--brokers N] [--partitions N]`: what a large cluster's
+metadata cost.
 
-The plans and images are the broker's own, with nothing around them: no network, no disk. Times are processor time of one core, so that other
-load hardly matters. What follows from the figures is in docs/scale.md.
+Runs the broker's own plans and images without network and disk. Times are processor time of one
+core, so other load on the machine hardly matters. docs/scale.md says what follows from the figures.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -39,7 +41,7 @@ from tests.unit.api.brokers import SmallBroker, context
 
 T = TypeVar("T")
 
-IN_A_TOPIC = 100
+PARTITIONS_PER_TOPIC = 100
 REPLICAS = 3
 RACKS = 3
 METADATA_API, METADATA_VERSION = 3, 13
@@ -53,67 +55,70 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1_000_000)
     options = parser.parse_args()
     table = Table(box=None, title=f"{options.brokers} brokers, {options.partitions} partitions of {REPLICAS} replicas")
-    for heading in ("what", "figure", "unit"):
-        table.add_column(heading, justify="left" if heading != "figure" else "right")
-    for what, figure, unit in measured(options.brokers, options.partitions):
+    for heading in ("what", "value", "unit"):
+        table.add_column(heading, justify="left" if heading != "value" else "right")
+    for what, figure, unit in measure(options.brokers, options.partitions):
         table.add_row(what, f"{figure:,.4g}" if figure < 10_000 else f"{figure:,.0f}", unit)
     Console(width=120).print(table)
 
 
-def measured(brokers: int, partitions: int) -> Iterable[tuple[str, float, str]]:
-    before = resident()
-    records, placing_s = timed(lambda: cluster(brokers, partitions))
-    yield "placing every partition", placing_s, "s"
+def measure(brokers: int, partitions: int) -> Iterable[tuple[str, float, str]]:
+    before = resident_bytes()
+    records, placing_s = measure_cpu_s(lambda: build_cluster_records(brokers, partitions))
+    yield "placement of all partitions", placing_s, "s"
     image = MetadataImage()
-    _, applying_s = timed(lambda: image.apply_records(enumerate(records)))
+    _, applying_s = measure_cpu_s(lambda: image.apply_records(enumerate(records)))
     yield "applying the records", applying_s, "s"
-    yield "memory of the image", (resident() - before) / MIB, "MiB"
-    _, counting_s = timed(lambda: image.replica_index)
-    yield "a new controller counts what lies where", counting_s, "s"
-    yield "memory with that", (resident() - before) / MIB, "MiB"
-    kept, listing_s = timed(lambda: image_to_records(image, 1))
-    yield "listing a snapshot (nothing else runs meanwhile)", listing_s, "s"
-    written, encoding_s = timed(lambda: [encode_record(record) for record in kept])
-    yield "encoding it (in another thread)", encoding_s, "s"
-    yield "its size", sum(map(len, written)) / MIB, "MiB"
-    _, decoding_s = timed(lambda: MetadataImage().apply_records(enumerate(map(decode_record, written))))
-    yield "starting from it", decoding_s, "s"
-    lost, fencing_s = timed(lambda: broker_plans.plan_fencing(image, 1, lambda _: RULES))
-    yield "a broker dies: the plan", fencing_s, "s"
+    yield "memory of the image", (resident_bytes() - before) / MIB, "MiB"
+    _, counting_s = measure_cpu_s(lambda: image.replica_index)
+    yield "a new controller counts replicas per broker", counting_s, "s"
+    yield "memory including these counts", (resident_bytes() - before) / MIB, "MiB"
+    kept, listing_s = measure_cpu_s(lambda: image_to_records(image, 1))
+    yield "listing a snapshot (blocks the event loop)", listing_s, "s"
+    written, encoding_s = measure_cpu_s(lambda: [encode_record(record) for record in kept])
+    yield "  encoding it (in another thread)", encoding_s, "s"
+    yield "  its size", sum(map(len, written)) / MIB, "MiB"
+    _, decoding_s = measure_cpu_s(lambda: MetadataImage().apply_records(enumerate(map(decode_record, written))))
+    yield "start from a snapshot", decoding_s, "s"
+    lost, fencing_s = measure_cpu_s(lambda: broker_plans.plan_fencing(image, 1, lambda _: RULES))
+    yield "a broker fails: plan", fencing_s, "s"
     yield "  partitions that change", len(lost), ""
-    change, encoding_s = timed(lambda: [encode_record(record) for record in lost])
+    change, encoding_s = measure_cpu_s(lambda: [encode_record(record) for record in lost])
     yield "  its records", sum(map(len, change)) / MIB, "MiB"
-    yield "  encoding them", encoding_s, "s"
-    _, taking_s = timed(lambda: image.apply_records(enumerate(map(decode_record, change), image.end_offset)))
-    yield "  each broker reads and applies them", taking_s, "s"
+    yield "  encoding the records", encoding_s, "s"
+    _, taking_s = measure_cpu_s(lambda: image.apply_records(enumerate(map(decode_record, change), image.end_offset)))
+    yield "  each broker decodes and applies the records", taking_s, "s"
     for topics in (1, 10):
-        size, answering_s = timed(lambda topics=topics: answered(image, topics))  # type: ignore[misc]
-        yield f"a client asks for {topics * IN_A_TOPIC} partitions", answering_s * 1000, "ms"
-        yield "  answer", size / 1024, "KiB"
+        size, answering_s = measure_cpu_s(partial(metadata_response_size, image, topics))
+        yield f"Metadata request for {topics * PARTITIONS_PER_TOPIC} partitions", answering_s * 1000, "ms"
+        yield "  response size", size / 1024, "KiB"
 
 
-def cluster(brokers: int, partitions: int) -> list[MetadataRecord]:
-    """The records of a cluster in which everything is well."""
+def build_cluster_records(brokers: int, partitions: int) -> list[MetadataRecord]:
+    """The metadata records of a healthy cluster."""
     ids = random.Random(1)
     directories = {broker: UUID(int=ids.getrandbits(128)) for broker in range(1, brokers + 1)}
     places = [UsableBroker(broker, f"rack-{broker % RACKS}") for broker in directories]
     records: list[MetadataRecord] = []
     for at in places:
         here = {"PLAINTEXT": Endpoint(f"broker-{at.broker}.brokers.events.svc.cluster.local", 9092)}
-        came = RegisterBrokerRecord(at.broker, UUID(int=ids.getrandbits(128)), here, at.rack, (directories[at.broker],), None, at.broker)  # fmt: skip
-        records += [came, BrokerRegistrationChangeRecord(at.broker, at.broker, fenced=False)]
-    for number in range(partitions // IN_A_TOPIC):
+        incarnation, log_dirs = UUID(int=ids.getrandbits(128)), (directories[at.broker],)
+        records.append(RegisterBrokerRecord(at.broker, incarnation, here, at.rack, log_dirs, None, at.broker))
+        records.append(BrokerRegistrationChangeRecord(at.broker, at.broker, fenced=False))
+    for number in range(partitions // PARTITIONS_PER_TOPIC):
         topic = UUID(int=ids.getrandbits(128))
         records.append(TopicRecord(f"events.of-team-{number % 100}.kind-{number}", topic))
         start = ids.randrange(brokers)
-        for index, replicas in enumerate(assign_replicas(IN_A_TOPIC, REPLICAS, places, start=start, shift=number)):
+        for index, replicas in enumerate(
+            assign_replicas(PARTITIONS_PER_TOPIC, REPLICAS, places, start=start, shift=number)
+        ):
             held_in = tuple(directories[broker] for broker in replicas)
             records.append(PartitionRecord(topic, index, replicas, replicas, replicas[0], directories=held_in))
     return records
 
 
-def answered(image: MetadataImage, topics: int) -> int:
-    """The bytes of a Metadata answer."""
+def metadata_response_size(image: MetadataImage, topics: int) -> int:
+    """Size in bytes of a Metadata response."""
 
     async def ask() -> int:
         broker = SmallBroker(Path("/nowhere"))
@@ -127,16 +132,17 @@ def answered(image: MetadataImage, topics: int) -> int:
     return asyncio.run(ask())
 
 
-def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What it gives, and the seconds of processor time that it took."""
+def measure_cpu_s(work: Callable[[], T]) -> tuple[T, float]:
+    """The result of `work` and the seconds of processor time that it took."""
     began = time.process_time()
     done = work()
     return done, time.process_time() - began
 
 
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line) * 1024  # fmt: skip
+def resident_bytes() -> int:
+    """Resident memory of this process in bytes."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if "VmRSS" in line) * 1024
 
 
 if __name__ == "__main__":

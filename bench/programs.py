@@ -1,4 +1,4 @@
-"""The programs that make load, and the log of every command that was run."""
+"""The load programs, and the log of every command that a benchmark runs."""
 
 import json
 import os
@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench import raw
+from bench import plain_requests
 from tests.jars import fetch_classpath, java_command
 
-PATIENCE_S = 300
+PROGRAM_TIMEOUT_S = 300
 
-commands: list[str] = []
+command_log: list[str] = []
 
 
 @dataclass(frozen=True)
-class Load:
-    """What one run of `load.c` says. `client_cpu_s`: its own processor time; near `seconds`, it was the limit."""
+class LoadResult:
+    """The output of `load.c`. If `client_cpu_s` is close to `seconds`, the client was the
+    bottleneck.
+    """
 
     seconds: float
     records: int
@@ -33,81 +35,99 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Latency:
-    """What one run of `asks.c` says, in ms."""
+class LatencyResult:
+    """The output of `latency.c`, in ms."""
 
     p50: float
     p99: float
 
 
-def run(command: list[str], given: bytes = b"") -> str:
-    """Runs a command to its end and returns what it printed; both go into the log of commands. `given`: to its standard input.
-    RuntimeError."""
-    commands.append(shlex.join(command))
-    done = subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE_S, check=False)
+def run_program(command: list[str], stdin: bytes = b"") -> str:
+    """Run a command and return its output; both go into `command_log`.
+
+    `stdin` is its standard input. Raises RuntimeError if the exit code is not 0.
+    """
+    command_log.append(shlex.join(command))
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=PROGRAM_TIMEOUT_S, check=False)
     printed = done.stdout.decode()
     if done.returncode:
         raise RuntimeError(
-            f"{commands[-1]}\nexit code {done.returncode}\n{printed[-2000:]}{done.stderr.decode()[-2000:]}"
+            f"{command_log[-1]}\nexit code {done.returncode}\n{printed[-2000:]}{done.stderr.decode()[-2000:]}"
         )
-    if said := printed.strip().rpartition("\n")[2]:
-        commands[-1] += f"\n      {said}"
+    if last_line := printed.strip().rpartition("\n")[2]:
+        command_log[-1] += f"\n      {last_line}"
     return printed
 
 
-def produce(bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0) -> Load:
+def produce(bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0) -> LoadResult:
     words = ["produce", bootstrap, topic, str(records), str(size), str(bytes_per_s), "acks=all"]
-    return Load(**json.loads(run([load_program(), *words])))
+    return LoadResult(**json.loads(run_program([load_program(), *words])))
 
 
-def consume(bootstrap: str, topic: str, records: int) -> Load:
-    return Load(**json.loads(run([load_program(), "consume", bootstrap, topic, str(records), "1"])))
+def consume(bootstrap: str, topic: str, records: int) -> LoadResult:
+    return LoadResult(**json.loads(run_program([load_program(), "consume", bootstrap, topic, str(records), "1"])))
 
 
-def consumers(bootstrap: str, topic: str, records: int, count: int) -> "subprocess.Popen[str]":
-    """`count` consumers that each read `records`, in the background; `finished` waits for them."""
+def start_consumers(bootstrap: str, topic: str, records: int, count: int) -> "subprocess.Popen[str]":
+    """Start `count` consumers that each read `records`; `wait_for_load` returns their result."""
     command = [load_program(), "consume", bootstrap, topic, str(records), str(count), "fetch.wait.max.ms=500"]
-    commands.append(shlex.join(command) + " &")
+    command_log.append(shlex.join(command) + " &")
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def finished(process: "subprocess.Popen[str]") -> Load:
-    printed, _ = process.communicate(timeout=PATIENCE_S)
-    return Load(**json.loads(printed))
+def wait_for_load(process: "subprocess.Popen[str]") -> LoadResult:
+    printed, _ = process.communicate(timeout=PROGRAM_TIMEOUT_S)
+    return LoadResult(**json.loads(printed))
 
 
-def java_produce(bootstrap: str, topic: str, records: int, size: int) -> float:
-    """ProducerPerformance with its default batches; MB (10⁶ bytes) of payload per second, as it counts itself."""
+def produce_with_java(bootstrap: str, topic: str, records: int, size: int) -> float:
+    """Run ProducerPerformance with its default batches.
+
+    Returns MB (10⁶ bytes) of payload per second, as it prints them.
+    """
     words = ["--topic", topic, "--num-records", str(records), "--record-size", str(size), "--throughput", "-1"]
     words += ["--producer-props", f"bootstrap.servers={bootstrap}"]
     main = "org.apache.kafka.tools.ProducerPerformance"
-    printed = run(java_command(fetch_classpath(), main, *words, jvm=("-Xms512m", "-Xmx512m")))
+    printed = run_program(java_command(fetch_classpath(), main, *words, jvm=("-Xms512m", "-Xmx512m")))
     rate = re.search(r"([\d.]+) records/sec", printed.splitlines()[-1])
     assert rate is not None, printed
     return float(rate.group(1)) * size / 1e6
 
 
-def latency(port: int, topic: str, count: int, size: int) -> Latency:
-    """Of `count` acknowledgements of one record each, one after the other."""
-    request = raw.produce_request(topic, raw.batch(os.urandom(size)))
-    return Latency(**json.loads(run([compiled("asks"), str(port), str(count), str(raw.error_at(topic))], request)))
+def measure_latency(port: int, topic: str, count: int, size: int) -> LatencyResult:
+    """Latency of `count` acknowledgements of one record each, one after the other."""
+    request = plain_requests.produce_request(topic, plain_requests.encode_batch(os.urandom(size)))
+    return LatencyResult(
+        **json.loads(
+            run_program(
+                [compile_program("latency"), str(port), str(count), str(plain_requests.error_code_offset(topic))],
+                request,
+            )
+        )
+    )
 
 
 def load_program() -> str:
-    return compiled("load")
+    return compile_program("load")
 
 
 @cache
-def compiled(name: str) -> str:
-    """Compiles `bench/NAME.c` once a run; the program's path. RuntimeError that says what is missing."""
+def compile_program(name: str) -> str:
+    """Compile `bench/NAME.c` once per run and return the program's path. Raises RuntimeError."""
     source = Path(__file__).with_name(f"{name}.c")
-    made = source.parent.parent / "build" / f"bench-{name}"
-    made.parent.mkdir(exist_ok=True)
+    program = source.parent.parent / "build" / f"bench-{name}"
+    program.parent.mkdir(exist_ok=True)
     try:
-        # The allocator is one for programs in which one thread gives back what another one took, as librdkafka's do with every
-        # message: in glibc's they meet at a lock, and a consumer of small records measures that more than the broker.
-        run(["cc", "-O2", "-o", str(made), str(source), "-Wl,--no-as-needed", "-lmimalloc", "-lrdkafka", "-lpthread"])
+        # In librdkafka one thread frees what another has allocated, for every message. With glibc's
+        # allocator the threads contend for a lock, and a consumer of small records measures the
+        # lock more than the broker; mimalloc avoids it.
+        run_program(
+            ["cc", "-O2", "-o", str(program), str(source), "-Wl,--no-as-needed", "-lmimalloc", "-lrdkafka", "-lpthread"]
+        )
     except (RuntimeError, FileNotFoundError) as error:
-        needed = "a C compiler, librdkafka's header and mimalloc (Debian: apt-get install gcc librdkafka-dev libmimalloc-dev)"
+        needed = (
+            "a C compiler, librdkafka's header and mimalloc (Debian: apt-get install gcc librdkafka-dev "
+            "libmimalloc-dev)"
+        )
         raise RuntimeError(f"bench/{name}.c needs {needed}:\n{error}") from error
-    return str(made)
+    return str(program)

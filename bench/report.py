@@ -1,4 +1,4 @@
-"""The table and the file."""
+"""The results of a benchmark as a table, a Markdown page and a JSON file."""
 
 import json
 import statistics
@@ -23,12 +23,14 @@ class Spread:
         return cls(min(values), statistics.median(values), max(values))
 
     def __str__(self) -> str:
-        return " ".join(_short(value) for value in (self.min, self.median, self.max))
+        return " ".join(_format_number(value) for value in (self.min, self.median, self.max))
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A line's outcome. `reached` is None when only one side was measured and a ratio is required."""
+class LineResult:
+    """The result of one line. `is_reached` is None if only one side was measured and a ratio is
+    required.
+    """
 
     line: Line
     ottla: Spread | None
@@ -41,7 +43,7 @@ class Verdict:
         return self.ottla.median / self.kafka.median
 
     @property
-    def reached(self) -> bool | None:
+    def is_reached(self) -> bool | None:
         if self.ottla is None or (self.line.ratio is not None and self.ratio is None):
             return None
         bounded = self.line.at_most is None or self.ottla.median <= self.line.at_most
@@ -52,18 +54,18 @@ class Verdict:
         )
 
 
-def verdicts(lines: Sequence[Line], measured: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Verdict]:
-    """`measured`: side → line → values."""
+def evaluate_lines(lines: Sequence[Line], measured: Mapping[str, Mapping[str, Sequence[float]]]) -> list[LineResult]:
+    """`measured`: side, then line, then values."""
 
     def spread(side: str, line: Line) -> Spread | None:
         values = measured.get(side, {}).get(line.name)
         return Spread.of(values) if values else None
 
-    return [Verdict(line, spread("ottla", line), spread("kafka", line)) for line in lines]
+    return [LineResult(line, spread("ottla", line), spread("kafka", line)) for line in lines]
 
 
-def show(console: Console, results: Sequence[Verdict], repeats: int) -> None:
-    table = Table(title=f"Ottla beside Apache Kafka: min, median, max of {repeats}", title_justify="left")
+def print_table(console: Console, results: Sequence[LineResult], repeats: int) -> None:
+    table = Table(title=f"Ottla and Apache Kafka: min, median, max of {repeats}", title_justify="left")
     for heading in ("line", "what", "unit"):
         table.add_column(heading, overflow="fold")
     for heading in ("Ottla", "Kafka", "ratio", "required", ""):
@@ -77,31 +79,36 @@ def show(console: Console, results: Sequence[Verdict], repeats: int) -> None:
             str(result.ottla or "–"),
             str(result.kafka or "–"),
             "–" if result.ratio is None else f"{result.ratio:.2f} ×",
-            _required(line),
-            {True: "[green]reached", False: "[red]missed", None: "–"}[result.reached],
+            _requirement(line),
+            {True: "[green]reached", False: "[red]missed", None: "–"}[result.is_reached],
         )
     console.print(table)
 
 
-def markdown(about: Mapping[str, str], results: Sequence[Verdict], repeats: int) -> str:
-    """The same as a page: what was measured on, then the table."""
+def to_markdown(about: Mapping[str, str], results: Sequence[LineResult], repeats: int) -> str:
+    """A Markdown page with the machine (`about`) and the table."""
     rows = [f"- {what}: {fact}" for what, fact in about.items()]
     rows += ["", f"Min, median and max of {repeats}.", "", "| what | unit | Ottla | Kafka | ratio | required |"]
     rows += ["|---|---|---|---|---|---|"]
     for result in results:
         line = result.line
         ratio = "–" if result.ratio is None else f"{result.ratio:.2f} ×"
-        cells = (line.what, line.unit, result.ottla or "–", result.kafka or "–", ratio, _required(line))
+        cells = (line.what, line.unit, result.ottla or "–", result.kafka or "–", ratio, _requirement(line))
         rows.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return "\n".join(rows) + "\n"
 
 
-def save(
-    path: Path, about: Mapping[str, str], commands: Sequence[str], measured: object, results: Sequence[Verdict]
+def write_json(
+    path: Path, about: Mapping[str, str], commands: Sequence[str], measured: object, results: Sequence[LineResult]
 ) -> None:
     rows = [
         asdict(result.line)
-        | {"ottla": _dict(result.ottla), "kafka": _dict(result.kafka), "ratio": result.ratio, "reached": result.reached}
+        | {
+            "ottla": _spread_as_dict(result.ottla),
+            "kafka": _spread_as_dict(result.kafka),
+            "ratio": result.ratio,
+            "reached": result.is_reached,
+        }
         for result in results
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,11 +117,11 @@ def save(
     )
 
 
-def _dict(spread: Spread | None) -> dict[str, float] | None:
+def _spread_as_dict(spread: Spread | None) -> dict[str, float] | None:
     return None if spread is None else asdict(spread)
 
 
-def _required(line: Line) -> str:
+def _requirement(line: Line) -> str:
     sign = "≥" if line.better == "higher" else "≤"
     parts = [] if line.ratio is None else [f"{sign} {line.ratio:.2f} ×"]
     if line.at_most is not None:
@@ -122,5 +129,5 @@ def _required(line: Line) -> str:
     return ", ".join(parts)
 
 
-def _short(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -38,7 +38,9 @@ def short_lived_jvm_options(version: str) -> tuple[str, ...]:
 
 
 def _create_archive(version: str, classpath: str) -> None:
-    """Create the archive, or print why the JVM could not: tests then run without it, only slower."""
+    """Create the archive, or print why the JVM could not: tests then run without it,
+    only slower.
+    """
     archive = class_archive_path(classpath)
     with tempfile.TemporaryDirectory(prefix="ottla-test-archive-", dir=archive.parent) as name:
         scratch = Path(name)

@@ -30,7 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its suite, the folder below tests/: `pytest tests -m "clients or spark"`."""
+    """Mark each test with its suite, the folder below tests/: `pytest tests -m "clients
+    or spark"`.
+    """
     for item in items:
         suite = item.nodeid.split("/")[1]
         if suite in SUITES:

@@ -1,4 +1,6 @@
-"""A small file system of a test's own, which the test can fill completely. Mounting it needs root."""
+"""A small file system of a test's own, which the test can fill completely. Mounting it
+needs root.
+"""
 
 import os
 import subprocess

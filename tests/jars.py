@@ -80,7 +80,8 @@ def fetch_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINAT
                 jars = Path(scratch) / "jars"
                 _choose_fetcher()(wanted, Path(scratch), jars)
                 for other in jars.glob("slf4j-reload4j-*.jar"):
-                    other.unlink()  # older versions include a second logger, and slf4j would choose one of the two at random
+                    # Older versions include a second logger, and slf4j would choose one of the two at random.
+                    other.unlink()
                 jars.rename(folder)  # atomic: an interrupted fetch leaves nothing behind
     return f"{folder}/*"
 
@@ -140,12 +141,14 @@ def _ivy_jar() -> Path | None:
 
 def _fetch_with_maven(wanted: Sequence[str], scratch: Path, jars: Path) -> None:
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
         for group, artifact, version in (coordinates.split(":") for coordinates in wanted)
     )
     pom = scratch / "pom.xml"
     pom.write_text(
-        "<project><modelVersion>4.0.0</modelVersion><groupId>ottla</groupId><artifactId>jars</artifactId><version>1</version>"
+        "<project><modelVersion>4.0.0</modelVersion>"
+        "<groupId>ottla</groupId><artifactId>jars</artifactId><version>1</version>"
         f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
     )
     _run(

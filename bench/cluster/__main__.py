@@ -1,15 +1,15 @@
-"""`python -m bench.cluster [LINE…]`: three brokers of each side."""
+"""`python -m bench.cluster [LINE…]`: compare three brokers with three Apache Kafka brokers."""
 
 import sys
 
 from bench.cluster.lines import LINES
-from bench.cluster.sessions import QUICK, SESSIONS, Amounts, new_cluster
-from bench.turns import Benchmark, main
+from bench.cluster.sessions import QUICK, SESSIONS, Amounts, cluster_runner
+from bench.runner import Benchmark, run_benchmark
 
 THREE_BROKERS = Benchmark(
     name="bench.cluster",
     lines=LINES,
-    sides={kind: new_cluster(kind) for kind in ("ottla", "kafka")},
+    sides={kind: cluster_runner(kind) for kind in ("ottla", "kafka")},
     sessions=SESSIONS,
     amounts=Amounts(),
     quick=QUICK,
@@ -17,4 +17,4 @@ THREE_BROKERS = Benchmark(
 )
 
 if __name__ == "__main__":
-    sys.exit(main(THREE_BROKERS))
+    sys.exit(run_benchmark(THREE_BROKERS))

@@ -1,4 +1,4 @@
-"""`bench/acks.c` as a process: a steady stream, a flood, or a watch that tells when acknowledgements came."""
+"""`bench/acks.c` as a process: a steady stream, a flood, or the times of acknowledgements."""
 
 import json
 import shlex
@@ -14,44 +14,53 @@ from itertools import pairwise
 from bench import programs
 
 
-def flood(bootstrap: str, topic: str, partitions: int, size: int, records: int) -> float:
+def measure_flood(bootstrap: str, topic: str, partitions: int, size: int, records: int) -> float:
     """Acknowledged records per second."""
     words = ["flood", bootstrap, topic, str(partitions), str(size), str(records)]
-    said = json.loads(programs.run([programs.compiled("acks"), *words]))
+    said = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
     return float(said["records"] / said["seconds"])
 
 
-def steady(bootstrap: str, topic: str, partitions: int, size: int, per_s: int, seconds: float) -> dict[str, float]:
-    """p50, p99, p999 and max of the acknowledgements' latency, in seconds. librdkafka would keep each record for its
-    `linger.ms`: that is set to 0, because it is the brokers that are asked."""
+def measure_steady_latency(
+    bootstrap: str, topic: str, partitions: int, size: int, per_s: int, seconds: float
+) -> dict[str, float]:
+    """p50, p99, p999 and max of the acknowledgement latency, in seconds.
+
+    librdkafka's `linger.ms` is set to 0, because its default of 5 ms would hide the brokers'
+    latency.
+    """
     words = ["steady", bootstrap, topic, str(partitions), str(size), str(per_s), str(seconds), "linger.ms=0"]
-    said: dict[str, float] = json.loads(programs.run([programs.compiled("acks"), *words]))
+    said: dict[str, float] = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
     return said
 
 
 @dataclass
-class Watch:
-    """When each acknowledgement came, on the clock of `time.monotonic`."""
+class AckTimes:
+    """When each acknowledgement arrived, on the clock of `time.monotonic`."""
 
     times: list[float] = field(default_factory=list)
     failed: int = 0
 
     def longest_gap_s(self, since: float, until: float) -> float:
-        """The longest time without an acknowledgement between two moments, both with acks around them."""
+        """The longest time without an acknowledgement between two times that both have acks around
+        them.
+        """
         first, last = max(bisect_left(self.times, since) - 1, 0), bisect_left(self.times, until)
         return max((after - before for before, after in pairwise(self.times[first : last + 1])), default=0.0)
 
-    def acked_since(self, moment: float) -> bool:
+    def has_acks_after(self, moment: float) -> bool:
         return bool(self.times) and self.times[-1] > moment
 
 
 @contextmanager
-def watch(bootstrap: str, topic: str, per_s: int, *settings: str) -> Iterator[Watch]:
-    """A producer of one record after the other to partition 0, as long as this lasts. RuntimeError when it ends by itself."""
-    command = [programs.compiled("acks"), "watch", bootstrap, topic, "1", "100", str(per_s), *settings]
-    programs.commands.append(shlex.join(command) + " &")
+def record_ack_times(bootstrap: str, topic: str, per_s: int, *settings: str) -> Iterator[AckTimes]:
+    """Run a producer of single records to partition 0 inside the block. Raises RuntimeError if it
+    exits early.
+    """
+    command = [programs.compile_program("acks"), "watch", bootstrap, topic, "1", "100", str(per_s), *settings]
+    programs.command_log.append(shlex.join(command) + " &")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    seen = Watch()
+    seen = AckTimes()
 
     def follow() -> None:
         assert process.stdout is not None
@@ -66,9 +75,9 @@ def watch(bootstrap: str, topic: str, per_s: int, *settings: str) -> Iterator[Wa
     try:
         yield seen
         if process.poll() is not None:
-            raise RuntimeError(f"{shlex.join(command)} ended by itself, with {process.returncode}")
+            raise RuntimeError(f"{shlex.join(command)} exited early with code {process.returncode}")
         process.send_signal(signal.SIGTERM)
-        process.wait(programs.PATIENCE_S)
+        process.wait(programs.PROGRAM_TIMEOUT_S)
     finally:
         process.kill()
         process.wait()

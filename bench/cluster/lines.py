@@ -1,22 +1,22 @@
-"""What is measured of three brokers, and what is required of Ottla: the table, once."""
+"""What the benchmark of three brokers measures, and what it requires of Ottla."""
 
 from bench.lines import Line
 
 LINES = (
-    Line("start", "three brokers from nothing to the first acknowledged record", "s", "lower", None, 2.0),
+    Line("start", "start of three brokers to the first acknowledged record", "s", "lower", None, 2.0),
     Line("memory", "resident memory of the three, idle after the start", "MiB", "lower", 1 / 6),
     Line("produce-1k", "produce 1 KiB, librdkafka, six partitions", "records/s", "higher", 1.2),
     Line("produce-100", "produce 100 B, librdkafka, six partitions", "records/s", "higher", 1.2),
     Line("latency-p50", "ack at a steady 2,000 records/s, median", "ms", "lower", 0.7),
     Line("latency-p99", "ack at a steady 2,000 records/s, 99th percentile", "ms", "lower", 0.7),
     Line("latency-p99.9", "ack at a steady 2,000 records/s, 99.9th percentile", "ms", "lower", 0.7),
-    Line("killed-p50", "leader killed with -9: time without acks, median", "s", "lower", None, 0.7),
-    Line("killed-p95", "leader killed with -9: time without acks, 95th percentile", "s", "lower", None, 1.5),
-    Line("silent-p95", "leader stopped with SIGSTOP: time without acks, 95th percentile", "s", "lower", None, 4.0),
-    Line("controller", "controller killed with -9: time until a topic is created, median", "s", "lower", 1 / 2),
-    Line("planned", "leader restarted with SIGTERM: longest stall of a producer", "s", "lower", None, 0.25),
-    Line("10k-create", "10,000 partitions created and led", "s", "lower", 1.0),
-    Line("10k-restart", "10,000 partitions: one broker restarted, until all are in sync", "s", "lower", None, 10.0),
-    Line("10k-kill", "10,000 partitions: one broker killed, until all have leaders", "s", "lower", None, 5.0),
-    Line("10k-cpu", "10,000 partitions: idle, share of a core, the busiest broker", "%", "lower", None, 5.0),
+    Line("killed-p50", "leader killed (SIGKILL): time without acks, median", "s", "lower", None, 0.7),
+    Line("killed-p95", "leader killed (SIGKILL): time without acks, 95th percentile", "s", "lower", None, 1.5),
+    Line("silent-p95", "leader paused (SIGSTOP): time without acks, 95th percentile", "s", "lower", None, 4.0),
+    Line("controller", "controller killed (SIGKILL): time until a topic is created, median", "s", "lower", 1 / 2),
+    Line("planned", "leader restarted (SIGTERM): longest stall of a producer", "s", "lower", None, 0.25),
+    Line("10k-create", "10,000 partitions created until all have leaders", "s", "lower", 1.0),
+    Line("10k-restart", "10,000 partitions: restart of one broker until all are in sync", "s", "lower", None, 10.0),
+    Line("10k-kill", "10,000 partitions: one broker killed until all have leaders", "s", "lower", None, 5.0),
+    Line("10k-cpu", "10,000 partitions: idle, share of a core of the busiest broker", "%", "lower", None, 5.0),
 )

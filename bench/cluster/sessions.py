@@ -1,4 +1,4 @@
-"""One side through the lines: a function for each group of lines that share a cluster, and how often it is repeated."""
+"""Measures one side: a function for each group of lines that share a cluster."""
 
 import asyncio
 import statistics
@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
-from bench.cluster import acks, many
-from bench.cluster.topics import create, first_ack, topic_created
-from bench.programs import commands
-from bench.turns import Session
+from bench.cluster import acks, many_partitions
+from bench.cluster.topics import create_topic, wait_for_first_ack, wait_until_topic_created
+from bench.programs import command_log
+from bench.runner import Session
+from tests.brokers import BrokerProcess
 from tests.clusters import ProcessCluster, run_cluster
 from tests.waiting import eventually
 
@@ -19,17 +20,18 @@ KIB, HUNDRED, PARTITIONS = 1024, 100, 6
 STEADY_PER_S = 2000
 WATCH_PER_S = 200
 WATCHED = "watched"
-HEALS_WITHIN_S = 180.0
-# A request that lies in a silent connection waits for its client's own time-out, librdkafka's being a minute: short for both.
-IMPATIENT = ("socket.timeout.ms=1000", "request.timeout.ms=1000")
-KAFKAS_HEAP = ("-Xms1g", "-Xmx1g")
+HEALTHY_WITHIN_S = 180.0
+# A request on a silent connection waits for the client's timeout, one minute in librdkafka:
+# shorter, for both sides.
+SHORT_CLIENT_TIMEOUTS = ("socket.timeout.ms=1000", "request.timeout.ms=1000")
+KAFKA_HEAP = ("-Xms1g", "-Xmx1g")
 
-NewCluster = Callable[..., AbstractContextManager[ProcessCluster]]
+RunCluster = Callable[..., AbstractContextManager[ProcessCluster]]
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much is done. Records, but for `*_s` (seconds); `kills` and so on: how many times."""
+    """The size of the load: records, or seconds (`*_s`), or the number of repetitions."""
 
     large: int = 600_000
     small: int = 2_500_000
@@ -46,38 +48,38 @@ class Amounts:
 QUICK = Amounts(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0)
 
 
-def new_cluster(kind: str) -> NewCluster:
-    return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKAS_HEAP)
+def cluster_runner(kind: str) -> RunCluster:
+    return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKA_HEAP)
 
 
-def load(side: NewCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_load(side: RunCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
     found: dict[str, float] = {}
     with side(start=False) as cluster:
         for broker in cluster.brokers.values():
-            broker.command(broker)  # Kafka's folders are formatted before the clock runs
+            broker.command(broker)  # formats Kafka's folders before the clock starts
         began = time.monotonic()
         for broker in cluster.brokers.values():
             broker.spawn()
-        asyncio.run(first_ack(cluster.bootstrap, "first", 3, within_s=120))
+        asyncio.run(wait_for_first_ack(cluster.bootstrap, "first", 3, within_s=120))
         found["start"] = time.monotonic() - began
         for broker in cluster.brokers.values():
             broker.wait_until_ready()
-        time.sleep(2)  # whatever a start leaves to be done comes to its end
+        time.sleep(2)  # lets background work of the start finish
         found["memory"] = sum(broker.resident_memory_kib() for broker in cluster.brokers.values()) / 1024
         for name, size, records in (("produce-1k", KIB, amounts.large), ("produce-100", HUNDRED, amounts.small)):
             if name in wanted:
-                create(cluster, name, PARTITIONS)
-                acks.flood(cluster.bootstrap, name, PARTITIONS, size, records // 4)
+                create_topic(cluster, name, PARTITIONS)
+                acks.measure_flood(cluster.bootstrap, name, PARTITIONS, size, records // 4)
                 before = _cpu_s(cluster)
-                found[name] = acks.flood(cluster.bootstrap, name, PARTITIONS, size, records)
-                commands[-1] += f"\n      the brokers took {_cpu_s(cluster) - before:.2f} s of processor time"
+                found[name] = acks.measure_flood(cluster.bootstrap, name, PARTITIONS, size, records)
+                command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
         if any(name.startswith("latency") for name in wanted):
-            create(cluster, "steady", PARTITIONS)
-            ask = partial(acks.steady, cluster.bootstrap, "steady", PARTITIONS, KIB, STEADY_PER_S)
+            create_topic(cluster, "steady", PARTITIONS)
+            ask = partial(acks.measure_steady_latency, cluster.bootstrap, "steady", PARTITIONS, KIB, STEADY_PER_S)
             ask(amounts.warm_s)
             before = _cpu_s(cluster)
             took = ask(amounts.steady_s)
-            commands[-1] += f"\n      the brokers took {_cpu_s(cluster) - before:.2f} s of processor time"
+            command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
             found |= {f"latency-{name}": took[key] * 1000 for name, key in PERCENTILES.items()}
     return found
 
@@ -89,124 +91,122 @@ def _cpu_s(cluster: ProcessCluster) -> float:
     return sum(broker.cpu_s() for broker in cluster.brokers.values())
 
 
-def faults(side: NewCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_faults(side: RunCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
     found: dict[str, float] = {}
     with side() as cluster:
-        create(cluster, WATCHED, 1)
+        create_topic(cluster, WATCHED, 1)
         if any(name.startswith("killed") for name in wanted):
-            took = [without_acks_s(cluster, _kill, _start) for _ in _times(amounts.kills, "kill -9 of the leader")]
+            took = [
+                longest_ack_gap_s(cluster, BrokerProcess.kill, BrokerProcess.start)
+                for _ in _log_repetitions(amounts.kills, "SIGKILL of the leader")
+            ]
             found |= {"killed-p50": statistics.median(took), "killed-p95": percentile(took, 95)}
-            _note(took)
+            _log_values(took)
         if "silent-p95" in wanted:
-            times = _times(amounts.pauses, "SIGSTOP of the leader")
-            took = [without_acks_s(cluster, _pause, _go_on, *IMPATIENT) for _ in times]
+            times = _log_repetitions(amounts.pauses, "SIGSTOP of the leader")
+            took = [
+                longest_ack_gap_s(cluster, BrokerProcess.pause, BrokerProcess.resume, *SHORT_CLIENT_TIMEOUTS)
+                for _ in times
+            ]
             found["silent-p95"] = percentile(took, 95)
-            _note(took)
+            _log_values(took)
         if "planned" in wanted:
             took = [
-                without_acks_s(cluster, _restart, _nothing) for _ in _times(amounts.restarts, "SIGTERM of the leader")
+                longest_ack_gap_s(cluster, _restart, _do_nothing)
+                for _ in _log_repetitions(amounts.restarts, "SIGTERM of the leader")
             ]
             found["planned"] = max(took)
-            _note(took)
+            _log_values(took)
         if "controller" in wanted:
-            times = _times(amounts.controllers, "kill -9 of the controller")
-            took = [until_created_s(cluster, number) for number in times]
+            times = _log_repetitions(amounts.controllers, "SIGKILL of the controller")
+            took = [topic_creation_after_controller_loss_s(cluster, number) for number in times]
             found["controller"] = statistics.median(took)
-            _note(took)
+            _log_values(took)
     return found
 
 
-def without_acks_s(
+def longest_ack_gap_s(
     cluster: ProcessCluster,
-    strike: Callable[[ProcessCluster, int], None],
-    mend: Callable[[ProcessCluster, int], None],
+    inject_fault: Callable[[BrokerProcess], object],
+    repair: Callable[[BrokerProcess], object],
     *settings: str,
 ) -> float:
-    """The longest time without an acknowledgement from the moment before `strike` hits the leader of the watched topic
-    until acknowledgements come again steadily. Then it is mended, and the cluster whole again."""
-    _whole(cluster)
-    with acks.watch(cluster.bootstrap, WATCHED, WATCH_PER_S, "message.timeout.ms=120000", *settings) as watch:
+    """The longest time without an acknowledgement from just before a fault of the watched topic's
+    leader until acknowledgements are steady again. Afterwards the fault is repaired and the cluster
+    healthy.
+    """
+    _wait_until_healthy(cluster)
+    with acks.record_ack_times(
+        cluster.bootstrap, WATCHED, WATCH_PER_S, "message.timeout.ms=120000", *settings
+    ) as watch:
         began = time.monotonic()
-        eventually(lambda: watch.acked_since(began + 1.0), within_s=60, message="acknowledgements")
-        leader = cluster.partition_state(WATCHED).leader
-        struck = time.monotonic()
-        strike(cluster, leader)
-        # What was on its way may still come; afterwards there is silence, and then a stream.
+        eventually(lambda: watch.has_acks_after(began + 1.0), within_s=60, message="acknowledgements")
+        leader = cluster.brokers[cluster.partition_state(WATCHED).leader]
+        fault_at = time.monotonic()
+        inject_fault(leader)
+        # Acknowledgements in flight may still arrive; after them there is a gap, then a steady
+        # stream.
         settled = time.monotonic() + 0.3
-        eventually(lambda: _steady(watch, settled), within_s=120, message="acknowledgements again")
-        gap = watch.longest_gap_s(struck, time.monotonic())
-        mend(cluster, leader)
-        _whole(cluster)
+        eventually(lambda: _acks_are_steady(watch, settled), within_s=120, message="acknowledgements again")
+        gap = watch.longest_gap_s(fault_at, time.monotonic())
+        repair(leader)
+        _wait_until_healthy(cluster)
     if watch.failed:
-        raise RuntimeError(f"{watch.failed} records were refused while broker {leader} was away")
+        raise RuntimeError(f"{watch.failed} records were rejected while {leader.bootstrap} was unavailable")
     return gap
 
 
-def _steady(watch: acks.Watch, since: float) -> bool:
-    """Acknowledgements have come through half a second, the last of it just now."""
+def _acks_are_steady(watch: acks.AckTimes, since: float) -> bool:
+    """True if acknowledgements arrived for half a second, the last one just now."""
     recent = [at for at in watch.times[-WATCH_PER_S:] if at > since]
     return bool(recent) and recent[-1] - recent[0] > 0.5 and time.monotonic() - recent[-1] < 0.1
 
 
-def until_created_s(cluster: ProcessCluster, number: int) -> float:
-    """From the controller's end until a topic of two replicas is created: three would want the one that is away."""
-    _whole(cluster)
+def topic_creation_after_controller_loss_s(cluster: ProcessCluster, number: int) -> float:
+    """Seconds from the controller's failure until a topic with two replicas is created: three would
+    need the failed broker.
+    """
+    _wait_until_healthy(cluster)
     controller = cluster.controller_id()
     others = ",".join(broker.bootstrap for n, broker in cluster.brokers.items() if n != controller)
     began = time.monotonic()
     cluster.brokers[controller].kill()
-    asyncio.run(topic_created(others, f"after-{number}", 2, within_s=120))
+    asyncio.run(wait_until_topic_created(others, f"after-{number}", 2, within_s=120))
     took = time.monotonic() - began
-    _start(cluster, controller)
-    _whole(cluster)
+    cluster.brokers[controller].start()
+    _wait_until_healthy(cluster)
     return took
 
 
 def percentile(values: Sequence[float], of_hundred: int) -> float:
-    """The smallest value that so many of a hundred do not exceed."""
+    """The smallest value that `of_hundred` percent of the values do not exceed."""
     return sorted(values)[-(-len(values) * of_hundred // 100) - 1]
 
 
-def _kill(cluster: ProcessCluster, number: int) -> None:
-    cluster.brokers[number].kill()
+def _restart(broker: BrokerProcess) -> None:
+    broker.stop(within_s=60)
+    broker.start()
 
 
-def _pause(cluster: ProcessCluster, number: int) -> None:
-    cluster.brokers[number].pause()
+def _do_nothing(broker: BrokerProcess) -> None:
+    """The broker is already back."""
 
 
-def _go_on(cluster: ProcessCluster, number: int) -> None:
-    cluster.brokers[number].resume()
+def _wait_until_healthy(cluster: ProcessCluster) -> None:
+    eventually(lambda: cluster.is_healthy(), within_s=HEALTHY_WITHIN_S, message="the cluster is healthy")
 
 
-def _start(cluster: ProcessCluster, number: int) -> None:
-    cluster.brokers[number].start()
-
-
-def _restart(cluster: ProcessCluster, number: int) -> None:
-    cluster.brokers[number].stop(within_s=60)
-    cluster.brokers[number].start()
-
-
-def _nothing(cluster: ProcessCluster, number: int) -> None:
-    """It is back already."""
-
-
-def _whole(cluster: ProcessCluster) -> None:
-    eventually(lambda: cluster.is_healthy(), within_s=HEALS_WITHIN_S, message="the cluster is whole")
-
-
-def _times(count: int, what: str) -> range:
-    commands.append(f"{count} × {what}, pid by pid")
+def _log_repetitions(count: int, what: str) -> range:
+    command_log.append(f"{count} × {what}")
     return range(count)
 
 
-def _note(took: Sequence[float]) -> None:
-    commands[-1] += "\n      " + " ".join(f"{value:.3f}" for value in took) + " s"
+def _log_values(took: Sequence[float]) -> None:
+    command_log[-1] += "\n      " + " ".join(f"{value:.3f}" for value in took) + " s"
 
 
-SESSIONS: tuple[Session[NewCluster, Amounts], ...] = (
-    Session(("start", "memory", "produce", "latency"), 3, load),
-    Session(("killed", "silent", "planned", "controller"), 1, faults),
-    Session(("10k",), 1, many.partitions),
+SESSIONS: tuple[Session[RunCluster, Amounts], ...] = (
+    Session(("start", "memory", "produce", "latency"), 3, measure_load),
+    Session(("killed", "silent", "planned", "controller"), 1, measure_faults),
+    Session(("10k",), 1, many_partitions.measure_many_partitions),
 )

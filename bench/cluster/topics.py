@@ -1,4 +1,4 @@
-"""Topics and first records, asked for again and again while a cluster is not there yet."""
+"""Topics and first records, retried until a starting cluster accepts them."""
 
 import asyncio
 import time
@@ -17,20 +17,22 @@ from tests.clusters import ProcessCluster
 from tests.waiting import eventually
 
 PAUSE_S = 0.005
-ATTEMPT_S = 2.0  # for a broker that takes a question and does not answer
+ATTEMPT_S = 2.0  # for a broker that accepts a request and does not respond
 
 
-async def topic_created(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
-    """Returns when a topic of one partition is created. TimeoutError."""
-    await _until(lambda: _tried(bootstrap, name, replicas, produce=False), within_s)
+async def wait_until_topic_created(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
+    """Return when a topic with one partition is created. Raises TimeoutError."""
+    await _retry(lambda: _try_once(bootstrap, name, replicas, produce=False), within_s)
 
 
-async def first_ack(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
-    """Returns when a record is acknowledged in a topic of one partition, which is created. TimeoutError."""
-    await _until(lambda: _tried(bootstrap, name, replicas, produce=True), within_s)
+async def wait_for_first_ack(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
+    """Return when a record is acknowledged in a topic with one partition, which it creates. Raises
+    TimeoutError.
+    """
+    await _retry(lambda: _try_once(bootstrap, name, replicas, produce=True), within_s)
 
 
-async def _until(attempt: Callable[[], Awaitable[bool]], within_s: float) -> None:
+async def _retry(attempt: Callable[[], Awaitable[bool]], within_s: float) -> None:
     async with asyncio.timeout(within_s):
         while True:
             if await attempt():
@@ -38,10 +40,10 @@ async def _until(attempt: Callable[[], Awaitable[bool]], within_s: float) -> Non
             await asyncio.sleep(PAUSE_S)
 
 
-async def _tried(bootstrap: str, name: str, replicas: int, *, produce: bool) -> bool:
+async def _try_once(bootstrap: str, name: str, replicas: int, *, produce: bool) -> bool:
     try:
         async with Client.connect(bootstrap, timeout_s=ATTEMPT_S) as client:
-            await _create(client, name, replicas)
+            await _create_with_client(client, name, replicas)
             if produce:
                 await client.produce(name, 0, encode_batch([Record(int(time.time() * 1000), None, b"first")]))
             return True
@@ -49,7 +51,7 @@ async def _tried(bootstrap: str, name: str, replicas: int, *, produce: bool) -> 
         return False
 
 
-async def _create(client: Client, name: str, replicas: int) -> None:
+async def _create_with_client(client: Client, name: str, replicas: int) -> None:
     wanted = CreatableTopic(
         name=TopicName(name), num_partitions=i32(1), replication_factor=i16(replicas), assignments=(), configs=()
     )
@@ -59,8 +61,8 @@ async def _create(client: Client, name: str, replicas: int) -> None:
         raise KafkaError(answer.error_code, answer.error_message or "")
 
 
-def create(cluster: ProcessCluster, topic: str, partitions: int) -> None:
-    """With three replicas; returns when all of them are in sync."""
+def create_topic(cluster: ProcessCluster, topic: str, partitions: int) -> None:
+    """Create a topic with three replicas and return when all of them are in sync."""
     client = rd.admin(cluster.bootstrap)
     client.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=60)[topic].result(60)
     eventually(lambda: cluster.is_healthy(), within_s=60, message=f"{topic} is in sync")

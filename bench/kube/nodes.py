@@ -1,4 +1,6 @@
-"""Three brokers on a real kubelet, kept by the installed operator: how soon they serve, and what producers notice of a roll."""
+"""Three brokers on a real kubelet, managed by the installed operator: time to Ready, and stalls
+during a roll.
+"""
 
 import tempfile
 import time
@@ -13,8 +15,8 @@ from tests.kube.moments import Moments
 from tests.kube.operators import Resources
 from tests.kube.under_load import longest_stall_s
 
-# A setting that brokers do not change while they run.
-OTHER = {"config": {**SPEC["config"], "num.partitions": 7}}
+# num.partitions needs a restart of the brokers.
+CHANGED_SPEC = {"config": {**SPEC["config"], "num.partitions": 7}}
 
 
 def measure() -> Iterator[tuple[str, float]]:
@@ -24,10 +26,10 @@ def measure() -> Iterator[tuple[str, float]]:
             kube.has(archive)
         installed = Installed(kube)
         installed.install()
-        yield from _measured(kube, installed)
+        yield from _measure_cluster(kube, installed)
 
 
-def _measured(kube: Kube, installed: Installed) -> Iterator[tuple[str, float]]:
+def _measure_cluster(kube: Kube, installed: Installed) -> Iterator[tuple[str, float]]:
     api = kube.plane.admin
     api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     with Moments(api, NAMESPACE) as moments:
@@ -38,7 +40,7 @@ def _measured(kube: Kube, installed: Installed) -> Iterator[tuple[str, float]]:
         with demo.under_load("flights") as load:
             before = demo.uids()
             began = time.monotonic()
-            demo.edit(OTHER)
+            demo.edit(CHANGED_SPEC)
             demo.one_after_the_other(before)
             demo.wait()
             yield "roll", (time.monotonic() - began) / len(before)

@@ -1,4 +1,6 @@
-"""The operator with many topics: a real API server without nodes, a broker that is a process, the operator a process of its own."""
+"""The operator with many topics: a real API server without nodes, one broker process, one operator
+process.
+"""
 
 import tempfile
 import threading
@@ -13,8 +15,8 @@ from tests.kube.operators import OperatorProcess, Resources, install_crds
 from tests.waiting import eventually
 
 FEW, MANY = 100, 1000
-AT_ONCE = 8
-DONE_WITHIN_S = 600.0
+CONCURRENCY = 8
+READY_WITHIN_S = 600.0
 RESYNCS = 2
 
 
@@ -28,15 +30,15 @@ def measure() -> Iterator[tuple[str, float]]:
                 resources = Resources(plane.admin, "events")
                 resources.make_namespace()
                 make_cluster_of(resources, broker)
-                make_topics(resources, range(FEW))
-                resyncs(operator, RESYNCS)
+                create_topics(resources, range(FEW))
+                wait_for_resyncs(operator, RESYNCS)
                 yield "memory-100", operator.daemon.resident_memory_kib() / 1024
                 for name in resources.of("ottla.dev/v1alpha1", "topics"):
                     resources.delete("Topic", name)
-                yield "topics-1000", make_topics(resources, range(FEW, FEW + MANY))
-                resyncs(operator, 1)  # of what was under way
+                yield "topics-1000", create_topics(resources, range(FEW, FEW + MANY))
+                wait_for_resyncs(operator, 1)  # resyncs in progress
                 before = operator.writes()
-                resyncs(operator, RESYNCS)
+                wait_for_resyncs(operator, RESYNCS)
                 after = operator.writes()
                 yield "resync-writes", sum(after.values()) - sum(before.values())
                 yield "memory-1000", operator.daemon.resident_memory_kib() / 1024
@@ -44,16 +46,16 @@ def measure() -> Iterator[tuple[str, float]]:
             operator.daemon.stop()
 
 
-def make_topics(resources: Resources, numbers: range) -> float:
-    """Returns when all are Ready; how many seconds that took."""
+def create_topics(resources: Resources, numbers: range) -> float:
+    """Create Topic resources and return when all are Ready; the seconds that took."""
     began = time.monotonic()
-    wish = {"clusterRef": {"name": "demo"}, "partitions": 3, "config": {"retention.ms": 86_400_000}}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda number: resources.make("Topic", f"topic-{number}", wish), numbers))
+    spec = {"clusterRef": {"name": "demo"}, "partitions": 3, "config": {"retention.ms": 86_400_000}}
+    with ThreadPoolExecutor(CONCURRENCY) as pool:
+        list(pool.map(lambda number: resources.make("Topic", f"topic-{number}", spec), numbers))
     eventually(
         lambda: sum(map(is_ready, resources.of("ottla.dev/v1alpha1", "topics").values())) == len(numbers),
-        within_s=DONE_WITHIN_S,
-        message="all topics are ready",
+        within_s=READY_WITHIN_S,
+        message="all topics are Ready",
     )
     return time.monotonic() - began
 
@@ -63,11 +65,11 @@ def is_ready(topic: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
     return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
 
-def resyncs(operator: OperatorProcess, count: int) -> None:
-    """Until it has looked at all topics so many times more."""
+def wait_for_resyncs(operator: OperatorProcess, count: int) -> None:
+    """Return when the operator has reconciled all topics `count` more times."""
     before = operator.looks("Topic")
     pause = threading.Event()
-    deadline = time.monotonic() + DONE_WITHIN_S
+    deadline = time.monotonic() + READY_WITHIN_S
     while operator.looks("Topic") < before + count:
-        assert time.monotonic() < deadline, f"the operator does not look again: {operator.daemon.log_tail()}"
+        assert time.monotonic() < deadline, f"no resync by the operator: {operator.daemon.log_tail()}"
         pause.wait(1)

@@ -1,1 +1,1 @@
-"""One cluster copied to another, beside MirrorMaker 2."""
+"""Benchmarks of mirroring one cluster to another, compared with MirrorMaker 2."""

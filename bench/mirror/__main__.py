@@ -1,11 +1,11 @@
-"""`python -m bench.mirror [LINE…]`: mirrors, beside MirrorMaker 2."""
+"""`python -m bench.mirror [LINE…]`: compare mirroring with MirrorMaker 2."""
 
 import sys
 
 from bench.mirror.lines import LINES
 from bench.mirror.sessions import QUICK, SESSIONS, Amounts
 from bench.mirror.sides import SIDES
-from bench.turns import Benchmark, main
+from bench.runner import Benchmark, run_benchmark
 
 MIRRORS = Benchmark(
     name="bench.mirror",
@@ -15,9 +15,10 @@ MIRRORS = Benchmark(
     amounts=Amounts(),
     quick=QUICK,
     about={
-        "clusters": "one Apache Kafka broker as the source, one broker of each side as the target; MirrorMaker 2 of the same Kafka"
+        "source": "one Apache Kafka broker",
+        "targets": "one broker of each side; MirrorMaker 2 of the same Kafka version",
     },
 )
 
 if __name__ == "__main__":
-    sys.exit(main(MIRRORS))
+    sys.exit(run_benchmark(MIRRORS))

@@ -1,15 +1,21 @@
-"""What is measured of mirrors, and what is required of Ottla: the table, once."""
+"""What the benchmark of mirroring measures, and what it requires of Ottla."""
 
 from bench.lines import Line
 
 LINES = (
-    Line("copy-rate", "1 KiB records of six partitions, copied", "MB/s", "higher", 2.0),
-    Line("copy-cpu", "the same per second of processor time, of all but the source", "MB/CPU s", "higher", 4.0),
-    Line("catch-up", "2 GB behind while new records come, until level", "s", "lower", 1 / 2),
-    Line("lag-p50", "5,000 records/s: from the source's ack until readable here, median", "ms", "lower", 1 / 2),
+    Line("copy-rate", "copy 1 KiB records of six partitions", "MB/s", "higher", 2.0),
+    Line("copy-cpu", "the same per CPU second of everything but the source", "MB/CPU s", "higher", 4.0),
+    Line("catch-up", "catch up from 2 GB behind while new records arrive", "s", "lower", 1 / 2),
     Line(
-        "lag-p99", "5,000 records/s: from the source's ack until readable here, 99th percentile", "ms", "lower", 1 / 2
+        "lag-p50", "5,000 records/s: from the source's ack until readable at the target, median", "ms", "lower", 1 / 2
     ),
-    Line("memory", "resident memory that mirroring adds, after the lines above", "MiB", "lower", None, 50.0),
-    Line("idle", "1,000 copied partitions in which nothing happens, share of a core", "%", "lower", None, 3.0),
+    Line(
+        "lag-p99",
+        "5,000 records/s: from the source's ack until readable at the target, 99th percentile",
+        "ms",
+        "lower",
+        1 / 2,
+    ),
+    Line("memory", "resident memory added by mirroring, after the lines above", "MiB", "lower", None, 50.0),
+    Line("idle", "1,000 idle mirrored partitions, share of a core", "%", "lower", None, 3.0),
 )

@@ -1,4 +1,4 @@
-"""One side through the lines: what is copied, and when it counts."""
+"""Measures one side of mirroring: what is copied, and when the clocks run."""
 
 import asyncio
 import json
@@ -12,23 +12,25 @@ from dataclasses import dataclass
 
 from bench import programs
 from bench.cluster import acks
-from bench.mirror.sides import PARTITIONS, Copier, ends
-from bench.turns import Session
+from bench.mirror.sides import PARTITIONS, Copier, sum_of_high_watermarks
+from bench.runner import Session
 from ottla_broker.wire.errors import KafkaError
 from tests.clients import librdkafka as rd
 from tests.waiting import eventually
 
 KIB = 1024
 COPIED_WITHIN_S = 600.0
-LEVEL_S = 0.5  # of what the producer sends meanwhile
+LEVEL_LAG_S = 0.5  # the copy has caught up when it is behind by less than this
 MANY_TOPICS = 10
 
-NewCopier = Callable[[], AbstractContextManager[Copier]]
+RunCopier = Callable[[], AbstractContextManager[Copier]]
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """Records of 1 KiB, but for `*_s` (seconds) and `*_per_s` (records per second)."""
+    """The size of the load: records of 1 KiB, or seconds (`*_s`), or records per second
+    (`*_per_s`).
+    """
 
     copied: int = 1_500_000
     behind: int = 2_000_000
@@ -43,16 +45,16 @@ class Amounts:
 QUICK = Amounts(60_000, 60_000, 500, 500, 2.0, 3.0, 60, 3.0)
 
 
-def copying(side: NewCopier, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_copying(side: RunCopier, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
     found: dict[str, float] = {}
     with side() as copier:
         source = copier.source.bootstrap
         rd.create(source, "bench-flood", PARTITIONS)
-        acks.flood(source, "bench-flood", PARTITIONS, KIB, amounts.copied)
+        acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, amounts.copied)
         copier.start()
-        _copied(copier, "bench-flood", amounts.copied // 4)  # warm
-        already, began, before = _copies(copier, "bench-flood"), time.monotonic(), copier.cpu_s()
-        _copied(copier, "bench-flood", amounts.copied)
+        _wait_until_copied(copier, "bench-flood", amounts.copied // 4)  # warms up
+        already, began, before = _copied_records(copier, "bench-flood"), time.monotonic(), copier.cpu_s()
+        _wait_until_copied(copier, "bench-flood", amounts.copied)
         megabytes = (amounts.copied - already) * KIB / 1e6
         found["copy-rate"] = megabytes / (time.monotonic() - began)
         found["copy-cpu"] = megabytes / (copier.cpu_s() - before)
@@ -60,90 +62,94 @@ def copying(side: NewCopier, wanted: Sequence[str], amounts: Amounts) -> dict[st
             found["catch-up"] = _catch_up_s(copier, amounts)
         if any(name.startswith("lag") for name in wanted):
             rd.create(source, "bench-lag", PARTITIONS)
-            _copied(copier, "bench-lag", 0)
-            took = _lag(copier, amounts)
+            _wait_until_copied(copier, "bench-lag", 0)
+            took = _measure_lag_s(copier, amounts)
             found |= {"lag-p50": took["p50"] * 1000, "lag-p99": took["p99"] * 1000}
-        found["memory"] = copier.memory_kib() / 1024
+        found["memory"] = copier.added_memory_kib() / 1024
     return found
 
 
 def _catch_up_s(copier: Copier, amounts: Amounts) -> float:
-    """From the first record that is copied again until no more are missing than came in half a second."""
+    """Seconds from the first record copied again until less than half a second's records are
+    missing.
+    """
     source = copier.source.bootstrap
     copier.stop()
-    acks.flood(source, "bench-flood", PARTITIONS, KIB, amounts.behind)
-    before = _copies(copier, "bench-flood")
-    with _producing(source, "bench-flood", amounts.meanwhile_per_s):
+    acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, amounts.behind)
+    before = _copied_records(copier, "bench-flood")
+    with _produce_meanwhile(source, "bench-flood", amounts.meanwhile_per_s):
         copier.start()
-        _copied(copier, "bench-flood", before + 1)
+        _wait_until_copied(copier, "bench-flood", before + 1)
         began = time.monotonic()
 
-        def level() -> bool:
-            missing = asyncio.run(ends(source, "bench-flood", PARTITIONS)) - _copies(copier, "bench-flood")
-            return missing <= amounts.meanwhile_per_s * LEVEL_S
+        def has_caught_up() -> bool:
+            missing = asyncio.run(sum_of_high_watermarks(source, "bench-flood", PARTITIONS)) - _copied_records(
+                copier, "bench-flood"
+            )
+            return missing <= amounts.meanwhile_per_s * LEVEL_LAG_S
 
-        eventually(level, within_s=COPIED_WITHIN_S, message="the copy is level")
+        eventually(has_caught_up, within_s=COPIED_WITHIN_S, message="the copy has caught up")
         took = time.monotonic() - began
-    _copied(copier, "bench-flood", asyncio.run(ends(source, "bench-flood", PARTITIONS)))
+    _wait_until_copied(copier, "bench-flood", asyncio.run(sum_of_high_watermarks(source, "bench-flood", PARTITIONS)))
     return took
 
 
 @contextmanager
-def _producing(bootstrap: str, topic: str, per_s: int) -> Iterator[None]:
+def _produce_meanwhile(bootstrap: str, topic: str, per_s: int) -> Iterator[None]:
     words = ["steady", bootstrap, topic, str(PARTITIONS), str(KIB), str(per_s), str(COPIED_WITHIN_S)]
-    command = [programs.compiled("acks"), *words]
-    programs.commands.append(shlex.join(command) + " &")
+    command = [programs.compile_program("acks"), *words]
+    programs.command_log.append(shlex.join(command) + " &")
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield
         process.send_signal(signal.SIGTERM)
-        process.wait(programs.PATIENCE_S)
+        process.wait(programs.PROGRAM_TIMEOUT_S)
     finally:
         process.kill()
         process.wait()
 
 
-def _lag(copier: Copier, amounts: Amounts) -> dict[str, float]:
-    words = [copier.source.bootstrap, "bench-lag", copier.target.bootstrap, copier.named("bench-lag")]
+def _measure_lag_s(copier: Copier, amounts: Amounts) -> dict[str, float]:
+    words = [copier.source.bootstrap, "bench-lag", copier.target.bootstrap, copier.target_topic("bench-lag")]
     words += [str(part) for part in (PARTITIONS, KIB, amounts.lag_per_s, amounts.warm_s, amounts.lag_s)]
-    said: dict[str, float] = json.loads(programs.run([programs.compiled("lag"), *words]))
-    return said
+    found: dict[str, float] = json.loads(programs.run_program([programs.compile_program("lag"), *words]))
+    return found
 
 
-def idle(side: NewCopier, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_idle(side: RunCopier, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
     with side() as copier:
         each = amounts.partitions // MANY_TOPICS
         names = [f"bench-many-{number}" for number in range(MANY_TOPICS)]
         for name in names:
             rd.create(copier.source.bootstrap, name, each)
-            acks.flood(copier.source.bootstrap, name, each, KIB, 1_000)
+            acks.measure_flood(copier.source.bootstrap, name, each, KIB, 1_000)
         copier.start()
         for name in names:
-            _copied(copier, name, 1_000, each)
-        time.sleep(5)  # whatever a start leaves to be done comes to its end
+            _wait_until_copied(copier, name, 1_000, each)
+        time.sleep(5)  # lets background work finish
         before, began = copier.cpu_s(), time.monotonic()
         time.sleep(amounts.idle_s)
         return {"idle": (copier.cpu_s() - before) / (time.monotonic() - began) * 100}
 
 
-def _copied(copier: Copier, topic: str, records: int, partitions: int = PARTITIONS) -> None:
-    """Returns when so many of a topic's records can be read on the target."""
+def _wait_until_copied(copier: Copier, topic: str, records: int, partitions: int = PARTITIONS) -> None:
+    """Return when `records` records of a topic are readable at the target."""
     eventually(
-        lambda: _copies(copier, topic, partitions) >= records,
+        lambda: _copied_records(copier, topic, partitions) >= records,
         within_s=COPIED_WITHIN_S,
-        message=lambda: f"{_copies(copier, topic, partitions)} of {records} records of {topic} are copied",
+        message=lambda: f"{_copied_records(copier, topic, partitions)} of {records} records of {topic} are copied",
     )
 
 
-def _copies(copier: Copier, topic: str, partitions: int = PARTITIONS) -> int:
-    """−1 while the topic is not on the target."""
+def _copied_records(copier: Copier, topic: str, partitions: int = PARTITIONS) -> int:
+    """The number of a topic's records at the target; −1 while the topic does not exist there."""
     try:
-        return asyncio.run(ends(copier.target.bootstrap, copier.named(topic), partitions))
+        return asyncio.run(sum_of_high_watermarks(copier.target.bootstrap, copier.target_topic(topic), partitions))
     except KafkaError:
         return -1
 
 
-SESSIONS: tuple[Session[NewCopier, Amounts], ...] = (
-    Session(("copy", "catch-up", "lag", "memory"), 1, copying),
-    Session(("idle",), 1, idle),
+SESSIONS: tuple[Session[RunCopier, Amounts], ...] = (
+    Session(("copy", "catch-up", "lag", "memory"), 1, measure_copying),
+    Session(("idle",), 1, measure_idle),
 )

@@ -1,8 +1,9 @@
-"""The two ways to copy: Ottla's broker does it itself; Apache Kafka has MirrorMaker 2 beside it.
+"""The two ways to mirror: Ottla's broker copies by itself, Apache Kafka needs MirrorMaker 2.
 
-Both copy from a source of the same kind, one Apache Kafka broker with default settings, to one broker of their own with default settings.
-MirrorMaker runs as `connect-mirror-maker.sh` starts it, with the heap that script gives it (256 MiB to 2 GiB), and with a task for each
-partition; Ottla's mirror has its defaults, but finds new topics as fast as the benchmark makes them.
+Both copy from one Apache Kafka broker with default settings to one broker of their own with default
+settings. MirrorMaker runs as `connect-mirror-maker.sh` starts it, with that script's heap (256 MiB
+to 2 GiB) and one task per partition. Ottla's mirror has its defaults, except that both find new
+topics every two seconds.
 """
 
 import asyncio
@@ -13,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bench.programs import commands
+from bench.programs import command_log
 from ottla_broker.wire.client import Client
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.e2e.mirroring import set_mirror
 from tests.jars import KAFKA, MIRROR_MAKER, fetch_classpath, java_command
 
 PARTITIONS = 6
-FINDS_EVERY_S = 2
+TOPIC_REFRESH_S = 2
 
 
 class Copier(Protocol):
-    """Copies every topic of `source` whose name begins with `bench` to `target`, while it runs."""
+    """Copies topics of `source` whose names start with `bench` to `target` while it is started."""
 
     source: BrokerProcess
     target: BrokerProcess
@@ -32,24 +33,24 @@ class Copier(Protocol):
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
-    def named(self, topic: str) -> str:
-        """A topic's name on the target."""
+    def target_topic(self, topic: str) -> str:
+        """A topic's name at the target."""
         ...
 
     def cpu_s(self) -> float:
-        """Processor time so far of everything but the source."""
+        """Processor time used so far by everything but the source."""
         ...
 
-    def memory_kib(self) -> int:
-        """Resident memory that is there because something is copied."""
+    def added_memory_kib(self) -> int:
+        """Resident memory added by mirroring."""
         ...
 
 
 @dataclass
-class ByTheBroker:
+class BrokerMirror:
     source: BrokerProcess
     target: BrokerProcess
-    without_kib: int = 0  # the broker's memory before it had a mirror
+    without_kib: int = 0  # the broker's memory before it had a mirror (VmRSS)
 
     def start(self) -> None:
         self.without_kib = self.without_kib or self.target.resident_memory_kib()
@@ -62,55 +63,55 @@ class ByTheBroker:
         settings = {
             "bootstrap.servers": self.source.bootstrap,
             "topics": "bench*",
-            "metadata.max.age.ms": str(FINDS_EVERY_S * 1000),
+            "metadata.max.age.ms": str(TOPIC_REFRESH_S * 1000),
             "role": role,
         }
-        commands.append(f"IncrementalAlterConfigs mirror/source {settings}")
+        command_log.append(f"IncrementalAlterConfigs mirror/source {settings}")
         set_mirror(self.target.bootstrap, "source", settings)
 
-    def named(self, topic: str) -> str:
+    def target_topic(self, topic: str) -> str:
         return topic
 
     def cpu_s(self) -> float:
         return self.target.cpu_s()
 
-    def memory_kib(self) -> int:
+    def added_memory_kib(self) -> int:
         return self.target.resident_memory_kib() - self.without_kib
 
 
 @dataclass
-class ByMirrorMaker:
+class MirrorMaker:
     source: BrokerProcess
     target: BrokerProcess
     maker: BrokerProcess
-    earlier_cpu_s: float = 0.0  # of makers that have ended
+    earlier_cpu_s: float = 0.0  # of MirrorMaker processes that have exited
 
     def start(self) -> None:
-        commands.append(" ".join(self.maker.command(self.maker)))
+        command_log.append(" ".join(self.maker.command(self.maker)))
         self.maker.start()
 
     def stop(self) -> None:
         self.earlier_cpu_s += self.maker.cpu_s()
         self.maker.stop()
 
-    def named(self, topic: str) -> str:
+    def target_topic(self, topic: str) -> str:
         return f"source.{topic}"
 
     def cpu_s(self) -> float:
         return self.target.cpu_s() + self.earlier_cpu_s + (self.maker.cpu_s() if self.maker.is_running else 0)
 
-    def memory_kib(self) -> int:
+    def added_memory_kib(self) -> int:
         return self.maker.resident_memory_kib()
 
 
 @contextmanager
-def by_the_broker() -> Iterator[Copier]:
+def run_broker_mirror() -> Iterator[Copier]:
     with run_apache_kafka(test_settings=False) as source, run_ottla_broker(test_settings=False) as target:
-        yield ByTheBroker(source, target)
+        yield BrokerMirror(source, target)
 
 
 @contextmanager
-def by_mirror_maker() -> Iterator[Copier]:
+def run_mirror_maker() -> Iterator[Copier]:
     with (
         run_apache_kafka(test_settings=False) as source,
         run_apache_kafka(test_settings=False) as target,
@@ -123,21 +124,23 @@ def by_mirror_maker() -> Iterator[Copier]:
             "target.bootstrap.servers": target.bootstrap,
             "source->target.enabled": "true",
             "source->target.topics": "bench.*",
-            "refresh.topics.interval.seconds": str(FINDS_EVERY_S),
+            "refresh.topics.interval.seconds": str(TOPIC_REFRESH_S),
             "tasks.max": str(PARTITIONS),
         } | dict.fromkeys(ONE_REPLICA, "1")
         properties.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
-        maker = BrokerProcess("MirrorMaker 2", 0, Path(folder), Path(folder), {}, _command, "Kafka MirrorMaker started")
-        copier = ByMirrorMaker(source, target, maker)
+        maker = BrokerProcess(
+            "MirrorMaker 2", 0, Path(folder), Path(folder), {}, _mirror_maker_command, "Kafka MirrorMaker started"
+        )
+        copier = MirrorMaker(source, target, maker)
         try:
             yield copier
         finally:
             maker.kill()
 
 
-SIDES = {"ottla": by_the_broker, "kafka": by_mirror_maker}
+SIDES = {"ottla": run_broker_mirror, "kafka": run_mirror_maker}
 
-# There is one broker on each side.
+# Each side has one broker.
 ONE_REPLICA = (
     "replication.factor",
     "checkpoints.topic.replication.factor",
@@ -149,7 +152,7 @@ ONE_REPLICA = (
 )
 
 
-def _command(maker: BrokerProcess) -> list[str]:
+def _mirror_maker_command(maker: BrokerProcess) -> list[str]:
     return java_command(
         fetch_classpath(KAFKA, MIRROR_MAKER),
         "org.apache.kafka.connect.mirror.MirrorMaker",
@@ -162,7 +165,7 @@ def _command(maker: BrokerProcess) -> list[str]:
     )
 
 
-async def ends(bootstrap: str, topic: str, partitions: int) -> int:
-    """The sum of the partitions' high watermarks; KafkaError while the topic is not there."""
+async def sum_of_high_watermarks(bootstrap: str, topic: str, partitions: int) -> int:
+    """The sum of the partitions' high watermarks. Raises KafkaError if the topic does not exist."""
     async with Client.connect(bootstrap) as client:
         return sum(await asyncio.gather(*(client.list_offset(topic, number) for number in range(partitions))))

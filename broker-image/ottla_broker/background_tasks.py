@@ -8,9 +8,9 @@ logger = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """`on_failure` is called with a sentence when a task ends with an exception, which it never should."""
+    """A task that ends with an exception, which it never should, is logged and reported to `on_failure`."""
 
-    def __init__(self, on_failure: Callable[[str], None]) -> None:
+    def __init__(self, on_failure: Callable[[str], None] = lambda _: None) -> None:
         self._on_failure = on_failure
         self._tasks: dict[asyncio.Task[None], None] = {}  # in order of starting, so that a simulation can be replayed
 

@@ -36,8 +36,10 @@ from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
+from ottla_broker.metadata.quorum import MetadataQuorum
+from ottla_broker.metadata.quorum_rules import Voter
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
-from ottla_broker.metadata.register import Register, Voter
+from ottla_broker.metadata.register import Register
 from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition
@@ -101,7 +103,7 @@ class Broker:
         self.log_dirs: list[LogDir] = []
         self.image = image = MetadataImage()
         self.image_condition = StateCondition()
-        self._quorum: RegisterQuorum | None = None
+        self._quorum: MetadataQuorum | None = None
         self.controller: Controller | None = None
         self.mirror_synchronizer: MirrorSynchronizer | None = None
         self._controller_tasks: list[asyncio.Task[None]] = []
@@ -246,7 +248,7 @@ class Broker:
     # Metadata
 
     @property
-    def quorum(self) -> RegisterQuorum:
+    def quorum(self) -> MetadataQuorum:
         """The quorum of the metadata log. Raises NOT_CONTROLLER before the broker has opened its metadata log."""
         if self._quorum is None:
             raise KafkaError(ErrorCode.not_controller, "the broker is starting")
@@ -335,7 +337,7 @@ class Broker:
         return self.controller
 
     def controller_address(self) -> tuple[str, int] | None:
-        return None if self._quorum is None else self._quorum.leader_address()
+        return None if self._quorum is None else self._quorum.leader_endpoint()
 
     def _hears_majority(self, within_s: float) -> bool | None:
         return None if self.controller is None else self.quorum.hears_majority(within_s)

@@ -97,7 +97,7 @@ class ConnectionServices:
 
     def max_response_bytes(self) -> int:
         """A share of what is left, so that no single reader takes all of it."""
-        return max(MIN_RESPONSE_BYTES, (self.responses.limit - self.responses.taken) // 2)
+        return max(MIN_RESPONSE_BYTES, (self.responses.limit_bytes - self.responses.allocated_bytes) // 2)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedMessage as reason:
             self._close_for_error(str(reason))
             return
-        if self._frames.stalled and not self._is_closed:
+        if self._frames.is_stalled and not self._is_closed:
             services.requests.add_waiter(self._resume_receiving)
             self._pause_or_resume_reading()
 
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         pause = (
             self._is_writing_paused
             or self._is_finishing
-            or self._frames.stalled
+            or self._frames.is_stalled
             or (bool(self._queue) and self._queued_bytes >= self._services.limits.queued_bytes)
             or len(self._queue) >= MAX_UNANSWERED
         )
@@ -360,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume_receiving(self) -> None:
         self._frames.resume()
-        if self._frames.stalled:
+        if self._frames.is_stalled:
             self._services.requests.add_waiter(self._resume_receiving)
         else:
             self._pause_or_resume_reading()

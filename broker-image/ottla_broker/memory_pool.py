@@ -1,8 +1,8 @@
-"""How much memory requests and answers may take, over all connections.
+"""Bounds on the memory that requests and responses take, over all connections: Kafka's MemoryPool.
 
-Requests: bytes of large frames, claimed before their buffers are made. Responses: bytes that transports hold because
-their readers are slow. Both are shared by everybody, so both name who waits, in order, and wake them when memory
-comes back.
+Requests: bytes of large frames, allocated before their buffers are made. Responses: bytes that
+transports hold because their readers are slow. Connections that find a pool exhausted wait in
+order, and are called when memory is released.
 """
 
 from collections import deque
@@ -10,44 +10,43 @@ from collections.abc import Callable
 
 
 class MemoryPool:
-    """`limit` bytes. A claim is granted while less than the limit is taken, so what is taken stays below the limit
-    plus one claim."""
+    """A pool of `limit_bytes`. It allocates while it is not exhausted, so it may exceed the limit by
+    one allocation."""
 
-    __slots__ = ("_waiting", "limit", "taken")
+    __slots__ = ("_waiters", "allocated_bytes", "limit_bytes")
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.taken = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.allocated_bytes = 0
+        self._waiters: deque[Callable[[], None]] = deque()
 
     @property
     def is_exhausted(self) -> bool:
-        return self.taken >= self.limit
+        return self.allocated_bytes >= self.limit_bytes
 
     @property
     def has_waiters(self) -> bool:
-        """Somebody waits for memory."""
-        return bool(self._waiting)
+        return bool(self._waiters)
 
     def try_allocate(self, size: int) -> bool:
         if self.is_exhausted:
             return False
-        self.taken += size
+        self.allocated_bytes += size
         return True
 
     def count_allocated(self, size: int) -> None:
-        """Counts memory that is taken already."""
-        self.taken += size
+        """Counts memory that was allocated without asking."""
+        self.allocated_bytes += size
 
     def release(self, size: int) -> None:
-        self.taken -= size
-        while self._waiting and not self.is_exhausted:
-            self._waiting.popleft()()
+        self.allocated_bytes -= size
+        while self._waiters and not self.is_exhausted:
+            self._waiters.popleft()()
 
     def add_waiter(self, wake: Callable[[], None]) -> None:
-        """`wake` is called once, when there is memory again; it may find that another was faster."""
-        self._waiting.append(wake)
+        """Calls `wake` once when memory is released; another may have allocated it by then."""
+        self._waiters.append(wake)
 
     def remove_waiter(self, wake: Callable[[], None]) -> None:
-        if wake in self._waiting:
-            self._waiting.remove(wake)
+        if wake in self._waiters:
+            self._waiters.remove(wake)

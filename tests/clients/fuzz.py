@@ -15,7 +15,7 @@ from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, write_request
+from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_schema import FieldSchema, schema_of
 from ottla_broker.wire.records import Record, encode_batch
@@ -169,7 +169,7 @@ async def exchange(port: int, host: str, frames: list[bytes], tried: Tried) -> N
 
 
 async def _one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, tried: Tried) -> bool:
-    hello = bytes(write_request(API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
+    hello = bytes(write_request(ApiKey.API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
     try:
         writer.write(frame)
         writer.write(hello)
@@ -193,10 +193,10 @@ async def alive(host: str, port: int) -> bool:
     """Whether the broker still answers somebody else."""
     async with asyncio.timeout(SINGLE_ANSWER_S):
         reader, writer = await asyncio.open_connection(host, port)
-        writer.write(write_request(API_VERSIONS, 3, 1, "bystander", HELLO))
+        writer.write(write_request(ApiKey.API_VERSIONS, 3, 1, "bystander", HELLO))
         answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
         writer.close()
-    return bool(read_response(answer, API_VERSIONS, 3).error_code is ErrorCode.none)
+    return bool(read_response(answer, ApiKey.API_VERSIONS, 3).error_code is ErrorCode.none)
 
 
 async def fuzz(

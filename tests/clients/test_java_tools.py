@@ -184,6 +184,11 @@ def test_the_broker_and_its_folders(tool: Tool, broker: BrokerProcess, name: str
         assert re.search(rf"{re.escape(api)}: .*\[usable: \d+\]", versions), f"{api} is of no use to the Java client"
     quorum = tool("MetadataQuorumCommand", "describe", "--replication", "--human-readable")
     assert re.search(r"^1\s.*\s\d+ ms ago\s+\d+ ms ago\s+Leader", quorum, re.MULTILINE), quorum
+    level = r"4\.1-IV1"
+    feature = (
+        rf"^Feature: metadata.version\s.*SupportedMaxVersion: {level}\s+FinalizedVersionLevel: {level}\s+Epoch: \d+"
+    )
+    assert re.search(feature, tool("FeatureCommand", "describe"), re.MULTILINE)
     assert "Cluster ID: " in tool("ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap, bootstrap=False)
 
 

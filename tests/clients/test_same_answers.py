@@ -58,9 +58,6 @@ KNOWN: tuple[Known, ...] = (
     Known("describe_configs", "(a group|client metrics): ", UNSERVED),
     Known("incremental_alter_configs", "a group: ", UNSERVED),
     Known("incremental_alter_configs", "unknown operation: ", NO_BUG),
-    Known(
-        "incremental_alter_configs", "an unknown setting of the broker: ", "Kafka takes any name; to us it is a typo"
-    ),
     Known("produce", "bytes behind: ", "Kafka drops them in silence"),
     Known("produce", "LogAppendTime from a client: ", "it would pass a client's clock off as the broker's"),
     Known("produce", "an unknown codec: ", NO_BUG),

@@ -110,9 +110,9 @@ def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured
     if secured.broker.kind == "ottla":
         for said in (
             "the client does not trust this broker's certificate",
-            "it shows no certificate, and ssl.client.auth=required",
-            "it does not speak TLS, and this listener speaks nothing else",
-            "it speaks TLS, and this listener does not",
+            "the client has no certificate, and ssl.client.auth=required",
+            "the client does not use TLS, and this listener requires it",
+            "the client uses TLS, and this listener does not",
         ):
             eventually(lambda said=said: said in secured.broker.log_tail())  # type: ignore[misc]
         assert "Traceback" not in secured.broker.log_tail()

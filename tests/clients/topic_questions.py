@@ -1,5 +1,7 @@
 """What is asked of topics, configs and the cluster: each function is named after an API, and run once in each version."""
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -269,6 +271,12 @@ async def describe_configs(talk: Talk) -> None:
     broker = ("log.retention.ms", "num.partitions", "message.max.bytes", "node.id")
     await ask("of the broker", BROKER, "1", *broker, include_synonyms=True)
     await ask("of all brokers", BROKER, "", *broker, include_synonyms=True)
+    unknown = ("a.plugin.url", "cleanup.policy")
+    for name, of in (("1", "the broker"), ("", "all brokers")):
+        await set_on_broker(talk, name, dict.fromkeys(unknown, "delete"))
+        await ask(f"unknown settings of {of}", BROKER, name, *unknown, include_synonyms=True)
+        await ask(f"unknown settings of {of}, documented", BROKER, name, *unknown, include_documentation=True)
+        await set_on_broker(talk, name, dict.fromkeys(unknown))
     await ask("of another broker", BROKER, "2", "num.partitions")
     await ask("of a broker that is no number", BROKER, "one", "num.partitions")
     await ask("unknown kind", 99, "x")
@@ -277,6 +285,20 @@ async def describe_configs(talk: Talk) -> None:
     await ask("a group without a name", GROUP, "", every=True)
     await ask("client metrics", METRICS, talk.name("metrics"), every=True)
     await talk.ask("no resource", resources=())
+
+
+async def set_on_broker(talk: Talk, broker: str, configs: Mapping[str, str | None]) -> None:
+    """Returns when the broker describes them, or describes them no longer where the value is None."""
+    changes = [{"name": key, "config_operation": value is None, "value": value} for key, value in configs.items()]
+    wanted = {"resource_type": BROKER, "resource_name": broker, "configs": changes}
+    await talk.do("incremental_alter_configs", resources=[wanted], validate_only=False)
+    shown = {key for key, value in configs.items() if value is not None}
+    while True:
+        keys = {"resource_type": BROKER, "resource_name": broker, "configuration_keys": list(configs)}
+        described = await talk.do("describe_configs", resources=[keys])
+        if {config.name for config in described.results[0].configs} == shown:
+            return
+        await asyncio.sleep(0.01)
 
 
 async def alter_configs(talk: Talk) -> None:
@@ -350,6 +372,12 @@ async def incremental_alter_configs(talk: Talk) -> None:
     await ask("no name", TOPIC, "", ("retention.ms", SET, "1"))
     await ask("a static setting of the broker", BROKER, "1", ("node.id", SET, "2"))
     await ask("an unknown setting of the broker", BROKER, "1", ("no.such", SET, "2"), validate_only=True)
+    for broker, of in (("1", "the broker"), ("", "all brokers")):
+        for key, value in (("cleanup.policy", "delete"), ("a.plugin.url", "here"), ("num.io.threads", "8")):
+            await ask(f"{key} of {of}", BROKER, broker, (key, SET, value))
+            await ask(f"{key} of {of}, deleted", BROKER, broker, (key, DELETE, None))
+    await ask("what Kafka reads at start alone", BROKER, "1", ("process.roles", SET, "broker"), validate_only=True)
+    await ask("what Kafka does not know any more", BROKER, "1", ("zookeeper.connect", SET, "x"), validate_only=True)
     change = ("message.max.bytes", SET, "2000000")
     await ask("the broker, only validated", BROKER, "1", change, validate_only=True)
     await ask("all brokers, only validated", BROKER, "", change, validate_only=True)

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Voter
+from ottla_broker.metadata.quorum_rules import Voter
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue
 from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime
 

@@ -10,7 +10,7 @@ from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.records import Record, encode_batch
 from tests.jars import java_command, kafka_classpath
-from tests.unit.records.cleaning import CONFIG, DAY_MS, House
+from tests.unit.records.compacted_log import CONFIG, DAY_MS, CompactedLog
 
 BATCH = re.compile(
     r"^baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) baseSequence: (?P<sequence>-?\d+) .*"
@@ -31,50 +31,52 @@ def dump(classpath: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def lived_in(path: Path) -> House:
+def lived_in(path: Path) -> CompactedLog:
     """A folder with everything that compaction leaves: batches with holes in every codec, empty batches, markers and
     tombstones with a delete horizon, an aborted transaction in the index, segments that have become one."""
-    house = House(path, replace(CONFIG, segment_bytes=8192))
+    compacted = CompactedLog(path, replace(CONFIG, segment_bytes=8192))
     for n in range(12):
         for codec in Compression:
             records = [
-                Record(house.now_ms + at, b"%s-%d" % (codec.name.encode(), at), b"%d" % n * 80, (("round", b"%d" % n),))
+                Record(
+                    compacted.now_ms + at, b"%s-%d" % (codec.name.encode(), at), b"%d" % n * 80, (("round", b"%d" % n),)
+                )
                 for at in range(6)
             ]
-            records.append(Record(house.now_ms, b"only-%s-%d" % (codec.name.encode(), n), b"here"))
-            house.append(encode_batch(records, compression=codec))
-        house.write("transactional", f"{n}", producer_id=1000, sequence=n)
+            records.append(Record(compacted.now_ms, b"only-%s-%d" % (codec.name.encode(), n), b"here"))
+            compacted.append(encode_batch(records, compression=codec))
+        compacted.write("transactional", f"{n}", producer_id=1000, sequence=n)
         ended = encode_end_transaction_marker(
-            n % 3 != 1, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms
+            n % 3 != 1, 1, producer_id=1000, producer_epoch=0, timestamp_ms=compacted.now_ms
         )
-        house.append(ended)
-        house.write(f"idempotent-{n % 2}", f"{n}", producer_id=5, sequence=n)
-        house.write(f"only-zstd-{n - 3}", None)
-        house.now_ms += 1000
-    house.write("idempotent-0", "x")
-    house.write("idempotent-1", "x")
-    house.log.roll()
+        compacted.append(ended)
+        compacted.write(f"idempotent-{n % 2}", f"{n}", producer_id=5, sequence=n)
+        compacted.write(f"only-zstd-{n - 3}", None)
+        compacted.now_ms += 1000
+    compacted.write("idempotent-0", "x")
+    compacted.write("idempotent-1", "x")
+    compacted.log.roll()
     for n in range(12, 14):
-        assert house.clean()
-        house.now_ms += 1000
-        house.write("transactional", "never", producer_id=1000, sequence=n)
-        house.append(
-            encode_end_transaction_marker(False, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms)
+        assert compacted.clean()
+        compacted.now_ms += 1000
+        compacted.write("transactional", "never", producer_id=1000, sequence=n)
+        compacted.append(
+            encode_end_transaction_marker(False, 1, producer_id=1000, producer_epoch=0, timestamp_ms=compacted.now_ms)
         )
         for _ in range(100):
-            house.write("dirt", "y" * 50)
-        house.log.roll()
-    house.clean()
-    house.log.close()
-    house.storage.files.close_all()
-    return house
+            compacted.write("dirt", "y" * 50)
+        compacted.log.roll()
+    compacted.clean()
+    compacted.log.close()
+    compacted.storage.files.close_all()
+    return compacted
 
 
 def test_dump_log_segments_finds_no_fault(tmp_path: Path) -> None:
     classpath = kafka_classpath()
-    house = lived_in(tmp_path)
-    expected = [(r.offset, r.value) for r in house.records()]
-    logs = sorted(Path(house.folder).glob("*.log"))
+    compacted = lived_in(tmp_path)
+    expected = [(r.offset, r.value) for r in compacted.records()]
+    logs = sorted(Path(compacted.folder).glob("*.log"))
     lines = dump(classpath, "--deep-iteration", "--files", ",".join(map(str, logs)))
     found = [match.groupdict() for line in lines if (match := BATCH.match(line))]
     assert found, lines
@@ -91,9 +93,11 @@ def test_dump_log_segments_finds_no_fault(tmp_path: Path) -> None:
 
 def test_its_indexes_pass_kafka_s_own_check(tmp_path: Path) -> None:
     classpath = kafka_classpath()
-    house = lived_in(tmp_path)
+    compacted = lived_in(tmp_path)
     files = [
-        str(path) for end in ("index", "timeindex", "txnindex") for path in sorted(Path(house.folder).glob(f"*.{end}"))
+        str(path)
+        for end in ("index", "timeindex", "txnindex")
+        for path in sorted(Path(compacted.folder).glob(f"*.{end}"))
     ]
     assert any(path.endswith(".txnindex") for path in files)
     lines = dump(classpath, "--index-sanity-check", "--files", ",".join(f for f in files if not f.endswith("txnindex")))
@@ -107,15 +111,17 @@ def test_its_indexes_pass_kafka_s_own_check(tmp_path: Path) -> None:
 def test_the_days_after(tmp_path: Path) -> None:
     """Tombstones and markers whose horizon has passed are gone, and what is left is still sound to Kafka."""
     classpath = kafka_classpath()
-    house = lived_in(tmp_path)
-    house.crash_and_open()
-    house.now_ms += DAY_MS + 1
+    compacted = lived_in(tmp_path)
+    compacted.crash_and_open()
+    compacted.now_ms += DAY_MS + 1
     for _ in range(100):
-        house.write("dirt", "z" * 50)
-    house.log.roll()
-    house.log.set_config(replace(house.config, min_cleanable_dirty_ratio=0.0))
-    assert house.clean()
-    assert not [record for record in house.records() if record.value is None]
-    house.log.close()
-    lines = dump(classpath, "--deep-iteration", "--files", ",".join(map(str, sorted(Path(house.folder).glob("*.log")))))
+        compacted.write("dirt", "z" * 50)
+    compacted.log.roll()
+    compacted.log.set_config(replace(compacted.config, min_cleanable_dirty_ratio=0.0))
+    assert compacted.clean()
+    assert not [record for record in compacted.records() if record.value is None]
+    compacted.log.close()
+    lines = dump(
+        classpath, "--deep-iteration", "--files", ",".join(map(str, sorted(Path(compacted.folder).glob("*.log"))))
+    )
     assert {match["valid"] for line in lines if (match := BATCH.match(line))} == {"true"}

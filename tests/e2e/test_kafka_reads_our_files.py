@@ -15,17 +15,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint
-from ottla_broker.runtime import Runtime, uuid_from_text
+from ottla_broker.runtime import uuid_from_text
 from ottla_broker.wire.batch import Compression, iter_batches
 from ottla_broker.wire.records import iter_records
 from tests.brokers import BrokerProcess, run_apache_kafka
 from tests.jars import java_command, kafka_classpath
 from tests.kafka_folders import CLUSTER_ID
-from tests.unit.log.making import NOW, TOPIC_ID, Place, batch, lead, marker
+from tests.log_dirs import open_log_dir
+from tests.unit.log.log_fixtures import NOW, TOPIC_ID, LogFolder, append_committed, batch, marker
 
 SMALL = LogConfig(segment_bytes=16_000, index_interval_bytes=500, message_timestamp_after_max_ms=2**62)
 
@@ -81,25 +81,25 @@ def filled(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> N
     for n in range(rounds):
         when = NOW + n * 1_000 - (n % 7) * 2_500
         codec = list(Compression)[n % 5]
-        lead(log, batch(1 + n % 4, timestamp=when, size=100 + n, compression=codec, step_ms=3), epoch=latest + n // 10)
+        append_committed(
+            log, batch(1 + n % 4, timestamp=when, size=100 + n, compression=codec, step_ms=3), epoch=latest + n // 10
+        )
         for producer in sequences:
             sent = batch(2, timestamp=when, size=40, producer=(producer, 0, sequences[producer]), transactional=True)
-            lead(log, sent, epoch=latest + n // 10)
+            append_committed(log, sent, epoch=latest + n // 10)
             sequences[producer] += 2
         for producer in sequences:
-            lead(
+            append_committed(
                 log,
                 marker((n + producer - first_producer) % 3 != 0, producer),
                 epoch=latest + n // 10,
                 from_client=False,
             )
-        lead(log, batch(3, timestamp=when, producer=(first_producer + 2, 1, 3 * n)), epoch=latest + n // 10)
+        append_committed(log, batch(3, timestamp=when, producer=(first_producer + 2, 1, 3 * n)), epoch=latest + n // 10)
 
 
 def data_dir(path: Path) -> LogDir:
-    return LogDir.open(
-        str(path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=CLUSTER_ID, config_of=lambda _: SMALL
-    )
+    return open_log_dir(path, cluster_id=CLUSTER_ID, config_of=lambda _: SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> N
     assert re.findall(r"lastSequence: (\d+)|lastSequence=(\d+)", said) or "lastSequence" in said
     said = dump("--files", files(folder, ".txnindex"))
     no_fault_in(said)
-    place = Place(str(folder))
+    place = LogFolder(str(folder))
     aborted = place.reopen(LogCheckpoint(clean=True)).aborted_transactions(0, 10**9)
     assert len(re.findall(r"producerId: \d+ firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+", said)) == len(
         aborted
@@ -146,7 +146,7 @@ def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> N
 
 
 def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "made-0"), SMALL)
+    place = LogFolder(str(tmp_path / "made-0"), SMALL)
     filled(place.create())
     last = sorted(tmp_path.glob("made-0/*.log"))[-1]
     os.truncate(last, last.stat().st_size - 50)
@@ -158,7 +158,7 @@ def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Pa
 
 
 def test_the_inspector_finds_no_fault_after_truncation_and_retention(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "made-0"), SMALL)
+    place = LogFolder(str(tmp_path / "made-0"), SMALL)
     log = place.create()
     filled(log)
     log.truncate_to(log.end // 2)
@@ -302,7 +302,7 @@ def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ours: Path, crash:
         if crash:
             (broker.log_dir / ".kafka_cleanshutdown").unlink()
         broker.start()
-        log = Place(str(ours / "made-0")).reopen(LogCheckpoint(clean=True))
+        log = LogFolder(str(ours / "made-0")).reopen(LogCheckpoint(clean=True))
         log.advance_high_watermark(log.end)
         assert consumed(broker, "made", "read_uncommitted") == read(log, committed=False)
         assert consumed(broker, "made", "read_committed") == read(log, committed=True)

@@ -133,7 +133,7 @@ def test_secrets_are_set_and_never_shown(source: SecuredKafka, target: BrokerPro
     for change, why in (
         ({"sasl.password": None}, "security.protocol SASL_SSL needs sasl.password"),
         ({"sasl.mechanism": "GSSAPI"}, r"allowed: PLAIN, SCRAM-SHA-256"),
-        ({"ssl.keystore.key": None}, "ssl.keystore.certificate.chain and ssl.keystore.key go together"),
+        ({"ssl.keystore.key": None}, "ssl.keystore.certificate.chain and ssl.keystore.key must be set together"),
         ({"ssl.keystore.key": "no key"}, "cannot be used"),
         ({"ssl.truststore.certificates": "no certificate"}, "cannot be used"),
     ):

@@ -12,7 +12,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from ottla_broker.metadata.register import Conflict, Register, RegisterError, RegisterValue, VersionedValue, Voter
+from ottla_broker.metadata.quorum_rules import Voter
+from ottla_broker.metadata.register import Conflict, Register, RegisterError, RegisterValue, VersionedValue
 from ottla_broker.metadata.register.etcd import EtcdRegister
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
 from tests.brokers import broker_environment, run_ottla_broker

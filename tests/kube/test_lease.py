@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from ottla_broker.metadata.register import RegisterError, RegisterValue, VersionedValue, Voter
+from ottla_broker.metadata.quorum_rules import Voter
+from ottla_broker.metadata.register import RegisterError, RegisterValue, VersionedValue
 from ottla_broker.metadata.register.api_server import ApiServer, CredentialSource
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
 from tests.kube.api import Json

@@ -1,5 +1,8 @@
-"""`python -m tests.sim SEED`: one run, with everything that happens in it. `--seeds N [--first K]`: many, on all cores. Either with `--mirrors`: two
-clusters, one of which is a mirror of the other; or with `--broken RULE`: without a rule of the broker, to see whether that is noticed.
+"""Simulate clusters on virtual time.
+
+`python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
+cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--disable
+RULE` the broker runs without a rule, to see whether the checks detect it.
 """
 
 import argparse
@@ -12,106 +15,109 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from tests.sim.broken_runs import Rule, catches, rules_of, run_broken, table
-from tests.sim.mirror_scenario import run_mirrors
-from tests.sim.scenario import run
+from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
+from tests.sim.mirror_scenario import run_mirror_seed
+from tests.sim.scenario import run_seed
 from tests.sim.simulation import Outcome
 
-MOST_TOLD = 12  # broken promises of one run
+MAX_PRINTED = 12  # violations of one run
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("seed", nargs="?", type=int, help="replay this one")
-    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="run so many")
-    parser.add_argument("--first", type=int, default=1, metavar="K", help="the first of them")
-    parser.add_argument("--brokers", type=int, choices=[1, 3, 5], help="else as many as each seed wants")
-    parser.add_argument("--mirrors", action="store_true", help="two clusters, one of which is a mirror of the other")
+    parser.add_argument("seed", nargs="?", type=int, help="seed to replay")
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="number of seeds to run")
+    parser.add_argument("--first", type=int, default=1, metavar="K", help="first seed")
+    parser.add_argument("--brokers", type=int, choices=[1, 3, 5], help="number of brokers (default: the seed chooses)")
+    parser.add_argument("--mirrors", action="store_true", help="simulate two clusters with a mirror")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--broken", metavar="RULE", help="without this rule; all: without one after the other")
+    parser.add_argument("--disable", metavar="RULE", help="switch this rule off; all: one after the other")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     options = parser.parse_args()
-    if options.broken is not None:
+    if options.disable is not None:
         try:
-            rules = rules_of(options.broken)
+            rules = rules_named(options.disable)
         except ValueError as reason:
             parser.error(str(reason))
         if options.seed is not None:
-            return replay_broken(rules[0], options.seed)
-        return broken(rules, range(options.first, options.first + options.seeds), options.jobs)
+            return replay_without_rule(rules[0], options.seed)
+        return detect_disabled_rules(rules, range(options.first, options.first + options.seeds), options.jobs)
     if options.mirrors and options.brokers is not None:
-        parser.error("--brokers: with --mirrors each seed says how many there are")
-    one: Callable[..., Outcome] = run_mirrors if options.mirrors else partial(run, brokers=options.brokers)
+        parser.error("--brokers cannot be used with --mirrors: the seed chooses")
+    one: Callable[..., Outcome] = run_mirror_seed if options.mirrors else partial(run_seed, brokers=options.brokers)
     if options.seed is not None:
         return replay(one, options.seed, getattr(logging, options.log_level.upper()))
-    same = " --mirrors" if options.mirrors else f" --brokers {options.brokers}" if options.brokers else ""
-    return many(one, range(options.first, options.first + options.seeds), same, options.jobs)
+    replay_options = " --mirrors" if options.mirrors else f" --brokers {options.brokers}" if options.brokers else ""
+    return run_many(one, range(options.first, options.first + options.seeds), replay_options, options.jobs)
 
 
-def replay(one: Callable[..., Outcome], seed: int, level: int) -> int:
-    outcome = one(seed, tell=print, level=level)
+def replay(run: Callable[..., Outcome], seed: int, level: int) -> int:
+    outcome = run(seed, on_line=print, level=level)
     print(summary(outcome))
-    return report(outcome)
+    return print_violations(outcome)
 
 
-def report(outcome: Outcome) -> int:
-    for promise in outcome.broken[:MOST_TOLD]:
-        print(f"  broken: {promise}")
-    if (more := len(outcome.broken) - MOST_TOLD) > 0:
+def print_violations(outcome: Outcome) -> int:
+    for violation in outcome.violations[:MAX_PRINTED]:
+        print(f"  violation: {violation}")
+    if (more := len(outcome.violations) - MAX_PRINTED) > 0:
         print(f"  … and {more} more")
-    return 1 if outcome.broken else 0
+    return 1 if outcome.violations else 0
 
 
 def summary(outcome: Outcome) -> str:
-    faults = counted(outcome.faults) or "no faults"
+    faults = format_counts(outcome.faults) or "no faults"
     return (
-        f"seed {outcome.seed}, {outcome.brokers} brokers: {'BROKEN' if outcome.broken else 'kept'}; {outcome.acks} acks, {outcome.reads} reads in "
-        f"{outcome.virtual_s:.0f} s, {outcome.packets} packets, {outcome.cpu_s:.1f} s CPU, digest {outcome.digest & 0xFFFFFFFF:08x}; {faults}; {counted(outcome.done)}"
+        f"seed {outcome.seed}, {outcome.brokers} brokers: {'VIOLATIONS' if outcome.violations else 'passed'}; "
+        f"{outcome.acks} acks, {outcome.reads} reads in "
+        f"{outcome.virtual_s:.0f} s, {outcome.packets} packets, {outcome.cpu_s:.1f} s CPU, digest "
+        f"{outcome.digest & 0xFFFFFFFF:08x}; {faults}; {format_counts(outcome.counts)}"
     )
 
 
-def counted(things: Mapping[str, int]) -> str:
+def format_counts(things: Mapping[str, int]) -> str:
     return ", ".join(f"{count} × {name}" for name, count in sorted(things.items()))
 
 
-def many(one: Callable[[int], Outcome], seeds: range, same: str, jobs: int) -> int:
-    """`same`: with which options a seed is the same run again."""
+def run_many(run: Callable[[int], Outcome], seeds: range, options: str, jobs: int) -> int:
+    """Run many seeds. `options` are those with which a seed is the same run again."""
     started = time.monotonic()
-    bad = []
+    failed = []
     faults: Counter[str] = Counter()
     done: Counter[str] = Counter()
     acks, cpu_s = 0, 0.0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for outcome in pool.imap_unordered(one, seeds):
+        for outcome in pool.imap_unordered(run, seeds):
             acks += outcome.acks
             cpu_s += outcome.cpu_s
             faults.update(outcome.faults)
-            done.update(outcome.done)
-            if outcome.broken:
-                bad.append(outcome.seed)
+            done.update(outcome.counts)
+            if outcome.violations:
+                failed.append(outcome.seed)
                 print(summary(outcome))
-                report(outcome)
-                print(f"  replay: python -m tests.sim {outcome.seed}{same}", flush=True)
+                print_violations(outcome)
+                print(f"  replay: python -m tests.sim {outcome.seed}{options}", flush=True)
     minutes = (time.monotonic() - started) / 60
     print(
-        f"{len(seeds)} seeds, {len(bad)} broken{f': {sorted(bad)}' if bad else ''}; {len(seeds) / minutes:.0f} seeds/minute, "
-        f"{cpu_s / max(len(seeds), 1):.1f} s CPU each; {acks} acks; {counted(faults)}; {counted(done)}"
+        f"{len(seeds)} seeds, {len(failed)} with violations{f': {sorted(failed)}' if failed else ''}; "
+        f"{len(seeds) / minutes:.0f} seeds/minute, "
+        f"{cpu_s / max(len(seeds), 1):.1f} s CPU each; {acks} acks; {format_counts(faults)}; {format_counts(done)}"
     )
-    return 1 if bad else 0
+    return 1 if failed else 0
 
 
-def replay_broken(rule: Rule, seed: int) -> int:
-    outcome = run_broken(rule, seed, tell=print)
+def replay_without_rule(rule: DisabledRule, seed: int) -> int:
+    outcome = run_without_rule(rule, seed, on_line=print)
     print(summary(outcome))
-    return 0 if report(outcome) else 1
+    return 0 if print_violations(outcome) else 1
 
 
-def broken(rules: list[Rule], seeds: range, jobs: int) -> int:
-    """Whether each was noticed by one seed at least."""
-    caught = catches(rules, seeds, jobs)
-    for line in table(caught):
+def detect_disabled_rules(rules: list[DisabledRule], seeds: range, jobs: int) -> int:
+    """Print the table of detections; 0 if each rule was detected by at least one seed."""
+    detections = detect(rules, seeds, jobs)
+    for line in markdown_table(detections):
         print(line)
-    return 0 if all(one.by for one in caught) else 1
+    return 0 if all(one.detected_by for one in detections) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Administrators: one whose topics come, change and go, and one who moves partitions and their leadership about while everything runs."""
+"""Administrators: one creates, changes and deletes topics, one reassigns partitions and elects
+leaders.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -25,14 +27,14 @@ from kio.static.primitive import i8, i16, i32
 
 from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.sim.client import SimulatedClient, World
-from tests.sim.history import Place, TopicFate
+from tests.sim.client import SimulatedClient, Workload
+from tests.sim.history import ExpectedTopic, TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 TOPIC, SET, PREFERRED = 2, 0, 0
-TIMEOUT_S = 3.0  # what brokers are asked to keep to
-MOST_PARTITIONS = 6
-# What a topic is told to keep to, and nobody's promises hang on.
+TIMEOUT_S = 3.0  # of requests
+MAX_PARTITIONS = 6
+# Settings to change, on which no check depends.
 SETTINGS = {
     "max.message.bytes": ("1048588", "2000000"),
     "segment.bytes": ("4096", "65536"),
@@ -42,22 +44,22 @@ SETTINGS = {
 
 
 class SimulatedAdmin(SimulatedClient):
-    """What both do: ask the controller, sometimes through a broker that is not."""
+    """Sends requests to the controller, sometimes through another broker."""
 
-    async def ask_controller(self, client: Client, request: Any) -> Any:
+    async def send_to_controller(self, client: Client, request: Any) -> Any:
         if self.random.randrange(2):
             return await client.send(request)
         return await client.send_to_controller(request)
 
-    def did(self, what: str) -> None:
-        self.world.done[what] = self.world.done.get(what, 0) + 1
+    def count(self, what: str) -> None:
+        self.workload.counts[what] = self.workload.counts.get(what, 0) + 1
 
 
-class Admin(SimulatedAdmin):
-    """Topics that come, change and go. `replicas`: of each."""
+class TopicAdmin(SimulatedAdmin):
+    """Creates, changes and deletes topics with `replicas` replicas."""
 
-    def __init__(self, world: World, process: SimulatedProcess, random: Random, replicas: int) -> None:
-        super().__init__(world, process, random)
+    def __init__(self, workload: Workload, process: SimulatedProcess, random: Random, replicas: int) -> None:
+        super().__init__(workload, process, random)
         self._replicas = replicas
 
     async def run(self) -> None:
@@ -70,15 +72,19 @@ class Admin(SimulatedAdmin):
                 continue
             for _ in range(self.random.randrange(3)):
                 await asyncio.sleep(self.random.uniform(0.1, 2))
-                await (self._grow if self.random.randrange(2) else self._configure)(name)
+                await (self._add_partitions if self.random.randrange(2) else self._configure)(name)
             if self.random.randrange(2) and await self.delete(name) and self.random.randrange(2):
-                await self.create(name, self.random.randrange(1, 4))  # another topic of that name
+                await self.create(name, self.random.randrange(1, 4))  # a new topic with the same name
 
     async def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> bool:
-        """Until it is there, or the run is over. Whether one request was enough: others may still come true later."""
-        before = self.world.history.topics.get(name)
-        fate = TopicFate(second=before is not None)
-        self.world.history.topics[name] = fate
+        """Create a topic, retrying until it exists or the run is over.
+
+        Returns True if one request was enough; otherwise earlier requests may still be executed
+        later.
+        """
+        before = self.workload.history.topics.get(name)
+        topic_state = ExpectedTopic(is_recreated=before is not None)
+        self.workload.history.topics[name] = topic_state
         tries = 0
 
         async def attempt(client: Client) -> bool:
@@ -92,45 +98,45 @@ class Admin(SimulatedAdmin):
                 configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (settings or {}).items()),
             )
             request = CreateTopicsRequest(topics=(topic,), timeout=to_timedelta_field(TIMEOUT_S), validate_only=False)
-            answer = await self.ask_controller(client, request)
+            answer = await self.send_to_controller(client, request)
             code = answer.topics[0].error_code
             if code is not ErrorCode.topic_already_exists or tries == 1:
                 raise_for_error(code, f"create {name}: {answer.topics[0].error_message}")
-            fate.there = True
-            fate.partitions = partitions
+            topic_state.exists = True
+            topic_state.partitions = partitions
             return True
 
-        if not await self.until_done(f"create {name}", attempt):
+        if not await self.retry_until_done(f"create {name}", attempt):
             return False
-        self.did("topic made again" if before is not None else "topic made")
+        self.count("topic recreated" if before is not None else "topic created")
         return tries == 1
 
     async def delete(self, name: str) -> bool:
-        """Whether it is gone and one request was enough."""
-        fate = self.world.history.topics[name]
-        fate.leaving, fate.there = True, None
+        """Delete a topic, retrying. Returns True if one request was enough."""
+        topic_state = self.workload.history.topics[name]
+        topic_state.deletion_requested, topic_state.exists = True, None
         tries = 0
 
         async def attempt(client: Client) -> bool:
             nonlocal tries
             tries += 1
             request = DeleteTopicsRequest(topic_names=(TopicName(name),), timeout=to_timedelta_field(TIMEOUT_S))
-            answer = await self.ask_controller(client, request)
+            answer = await self.send_to_controller(client, request)
             code = answer.responses[0].error_code
             if code is not ErrorCode.unknown_topic_or_partition or tries == 1:
                 raise_for_error(code, f"delete {name}: {answer.responses[0].error_message}")
-            fate.there = False
+            topic_state.exists = False
             return True
 
-        if not await self.until_done(f"delete {name}", attempt):
+        if not await self.retry_until_done(f"delete {name}", attempt):
             return False
-        self.did("topic deleted")
+        self.count("topic deleted")
         return tries == 1
 
-    async def _grow(self, name: str) -> None:
-        fate = self.world.history.topics[name]
-        count = fate.partitions + self.random.randint(1, 2)
-        if count > MOST_PARTITIONS:
+    async def _add_partitions(self, name: str) -> None:
+        topic_state = self.workload.history.topics[name]
+        count = topic_state.partitions + self.random.randint(1, 2)
+        if count > MAX_PARTITIONS:
             return
         tries = 0
 
@@ -141,21 +147,21 @@ class Admin(SimulatedAdmin):
             request = CreatePartitionsRequest(
                 topics=(topic,), timeout=to_timedelta_field(TIMEOUT_S), validate_only=False
             )
-            (result,) = (await self.ask_controller(client, request)).results
+            (result,) = (await self.send_to_controller(client, request)).results
             if result.error_code is not ErrorCode.invalid_partitions or tries == 1:
                 raise_for_error(result.error_code, f"grow {name}: {result.error_message}")
-            fate.partitions = count
+            topic_state.partitions = count
             return True
 
-        if await self.until_done(f"grow {name} to {count}", attempt):
-            self.did("topic grown")
+        if await self.retry_until_done(f"grow {name} to {count}", attempt):
+            self.count("partitions added")
 
     async def _configure(self, name: str) -> None:
         key = self.random.choice(sorted(SETTINGS))
         value = self.random.choice(SETTINGS[key])
-        fate = self.world.history.topics[name]
-        sure = fate.settings.get(key, value) is not None
-        fate.settings[key] = None
+        topic_state = self.workload.history.topics[name]
+        sure = topic_state.settings.get(key, value) is not None
+        topic_state.settings[key] = None
         tries = 0
 
         async def attempt(client: Client) -> bool:
@@ -163,87 +169,87 @@ class Admin(SimulatedAdmin):
             tries += 1
             config = AlterableConfig(name=key, config_operation=i8(SET), value=value)
             resource = AlterConfigsResource(resource_type=i8(TOPIC), resource_name=name, configs=(config,))
-            answer = await self.ask_controller(
+            answer = await self.send_to_controller(
                 client, IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
             )
             (result,) = answer.responses
             raise_for_error(result.error_code, f"configure {name}: {result.error_message}")
             return True
 
-        if await self.until_done(f"set {key}={value} of {name}", attempt):
-            self.did("setting changed")
+        if await self.retry_until_done(f"set {key}={value} of {name}", attempt):
+            self.count("config changed")
             if sure and tries == 1:
-                fate.settings[key] = value
+                topic_state.settings[key] = value
 
 
-class Mover(SimulatedAdmin):
-    """Moves partitions of the topics that stay to other brokers, takes some moves back, and gives leadership to those that should have it."""
+class ReassignmentAdmin(SimulatedAdmin):
+    """Moves partitions of permanent topics, cancels some moves, and elects preferred leaders."""
 
     def __init__(
         self,
-        world: World,
+        workload: Workload,
         process: SimulatedProcess,
         random: Random,
-        places: Sequence[Place],
+        topic_partitions: Sequence[TopicPartition],
         brokers: int,
         replicas: int,
     ) -> None:
-        super().__init__(world, process, random)
-        self._places = places
+        super().__init__(workload, process, random)
+        self._topic_partitions = topic_partitions
         self._brokers = brokers
         self._replicas = replicas
 
     async def run(self) -> None:
         while not self.stopping:
             await asyncio.sleep(self.random.uniform(0.5, 5))
-            place = self.random.choice(self._places)
-            what = self.random.choice((self._move, self._move, self._elect, self._take_back))
-            await self._try(what.__name__[1:].replace("_", " "), place, what)
+            tp = self.random.choice(self._topic_partitions)
+            what = self.random.choice((self._move, self._move, self._elect, self._cancel_move))
+            await self._try_twice(what.__name__[1:].replace("_", " "), tp, what)
 
-    async def _try(self, doing: str, place: Place, what: Any) -> None:
-        """Twice at most: it is no harm when such a wish does not come true."""
+    async def _try_twice(self, doing: str, tp: TopicPartition, what: Any) -> None:
+        """Try at most twice: it does no harm if the operation fails."""
         tries = 0
 
         async def attempt(client: Client) -> bool:
             nonlocal tries
             tries += 1
-            await what(client, place)
+            await what(client, tp)
             return True
 
-        await self.until_done(f"{doing} {place}", attempt, lambda: tries < 2)
+        await self.retry_until_done(f"{doing} {tp}", attempt, lambda: tries < 2)
 
-    async def _move(self, client: Client, place: Place) -> None:
+    async def _move(self, client: Client, tp: TopicPartition) -> None:
         replicas = self.random.sample(range(1, self._brokers + 1), self._replicas)
-        await self._reassign(client, place, replicas)
-        self.world.trace.add_line(f"moves {place} to {replicas}")
-        self.did("partition moved")
+        await self._reassign(client, tp, replicas)
+        self.workload.trace.add_line(f"moves {tp} to {replicas}")
+        self.count("partition moved")
 
-    async def _take_back(self, client: Client, place: Place) -> None:
+    async def _cancel_move(self, client: Client, tp: TopicPartition) -> None:
         try:
-            await self._reassign(client, place, None)
-            self.did("move taken back")
+            await self._reassign(client, tp, None)
+            self.count("move cancelled")
         except KafkaError as reason:
             if reason.code is not ErrorCode.no_reassignment_in_progress:
                 raise
 
-    async def _reassign(self, client: Client, place: Place, replicas: Sequence[int] | None) -> None:
+    async def _reassign(self, client: Client, tp: TopicPartition, replicas: Sequence[int] | None) -> None:
         wanted = None if replicas is None else tuple(map(BrokerId, replicas))
-        partition = ReassignablePartition(partition_index=i32(place[1]), replicas=wanted)
-        topic = ReassignableTopic(name=TopicName(place[0]), partitions=(partition,))
-        answer = await self.ask_controller(
+        partition = ReassignablePartition(partition_index=i32(tp[1]), replicas=wanted)
+        topic = ReassignableTopic(name=TopicName(tp[0]), partitions=(partition,))
+        answer = await self.send_to_controller(
             client, AlterPartitionReassignmentsRequest(timeout=to_timedelta_field(TIMEOUT_S), topics=(topic,))
         )
-        raise_for_error(answer.error_code, f"reassign {place}: {answer.error_message}")
+        raise_for_error(answer.error_code, f"reassign {tp}: {answer.error_message}")
         result = answer.responses[0].partitions[0]
-        raise_for_error(result.error_code, f"reassign {place}: {result.error_message}")
-        listed = await self.ask_controller(
+        raise_for_error(result.error_code, f"reassign {tp}: {result.error_message}")
+        listed = await self.send_to_controller(
             client, ListPartitionReassignmentsRequest(timeout=to_timedelta_field(TIMEOUT_S), topics=None)
         )
         raise_for_error(listed.error_code, f"list reassignments: {listed.error_message}")
 
-    async def _elect(self, client: Client, place: Place) -> None:
-        one = TopicPartitions(topic=TopicName(place[0]), partitions=(i32(place[1]),))
-        answer = await self.ask_controller(
+    async def _elect(self, client: Client, tp: TopicPartition) -> None:
+        one = TopicPartitions(topic=TopicName(tp[0]), partitions=(i32(tp[1]),))
+        answer = await self.send_to_controller(
             client,
             ElectLeadersRequest(
                 election_type=i8(PREFERRED), topic_partitions=(one,), timeout=to_timedelta_field(TIMEOUT_S)
@@ -252,5 +258,5 @@ class Mover(SimulatedAdmin):
         raise_for_error(answer.error_code, "elect leaders")
         result = answer.replica_election_results[0].partition_result[0]
         if result.error_code is not ErrorCode.election_not_needed:
-            raise_for_error(result.error_code, f"elect {place}: {result.error_message}")
-            self.did("preferred leader elected")
+            raise_for_error(result.error_code, f"elect {tp}: {result.error_message}")
+            self.count("preferred leader elected")

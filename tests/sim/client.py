@@ -1,4 +1,6 @@
-"""What all clients of a run share: connections that are given up when they seem dead, leaders and their epochs, and a record of what went wrong."""
+"""What all clients of a run share: connections with timeouts, leaders and their epochs, records of
+failures.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -16,25 +18,19 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest, OffsetFetchRe
 from kio.schema.types import BrokerId, GroupId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.wire.client import (
-    GROUP_KEY_TYPE,
-    LATEST_TIMESTAMP,
-    Client,
-    drop_partial_batch,
-    raise_for_error,
-    to_timedelta_field,
-)
+from ottla_broker.wire.batch import drop_partial_batch
+from ottla_broker.wire.client import GROUP_KEY_TYPE, LATEST_TIMESTAMP, Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.cluster import START_MS
-from tests.sim.history import History, Place
+from tests.sim.history import History, TopicPartition
 from tests.sim.processes import SimulatedProcess
 from tests.sim.trace import Trace
 
 FAILURES = (KafkaError, OSError, TimeoutError)
-CALL_S = 4.0  # how long a client waits for one answer
-PAUSE_S = (0.05, 0.3)  # between tries
-# Nothing that any fault of the servers explains: a broken promise.
-NEVER = frozenset(
+REQUEST_TIMEOUT_S = 4.0  # for one response
+PAUSE_S = (0.05, 0.3)  # between attempts
+# No fault explains these: they are violations.
+UNEXPECTED_ERRORS = frozenset(
     {
         ErrorCode.out_of_order_sequence_number,
         ErrorCode.duplicate_sequence_number,
@@ -50,14 +46,17 @@ NEVER = frozenset(
 
 
 @dataclass
-class World:
-    """What clients share. `stop`: set when they are to end what they do. `done`: what admins got done, and how often."""
+class Workload:
+    """State shared by the clients of a run.
+
+    `stop_event` tells them to finish. `counts` has the operations that administrators completed.
+    """
 
     brokers: Sequence[str]  # host:port of each
     history: History
     trace: Trace
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    done: dict[str, int] = field(default_factory=dict)
+    stop_event: asyncio.Event = field(default_factory=asyncio.Event)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 class Leader(NamedTuple):
@@ -67,8 +66,10 @@ class Leader(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """`high_watermark` −1: the leader does not know it yet. `preferred`: who should be asked next, −1 for the same."""
+class FetchResult:
+    """`high_watermark` is −1 if the leader does not know it yet; `preferred` is the preferred read
+    replica or −1.
+    """
 
     records: bytes
     high_watermark: int
@@ -78,20 +79,20 @@ class Fetched:
 class SimulatedClient:
     """One program on one host."""
 
-    def __init__(self, world: World, process: SimulatedProcess, random: Random) -> None:
-        self.world = world
+    def __init__(self, workload: Workload, process: SimulatedProcess, random: Random) -> None:
+        self.workload = workload
         self.name = process.host
         self.process = process
         self.random = random
         self.loop = process.loop
-        self._leaders: dict[Place, Leader] = {}
-        self._epochs: dict[Place, int] = {}  # the newest heard of: older metadata are not believed
+        self._leaders: dict[TopicPartition, Leader] = {}
+        self._epochs: dict[TopicPartition, int] = {}  # the newest known; older metadata are ignored
         self._coordinators: dict[str, int] = {}
-        self._fetched_in: dict[Place, int] = {}  # epochs
+        self._fetched_in: dict[TopicPartition, int] = {}  # leader epochs
 
     @property
     def stopping(self) -> bool:
-        return self.world.stop.is_set()
+        return self.workload.stop_event.is_set()
 
     def now_ms(self) -> int:
         return START_MS + int(self.loop.time() * 1000)
@@ -101,76 +102,84 @@ class SimulatedClient:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Client]:
-        """Through any broker: the same one every time would be the one that cannot be reached."""
-        brokers = self.random.sample(self.world.brokers, len(self.world.brokers))
-        async with Client.connect(",".join(brokers), client_id=self.name, timeout_s=CALL_S) as client:
+        """Connect through a random broker: a fixed one might be the unreachable one."""
+        brokers = self.random.sample(self.workload.brokers, len(self.workload.brokers))
+        async with Client.connect(",".join(brokers), client_id=self.name, timeout_s=REQUEST_TIMEOUT_S) as client:
             yield client
 
-    def failed(self, doing: str, reason: BaseException, explained: frozenset[ErrorCode] = frozenset()) -> None:
-        """A try has failed: which is a broken promise, if no fault explains it."""
-        self.world.history.retries += 1
-        if isinstance(reason, KafkaError) and reason.code in NEVER - explained:
-            self.problem(f"{doing}: {reason.code.name}: {reason.message}")
+    def record_failure(
+        self, doing: str, reason: BaseException, expected_errors: frozenset[ErrorCode] = frozenset()
+    ) -> None:
+        """Record a failed attempt; it is a violation if no fault explains it."""
+        self.workload.history.retries += 1
+        if isinstance(reason, KafkaError) and reason.code in UNEXPECTED_ERRORS - expected_errors:
+            self.record_violation(f"{doing}: {reason.code.name}: {reason.message}")
         else:
-            self.world.trace.add_line(f"{doing}: {type(reason).__name__} {reason}")
+            self.workload.trace.add_line(f"{doing}: {type(reason).__name__} {reason}")
 
-    def problem(self, what: str) -> None:
-        self.world.history.problem(f"{self.name}: {what}")
+    def record_violation(self, what: str) -> None:
+        self.workload.history.record_violation(f"{self.name}: {what}")
 
-    async def until_done(
+    async def retry_until_done(
         self,
         doing: str,
         attempt: Callable[[Client], Awaitable[bool]],
-        wanted: Callable[[], bool] = lambda: True,
-        explained: frozenset[ErrorCode] = frozenset(),
+        is_wanted: Callable[[], bool] = lambda: True,
+        expected_errors: frozenset[ErrorCode] = frozenset(),
     ) -> bool:
-        """Tries with ever new connections until it says True, or nobody wants it any more, or the run is over. `explained`: as for `failed`."""
-        while not self.stopping and wanted():
+        """Run `attempt` with new connections until it returns True, `is_wanted` is False or the run
+        is over.
+
+        `expected_errors`: see `record_failure`.
+        """
+        while not self.stopping and is_wanted():
             try:
                 async with self.connected() as client:
-                    while not self.stopping and wanted():
+                    while not self.stopping and is_wanted():
                         if await attempt(client):
                             return True
             except FAILURES as reason:
-                self.failed(doing, reason, explained)
+                self.record_failure(doing, reason, expected_errors)
                 await self.pause()
         return False
 
     # --- leaders
 
     async def metadata(self, client: Client, topics: Sequence[str] | None) -> MetadataResponse:
-        """Of these topics (None: all), as one broker knows them; leaders of epochs that are newer than those known are believed."""
-        async with asyncio.timeout(CALL_S):
+        """Metadata of these topics (None: all) from one broker; leaders with newer epochs are
+        remembered.
+        """
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             answer = await client.metadata(topics)
         for topic in answer.topics:
             for partition in topic.partitions:
-                place, epoch = (topic.name or "", int(partition.partition_index)), int(partition.leader_epoch)
-                if epoch >= self._epochs.get(place, -1) and partition.leader_id >= 0 and topic.topic_id is not None:
-                    self._leaders[place] = Leader(int(partition.leader_id), epoch, topic.topic_id)
-                    self._epochs[place] = epoch
+                tp, epoch = (topic.name or "", int(partition.partition_index)), int(partition.leader_epoch)
+                if epoch >= self._epochs.get(tp, -1) and partition.leader_id >= 0 and topic.topic_id is not None:
+                    self._leaders[tp] = Leader(int(partition.leader_id), epoch, topic.topic_id)
+                    self._epochs[tp] = epoch
         return answer
 
-    async def leader(self, client: Client, place: Place) -> Leader:
-        if place not in self._leaders:
-            await self.metadata(client, [place[0]])
-        if place not in self._leaders:
-            raise KafkaError(ErrorCode.leader_not_available, f"no leader of {place} is known")
-        return self._leaders[place]
+    async def leader(self, client: Client, tp: TopicPartition) -> Leader:
+        if tp not in self._leaders:
+            await self.metadata(client, [tp[0]])
+        if tp not in self._leaders:
+            raise KafkaError(ErrorCode.leader_not_available, f"no leader of {tp} is known")
+        return self._leaders[tp]
 
-    def forget_leader(self, place: Place) -> None:
-        """It does not answer, or says that it leads no more."""
-        self._leaders.pop(place, None)
+    def forget_leader(self, tp: TopicPartition) -> None:
+        """Forget a leader that does not respond or has stepped down."""
+        self._leaders.pop(tp, None)
 
-    def heard_of_epoch(self, place: Place, epoch: int) -> None:
-        """A record or a commit speaks of this epoch: who leads in an older one is not asked any more."""
-        if epoch > self._epochs.get(place, -1):
-            self._epochs[place] = epoch
-            if place in self._leaders and self._leaders[place].epoch < epoch:
-                del self._leaders[place]
+    def learn_epoch(self, tp: TopicPartition, epoch: int) -> None:
+        """A record or a commit has this epoch: leaders of older epochs are not asked any more."""
+        if epoch > self._epochs.get(tp, -1):
+            self._epochs[tp] = epoch
+            if tp in self._leaders and self._leaders[tp].epoch < epoch:
+                del self._leaders[tp]
 
-    # --- questions
+    # --- requests
 
-    async def ask_coordinator(self, client: Client, group: str, request: Any) -> Any:
+    async def send_to_coordinator(self, client: Client, group: str, request: Any) -> Any:
         if group not in self._coordinators:
             found = await client.send(FindCoordinatorRequest(key=group, key_type=i8(GROUP_KEY_TYPE)))
             raise_for_error(found.error_code, f"no coordinator of {group}: {found.error_message}")
@@ -183,23 +192,26 @@ class SimulatedClient:
     async def fetch(
         self,
         client: Client,
-        place: Place,
+        tp: TopicPartition,
         offset: int,
         *,
         max_bytes: int = 16 << 10,
         rack: str = "",
         broker: int | None = None,
-        tells: bool = True,
-    ) -> Fetched:
-        """From the leader, or from `broker`, which may be a follower. What the leader says of its high watermark is written down. A leader that
-        is new is asked what it knows at once. `tells`: its high watermark counts. KafkaError."""
-        history = self.world.history
-        leader = await self.leader(client, place)
-        max_wait_s = 0.2 if self._fetched_in.get(place) == leader.epoch else 0.0
-        self._fetched_in[place] = leader.epoch
-        known = history.high_watermark(place, leader.epoch)
+        records_high_watermark: bool = True,
+    ) -> FetchResult:
+        """Fetch from the leader, or from `broker`, which may be a follower. Raises KafkaError.
+
+        The leader's high watermark is recorded if `records_high_watermark`. The first fetch from a
+        new leader does not wait.
+        """
+        history = self.workload.history
+        leader = await self.leader(client, tp)
+        max_wait_s = 0.2 if self._fetched_in.get(tp) == leader.epoch else 0.0
+        self._fetched_in[tp] = leader.epoch
+        known = history.high_watermark(tp, leader.epoch)
         wanted = FetchPartition(
-            partition=i32(place[1]),
+            partition=i32(tp[1]),
             current_leader_epoch=i32(leader.epoch),
             fetch_offset=i64(offset),
             partition_max_bytes=i32(max_bytes),
@@ -209,57 +221,62 @@ class SimulatedClient:
             min_bytes=i32(1),
             max_bytes=i32(max_bytes),
             isolation_level=i8(0),
-            topics=(FetchTopic(topic=TopicName(place[0]), partitions=(wanted,)),),
+            topics=(FetchTopic(topic=TopicName(tp[0]), partitions=(wanted,)),),
             forgotten_topics_data=(),
             rack_id=rack,
         )
         try:
             answer = await client.send(request, broker=leader.broker if broker is None else broker)
-            raise_for_error(answer.error_code, "the fetch was refused")
+            raise_for_error(answer.error_code, "Fetch")
             (found,) = answer.responses[0].partitions
             raise_for_error(
-                found.error_code, f"fetch {place} at {offset} in epoch {leader.epoch}: {found.error_code.name}"
+                found.error_code, f"fetch {tp} at {offset} in epoch {leader.epoch}: {found.error_code.name}"
             )
         except FAILURES:
-            self.forget_leader(place)
+            self.forget_leader(tp)
             raise
         high_watermark = int(found.high_watermark)
-        if high_watermark >= 0 and broker is None and tells:
-            history.told_high_watermark(place, leader.epoch, high_watermark, known)
-        return Fetched(drop_partial_batch(found.records or b""), high_watermark, int(found.preferred_read_replica))
+        if high_watermark >= 0 and broker is None and records_high_watermark:
+            history.record_high_watermark(tp, leader.epoch, high_watermark, known)
+        return FetchResult(drop_partial_batch(found.records or b""), high_watermark, int(found.preferred_read_replica))
 
-    async def latest(self, client: Client, place: Place, *, tells: bool = True) -> int:
-        """The end of what can be read, as ListOffsets tells it. It is written down (`tells`). KafkaError."""
-        history = self.world.history
-        leader = await self.leader(client, place)
-        known = history.high_watermark(place, leader.epoch)
+    async def latest_offset(self, client: Client, tp: TopicPartition, *, records_high_watermark: bool = True) -> int:
+        """The latest offset by ListOffsets, recorded if `records_high_watermark`. Raises
+        KafkaError.
+        """
+        history = self.workload.history
+        leader = await self.leader(client, tp)
+        known = history.high_watermark(tp, leader.epoch)
         wanted = ListOffsetsPartition(
-            partition_index=i32(place[1]), current_leader_epoch=i32(leader.epoch), timestamp=i64(LATEST_TIMESTAMP)
+            partition_index=i32(tp[1]), current_leader_epoch=i32(leader.epoch), timestamp=i64(LATEST_TIMESTAMP)
         )
         request = ListOffsetsRequest(
             replica_id=BrokerId(-1),
             isolation_level=i8(0),
-            topics=(ListOffsetsTopic(name=TopicName(place[0]), partitions=(wanted,)),),
+            topics=(ListOffsetsTopic(name=TopicName(tp[0]), partitions=(wanted,)),),
         )
         try:
             answer = await client.send(request, broker=leader.broker)
             (found,) = answer.topics[0].partitions
-            raise_for_error(
-                found.error_code, f"latest offset of {place} in epoch {leader.epoch}: {found.error_code.name}"
-            )
+            raise_for_error(found.error_code, f"latest offset of {tp} in epoch {leader.epoch}: {found.error_code.name}")
         except FAILURES:
-            self.forget_leader(place)
+            self.forget_leader(tp)
             raise
-        if tells:
-            history.told_high_watermark(place, leader.epoch, int(found.offset), known)
+        if records_high_watermark:
+            history.record_high_watermark(tp, leader.epoch, int(found.offset), known)
         return int(found.offset)
 
-    async def committed(self, client: Client, group: str, places: Sequence[Place]) -> dict[Place, int]:
-        """What a group has committed; −1 for nothing. It is written down, with the epochs that the commits speak of. KafkaError."""
-        history = self.world.history
-        known = {place: history.committed.get((group, place), -1) for place in places}
+    async def committed_offsets(
+        self, client: Client, group: str, topic_partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The committed offsets of a group; −1 for none. Raises KafkaError.
+
+        The offsets and their leader epochs are recorded.
+        """
+        history = self.workload.history
+        known = {tp: history.committed_offsets.get((group, tp), -1) for tp in topic_partitions}
         by_topic: dict[str, list[int]] = {}
-        for topic, partition in places:
+        for topic, partition in topic_partitions:
             by_topic.setdefault(topic, []).append(partition)
         request = OffsetFetchRequest(
             group_id=GroupId(group),
@@ -269,14 +286,14 @@ class SimulatedClient:
             ),
             require_stable=False,
         )
-        answer = await self.ask_coordinator(client, group, request)
+        answer = await self.send_to_coordinator(client, group, request)
         raise_for_error(answer.error_code, "OffsetFetch")
         found = {}
         for topic in answer.topics:
             for partition in topic.partitions:
                 raise_for_error(partition.error_code, "OffsetFetch")
-                place = topic.name, int(partition.partition_index)
-                found[place] = int(partition.committed_offset)
-                history.told_committed(group, place, found[place], known[place])
-                self.heard_of_epoch(place, int(partition.committed_leader_epoch))
+                tp = topic.name, int(partition.partition_index)
+                found[tp] = int(partition.committed_offset)
+                history.record_committed(group, tp, found[tp], known[tp])
+                self.learn_epoch(tp, int(partition.committed_leader_epoch))
         return found

@@ -1,8 +1,11 @@
-"""Whole brokers in one loop: each with a host, a disk, a clock and chance of its own, and one life after the other."""
+"""Whole brokers in one loop, each with its own host, disk, wall clock and random numbers, and one
+process after the other.
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping
 from random import Random
+from typing import Any, cast
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import Config
@@ -16,19 +19,19 @@ from ottla_broker.wire.errors import KafkaError
 from tests.sim.disk import SimulatedDisk, SimulatedExecutor
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
-from tests.sim.register import RegisterStore, SimulatedRegister
+from tests.sim.register import SimulatedRegister, SimulatedRegisterStore
 from tests.sim.trace import Trace
 
 PORT = 9092
-START_MS = 1_750_000_000_000  # the wall clock when a run begins
+START_MS = 1_750_000_000_000  # the wall clock at the start of a run
 FOLDER = "/data"
-CANNOT_START = (KafkaError, LogDirError, ListenError, RegisterError)
-TRY_AGAIN_S = 1.0
+START_FAILURES = (KafkaError, LogDirError, ListenError, RegisterError)
+RESTART_DELAY_S = 1.0
 STOPS_WITHIN_S = 20.0
 
 
 class SimulatedBroker:
-    """A host with a broker on it, which may be running or not. Used by the director of a run, not by processes."""
+    """A host with a broker, running or not. Used by the driver of a run, not by processes."""
 
     def __init__(self, cluster: "SimulatedCluster", node_id: int, settings: Mapping[str, str]) -> None:
         self.node_id = node_id
@@ -39,7 +42,7 @@ class SimulatedBroker:
         self.broker: Broker | None = None
         self.server: Server | None = None
         self.is_serving = False
-        self.lives = 0
+        self.starts = 0
         self.boots = 0
         self._cluster = cluster
         self._loop = cluster.loop
@@ -56,15 +59,17 @@ class SimulatedBroker:
     def is_running(self) -> bool:
         return self.process is not None and self.process.alive
 
-    # --- its life
+    # --- starting and stopping
 
     def start(self) -> None:
-        """Begins to start; `up` when it serves. A start that fails is repeated, as a supervisor would."""
+        """Start the process; `is_serving` when it serves. A start that fails is retried, as a
+        supervisor would.
+        """
         assert not self.is_running, f"{self.host} runs already"
-        self.lives += 1
-        self.process = SimulatedProcess(self._loop, self.host, self.lives)
+        self.starts += 1
+        self.process = SimulatedProcess(self._loop, self.host, self.starts)
         self.process.on_exit.append(self.disk.release_locks)
-        self._trace.add_line(f"starts, life {self.lives}", self.host)
+        self._trace.add_line(f"starts, process {self.starts}", self.host)
         self._serving = self.process.run(self._serve(self.process))
 
     async def _serve(self, me: SimulatedProcess) -> None:
@@ -94,62 +99,65 @@ class SimulatedBroker:
             self.broker = broker
             self.server = server = Server(
                 broker,
-                listen_on=lambda at, _: self._cluster.network.listen(at.host, at.port),  # type: ignore[arg-type,return-value]
+                # The simulated socket stands in for a real one.
+                listen_on=lambda at, _: cast(Any, self._cluster.network.listen(at.host or "", at.port)),
             )
-            reached = server.bind()
+            endpoints = server.bind()
             await server.serve()
             await broker.start(
-                {name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in reached.items()}
+                {name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in endpoints.items()}
             )
-        except CANNOT_START as reason:
+        except START_FAILURES as reason:
             self._trace.add_line(f"cannot start: {reason}")
-            self._loop.call_soon(self._ended, me, context=NO_PROCESS)
+            self._loop.call_soon(self._on_start_failure, me, context=NO_PROCESS)
         except Exception as error:
-            self._trace.problem(f"{self.host} failed to start: {error!r}")
+            self._trace.record_problem(f"{self.host} failed to start: {error!r}")
             raise
         else:
             self.is_serving = True
             self._trace.add_line("is ready")
 
-    def _ended(self, life: SimulatedProcess) -> None:
-        """The process has come to its end by itself."""
-        life.kill()
-        if self.process is life:
-            self._dead()
-            self._loop.call_later(TRY_AGAIN_S, self._start_again, context=NO_PROCESS)
+    def _on_start_failure(self, process: SimulatedProcess) -> None:
+        """Remove a process whose start failed, and restart it after a delay."""
+        process.kill()
+        if self.process is process:
+            self._clear()
+            self._loop.call_later(RESTART_DELAY_S, self._start_again, context=NO_PROCESS)
 
     def _start_again(self) -> None:
         if not self.is_running and self._cluster.network.host(self.host).powered:
             self.start()
 
-    def _dead(self) -> None:
+    def _clear(self) -> None:
         self.is_serving = False
         self.process = self.broker = self.server = self._serving = None
 
     def kill(self) -> None:
-        """SIGKILL: the page cache stays."""
+        """SIGKILL: the page cache survives."""
         self._trace.add_line("is killed", self.host)
         self._kill()
 
     def _kill(self) -> None:
         if self.process is not None:
             self.process.kill()
-        self._dead()
+        self._clear()
 
     def lose_power(self) -> None:
-        self._cluster.network.lose_power(self.host)  # before the process dies: nobody says goodbye
+        self._cluster.network.lose_power(self.host)  # before the process dies: nothing is sent any more
         self._kill()
         self.boots += 1
         lost = self.disk.lose_power()
-        self._trace.add_line("loses power" + "".join(f"; {what}" for what in lost), self.host)
+        self._trace.add_line("loses power" + "".join(f"; lost {what}" for what in lost), self.host)
 
     def power_on(self) -> None:
         self._cluster.network.power_on(self.host)
 
     async def stop(self, within_s: float = STOPS_WITHIN_S) -> bool:
-        """A clean stop, as SIGTERM asks for it; killed when it takes too long. Whether it was clean."""
-        life, broker, server = self.process, self.broker, self.server
-        assert life is not None
+        """A clean stop, as after SIGTERM; killed if it takes too long. Returns True if it was
+        clean.
+        """
+        process, broker, server = self.process, self.broker, self.server
+        assert process is not None
         assert broker is not None
         assert server is not None
         self._trace.add_line("is asked to stop", self.host)
@@ -159,12 +167,12 @@ class SimulatedBroker:
             await server.close()
             await broker.stop()
 
-        done, _ = await asyncio.wait([life.run(stopping())], timeout=within_s)
+        done, _ = await asyncio.wait([process.run(stopping())], timeout=within_s)
         for task in done:
             if (error := task.exception()) is not None:
-                self._trace.problem(f"{self.host} failed to stop: {error!r}")
+                self._trace.record_problem(f"{self.host} failed to stop: {error!r}")
         self._trace.add_line("has stopped" if done else "did not stop in time and is killed", self.host)
-        if self.process is life:
+        if self.process is process:
             self._kill()
         return bool(done)
 
@@ -176,7 +184,10 @@ class SimulatedBroker:
 
 
 class SimulatedCluster:
-    """Brokers 1 to `count`, their network and their register. `network` None: one of their own; `hosts`: what their names begin with."""
+    """Brokers 1 to `count`, their network and their register.
+
+    `network` None creates one. Names of hosts start with `hosts`.
+    """
 
     def __init__(
         self,
@@ -194,7 +205,7 @@ class SimulatedCluster:
         self.trace = trace
         self.hosts = hosts
         self.network = SimulatedNetwork(loop, Random(random.getrandbits(64))) if network is None else network
-        self.register = RegisterStore(Random(random.getrandbits(64)))
+        self.register = SimulatedRegisterStore(Random(random.getrandbits(64)))
         self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}
 
     @property

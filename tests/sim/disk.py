@@ -1,9 +1,10 @@
 """A disk in memory that knows what has reached the device and what is only in the page cache.
 
-Of each file it keeps the content as programs see it, the content on the device, and the writes in between; of each directory
-the same with names. A killed process loses nothing; power loss keeps, of each file and directory on its own, some first part of what was
-not synced, and may tear the next write. Syncs made off the protocol's thread (`Offloading`) take virtual time, and count from their
-end on. So it is stricter than journalling file systems: a name is safe only when its directory was synced.
+Of each file it keeps the content as programs see it, the content on the device, and the writes in
+between; of each directory the same with names. A killed process loses nothing. Power loss keeps, of
+each file and directory separately, some prefix of what was not synced, and may tear the next write.
+Syncs in offloaded calls (`SimulatedExecutor`) take virtual time and count from their end on. It is
+stricter than journalling file systems: a name is safe only after its directory was synced.
 """
 
 import errno
@@ -17,11 +18,14 @@ from ottla_broker.log.disk import LockHeld
 
 T = TypeVar("T")
 
-CALL_S = 0.00005  # what any offloaded call takes beside its syncs
+CALL_S = 0.00005  # duration of an offloaded call without its syncs
 
 
 class _File:
-    """Content, and what of it is durable: `writes` are (when, position, bytes), or (when, size, None) for a truncation."""
+    """Content, and what of it is durable.
+
+    `writes` are (time, position, bytes), or (time, size, None) for a truncation.
+    """
 
     __slots__ = ("content", "durable", "modified_ms", "writes")
 
@@ -42,14 +46,14 @@ class _File:
         self.writes = [one for one in self.writes if one[0] > when_s]
 
     def lose_power(self, random: Random, now_s: float) -> int:
-        """Bytes lost."""
+        """Keep what survives and return the number of bytes lost."""
         before = len(self.content)
-        happened = [(at, data) for when, at, data in self.writes if when <= now_s]
-        kept = _some(random, len(happened))
-        for at, data in happened[:kept]:
+        completed = [(at, data) for when, at, data in self.writes if when <= now_s]
+        kept = _survivors(random, len(completed))
+        for at, data in completed[:kept]:
             _apply(self.durable, at, data)
-        if kept < len(happened) and random.randrange(2):
-            at, data = happened[kept]
+        if kept < len(completed) and random.randrange(2):
+            at, data = completed[kept]
             if data:
                 _apply(self.durable, at, data[: random.randrange(len(data) + 1)])
         self.writes.clear()
@@ -69,13 +73,16 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
         content[at : at + len(data)] = data
 
 
-def _some(random: Random, count: int) -> int:
-    """How many of the unsynced survive: none and all are as likely as anything between."""
+def _survivors(random: Random, count: int) -> int:
+    """How many unsynced changes survive: none and all are as likely as anything between."""
     return (0, count, random.randrange(count + 1))[random.randrange(3)] if count else 0
 
 
 class _Directory:
-    """Names, and which of them are durable: `changes` are (when, name, node or None when it was removed, old name of a rename)."""
+    """Names, and which of them are durable.
+
+    `changes` are (time, name, node or None when removed, old name of a rename).
+    """
 
     __slots__ = ("changes", "durable", "names")
 
@@ -95,10 +102,10 @@ class _Directory:
         self.changes = [one for one in self.changes if one[0] > when_s]
 
     def lose_power(self, random: Random, now_s: float) -> list[str]:
-        """What was lost, in words."""
+        """Keep what survives and describe what was lost."""
         before = set(self.names)
-        happened = [one for one in self.changes if one[0] <= now_s]
-        for _, name, node, old in happened[: _some(random, len(happened))]:
+        completed = [one for one in self.changes if one[0] <= now_s]
+        for _, name, node, old in completed[: _survivors(random, len(completed))]:
             _rename(self.durable, name, node, old)
         self.changes.clear()
         self.names = dict(self.durable)
@@ -166,8 +173,11 @@ class SimulatedLock:
 
 
 class SimulatedDisk:
-    """A `Disk`. `now_s`: the loop's time; `now_ms`: the host's wall clock. `full`: nothing can grow. `sync_s`: how long one sync takes
-    when it is offloaded; others take no virtual time, because nothing else runs meanwhile anyway."""
+    """A `Disk`. `now_s` is the loop's time, `now_ms` the host's wall clock.
+
+    While `full` no file can grow. `sync_s` returns the duration of one offloaded sync; other syncs
+    take no virtual time, because nothing else runs meanwhile anyway.
+    """
 
     def __init__(self, random: Random, now_s: Callable[[], float], now_ms: Callable[[], int]) -> None:
         self.full = False
@@ -179,11 +189,11 @@ class SimulatedDisk:
         self._now_s = now_s
         self._now_ms = now_ms
         self._root = _Directory()
-        self._syncing: list[tuple[float, _File | _Directory, float]] = []  # (when it is done, what, as of when)
+        self._syncing: list[tuple[float, _File | _Directory, float]] = []  # (end time, node, start time)
         self.set_sync_s(0.0002, 0.004)
-        self._ahead_s: float | None = None  # how long the offloaded call has been running
+        self._ahead_s: float | None = None  # how long the current offloaded call has run
 
-    # --- the world's hand
+    # --- the workload's hand
 
     def set_sync_s(self, least: float, most: float) -> None:
         self.sync_s = lambda: self._random.uniform(least, most)
@@ -192,7 +202,7 @@ class SimulatedDisk:
         self.locks.clear()
 
     def lose_power(self) -> list[str]:
-        """Keeps what was synced and a random part of what was not. What was lost, in words."""
+        """Keep what was synced and a random part of the rest; describe what was lost."""
         self.locks.clear()
         now_s = self._now_s()
         self._settle()
@@ -204,7 +214,7 @@ class SimulatedDisk:
         self.locks.clear()
 
     def mount(self, path: str) -> None:
-        """Makes a folder that is there whatever happens, as the root of a volume is."""
+        """Create a folder that always exists, like the mount point of a volume."""
         self.make_directory(path)
         node = self._root
         for name in _parts(path):
@@ -212,18 +222,20 @@ class SimulatedDisk:
             node = cast(_Directory, node.names[name])
 
     def corrupt(self, path: str, at: int) -> None:
-        """Turns one byte over, in the cache and on the device."""
+        """Flip one byte, in the cache and on the device."""
         file = self._file(path)
         file.durable_as_of(self._now_s())
         for content in (file.content, file.durable):
             content[at] ^= 0xFF
 
     def offload(self, call: Callable[[], T]) -> tuple[float, T | BaseException]:
-        """Runs a call as a thread would: its syncs are done one after another, and it is over when the last one is."""
+        """Run a call as a thread would: its syncs run one after another, and it ends with the last
+        one.
+        """
         self._ahead_s = CALL_S
         try:
             outcome: T | BaseException = call()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the call
+        except BaseException as error:  # noqa: BLE001 - raised where the call is awaited
             outcome = error
         took_s, self._ahead_s = self._ahead_s, None
         return took_s, outcome
@@ -239,7 +251,9 @@ class SimulatedDisk:
         file.modified_ms = self._now_ms()
 
     def when_s(self) -> float:
-        """The time at which what is done now is done: an offloaded call runs on while the loop's time stands."""
+        """The current time of a call: an offloaded call advances while the loop's time stands
+        still.
+        """
         return self._now_s() + (self._ahead_s or 0.0)
 
     def sync(self, node: _File | _Directory) -> None:
@@ -254,7 +268,7 @@ class SimulatedDisk:
             self._settle()
 
     def _settle(self) -> None:
-        """What syncs have brought to the device by now."""
+        """Apply the syncs that have ended by now."""
         now_s = self._now_s()
         for _, node, begun_s in sorted((one for one in self._syncing if one[0] <= now_s), key=lambda one: one[0]):
             node.durable_as_of(begun_s)
@@ -338,7 +352,7 @@ class SimulatedDisk:
         target, new_name = self._parent(new)
         if old_name not in source.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
-        assert source is target, "nobody here renames from one directory into another"
+        assert source is target, "renames between directories are not simulated"
         if old_name != new_name:
             source.change(self.when_s(), new_name, source.names[old_name], old_name)
 
@@ -369,7 +383,7 @@ def _parts(path: str) -> Iterable[str]:
 
 
 class SimulatedExecutor(Executor):
-    """The threads of a broker: each call takes the time that the disk takes for it."""
+    """A broker's thread pool: each call takes the time that the disk takes for it."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk

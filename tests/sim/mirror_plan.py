@@ -1,4 +1,4 @@
-"""What a seed makes of a run with two clusters, one of which is a mirror of the other."""
+"""What a seed chooses for a run with two clusters, one of which mirrors the other."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -6,31 +6,37 @@ from random import Random
 from tests.sim.plan import Plan
 
 SOURCE_SIZES = (1, 3, 3)
-COPY, FAILOVER, HOME = "copy", "failover", "home"  # how far a run goes
-COURSES = (COPY, FAILOVER, FAILOVER, HOME, HOME)
-COURSES_OF_APPENDED = (COPY, COPY, FAILOVER)
+COPY, FAILOVER, FAILBACK = "copy", "failover", "home"  # the last stage of a run
+LAST_STAGES = (COPY, FAILOVER, FAILOVER, FAILBACK, FAILBACK)
+LAST_STAGES_OF_APPENDED = (COPY, COPY, FAILOVER)
 STOP, RESYNC = "Stop", "Resync"
 
 
 @dataclass
 class MirrorPlan:
-    """`appended`: records get new offsets, beside those of the target's own producers. `forgets`: the source loses what it had acknowledged, because its promise is not kept to: copies part from it. `trims`: records of the source
-    are deleted from the beginning of its partitions, `trims_inside` of batches too. `passing`: topics come and go there. Seconds: `fails_over_s`, `comes_home_s` after what came before; `faults_for_s` in all."""
+    """`appended`: records get new offsets, beside those of the target's own producers.
+
+    `loses_records`: the source loses acknowledged records, so that copies diverge from it.
+    `deletes_records`: records are deleted from the start of the source's partitions,
+    `deletes_inside_batches` also inside of batches. `has_temporary_topics`: topics are created and
+    deleted at the source. `fails_over_s` and `fails_back_s` are seconds after the previous stage,
+    `faults_for_s` is the total.
+    """
 
     seed: int
     source: Plan
     target: Plan
-    course: str = COPY
+    last_stage: str = COPY
     appended: bool = False
     on_source_truncation: str = STOP
-    forgets: bool = False
-    trims: bool = False
-    trims_inside: bool = False
-    passing: bool = False
-    strikes: bool = False  # who leads is killed in the moment of a failover, and when a log is cut
-    set_at_once: bool = True  # the mirror is there before anything goes wrong
+    loses_records: bool = False
+    deletes_records: bool = False
+    deletes_inside_batches: bool = False
+    has_temporary_topics: bool = False
+    kills_leaders: bool = False  # kill leaders during the failover, and while a log is truncated
+    mirrors_from_start: bool = True  # the mirror is created before the first fault
     fails_over_s: float = 0.0
-    comes_home_s: float = 0.0
+    fails_back_s: float = 0.0
     faults_for_s: float = 6.0
 
     @classmethod
@@ -40,23 +46,23 @@ class MirrorPlan:
         target = Plan.of(random.getrandbits(32), 3)
         target.partitions = source.partitions
         appended = random.randrange(4) == 0
-        course = random.choice(COURSES_OF_APPENDED if appended else COURSES)
+        course = random.choice(LAST_STAGES_OF_APPENDED if appended else LAST_STAGES)
         plan = cls(seed, source, target, course, appended)
-        plan.forgets = random.randrange(3) == 0
-        if plan.forgets:
-            plan.source = _forgetful(source)
+        plan.loses_records = random.randrange(3) == 0
+        if plan.loses_records:
+            plan.source = _without_syncs(source)
         plan.on_source_truncation = random.choice((STOP, RESYNC))
-        plan.trims = bool(random.randrange(2))
-        plan.trims_inside = plan.trims and bool(random.randrange(2))
-        plan.passing = bool(random.randrange(2)) and not appended
-        plan.strikes = bool(random.randrange(2))
-        plan.set_at_once = bool(random.randrange(3))
+        plan.deletes_records = bool(random.randrange(2))
+        plan.deletes_inside_batches = plan.deletes_records and bool(random.randrange(2))
+        plan.has_temporary_topics = bool(random.randrange(2)) and not appended
+        plan.kills_leaders = bool(random.randrange(2))
+        plan.mirrors_from_start = bool(random.randrange(3))
         plan.fails_over_s = random.uniform(2, 8)
-        plan.comes_home_s = random.uniform(1, 5)
+        plan.fails_back_s = random.uniform(1, 5)
         plan.faults_for_s = {
             COPY: random.uniform(5, 14),
             FAILOVER: plan.fails_over_s + random.uniform(1, 5),
-            HOME: plan.fails_over_s + plan.comes_home_s + random.uniform(1, 8),
+            FAILBACK: plan.fails_over_s + plan.fails_back_s + random.uniform(1, 8),
         }[course]
         return plan
 
@@ -65,22 +71,22 @@ class MirrorPlan:
         return self.on_source_truncation == RESYNC
 
     @property
-    def remakes(self) -> bool:
-        """Copies of topics that stay at the source may be made anew."""
-        return self.forgets and self.resyncs and not self.appended
+    def recreates_copies(self) -> bool:
+        """True if copies of topics that still exist at the source may be recreated."""
+        return self.loses_records and self.resyncs and not self.appended
 
     @property
     def fails_over(self) -> bool:
-        return self.course in (FAILOVER, HOME)
+        return self.last_stage in (FAILOVER, FAILBACK)
 
     @property
-    def comes_home(self) -> bool:
-        return self.course == HOME
+    def fails_back(self) -> bool:
+        return self.last_stage == FAILBACK
 
 
-def _forgetful(source: Plan) -> Plan:
-    """Whatever loses power loses what was not synced, and whoever is left may lead."""
+def _without_syncs(source: Plan) -> Plan:
+    """The source's plan without syncs, with unlimited power losses and unclean elections."""
     settings = {name: value for name, value in source.settings.items() if name != "log.flush.interval.messages"}
-    if source.brokers > 1:  # else a partition would wait for a person
+    if source.brokers > 1:  # otherwise a partition would wait for a person
         settings["unclean.leader.election.enable"] = "true"
-    return replace(source, synced=False, forgets=True, settings=settings)
+    return replace(source, syncs_every_message=False, loses_records=True, settings=settings)

@@ -1,311 +1,342 @@
-"""One seed, two clusters: one copies the other while both are struck, takes over in the middle of it, and the old source comes home."""
+"""The run of one seed with two clusters: mirroring under faults, failover in the middle of them,
+failback.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from ottla_broker.broker import Broker
 from ottla_broker.replication.partition import Partition
-from tests.sim.admin import Admin, Mover
-from tests.sim.client import World
+from tests.sim.admin import ReassignmentAdmin, TopicAdmin
+from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
-from tests.sim.copies import led, may_fall_to
-from tests.sim.copy_reader import CopyReader
-from tests.sim.history import History, Place, TopicFate
-from tests.sim.link_faults import LinkFaults
-from tests.sim.member import Member
-from tests.sim.mirror_admin import MirrorAdmin, Trimmer
-from tests.sim.mirror_ending import Ending
+from tests.sim.group_member import Member
+from tests.sim.history import ExpectedTopic, History, TopicPartition
+from tests.sim.mirror_admin import MirrorAdmin, RecordDeleter
+from tests.sim.mirror_checks import high_watermark_floor, leader_replicas
+from tests.sim.mirror_faults import LeaderFaults, LinkFaults
+from tests.sim.mirror_final_checks import MirrorFinalChecks
 from tests.sim.mirror_plan import MirrorPlan
-from tests.sim.mirror_stage import BACK, THERE, Stage
+from tests.sim.mirror_reader import MirrorReader
+from tests.sim.mirror_setup import FORWARD_MIRROR, REVERSE_MIRROR, MirrorSetup
 from tests.sim.nemesis import Fault, Nemesis
 from tests.sim.network import SimulatedNetwork
-from tests.sim.processes import SimulatedLoop
-from tests.sim.producer import ALL, Manner, Producer, Wanderer
-from tests.sim.replicas import Watch
+from tests.sim.plan import Plan
+from tests.sim.processes import SimulatedLoop, SimulatedProcess
+from tests.sim.producer import ALL, Producer, ProducerSettings, TemporaryTopicProducer
+from tests.sim.replica_checks import ReplicaMonitor
 from tests.sim.scenario import TOPIC
-from tests.sim.simulation import Director, Outcome, simulated
-from tests.sim.strikes import Strikes
+from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
 GROUP = "readers"
-OWN_GROUP = "keepers"  # of the target's own
-CHOSEN = f"{TOPIC},passing-*"
+OWN_GROUP = "keepers"  # the target's own group
+TOPIC_PATTERNS = f"{TOPIC},passing-*"
 SETS_UP_WITHIN_S = 60.0
 JOINS_WITHIN_S = 10.0
 COPIES_WITHIN_S = 5.0
 FEW, SOME, MANY = 5, 20, 1 << 30  # offsets
-LOOK_S = 0.01
+POLL_S = 0.01
 
 
-def run_mirrors(seed: int, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING) -> Outcome:
-    """Runs one seed. `tell`, `level`: see `simulated`."""
+def run_mirror_seed(
+    seed: int, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
+    """Run one seed. `on_line` and `level`: see `run_simulation`."""
     plan = MirrorPlan.of(seed)
-    return simulated(seed, lambda loop, trace: MirrorSimulation(loop, plan, trace), tell=tell, level=level)
+    return run_simulation(seed, lambda loop, trace: MirrorSimulation(loop, plan, trace), on_line=on_line, level=level)
+
+
+class RunningClient(Protocol):
+    process: SimulatedProcess
+
+    async def run(self) -> None: ...
 
 
 class MirrorSimulation:
     def __init__(self, loop: SimulatedLoop, plan: MirrorPlan, trace: Trace) -> None:
         self.random = Random(plan.seed ^ 0x0771A)
         self.faults: dict[str, int] = {}
-        self._stage = Stage.of(plan, loop, trace, self.random)
-        self._director = Director(loop, trace, self.random)
-        self._forgetting = False
+        self._setup = MirrorSetup.of(plan, loop, trace, self.random)
+        self._driver = SimulationDriver(loop, trace, self.random)
+        self._losing_records = False
         self._hosts: list[str] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     @property
     def network(self) -> SimulatedNetwork:
-        return self._stage.network
+        return self._setup.network
 
     @property
-    def done(self) -> Mapping[str, int]:
-        return self._stage.done
+    def counts(self) -> Mapping[str, int]:
+        return self._setup.counts
 
     @property
     def brokers(self) -> int:
-        return self._stage.plan.source.brokers + self._stage.plan.target.brokers
+        return self._setup.plan.source.brokers + self._setup.plan.target.brokers
 
     @property
     def histories(self) -> Sequence[History]:
-        return self._stage.at_source.history, self._stage.at_target.history
+        return self._setup.at_source.history, self._setup.at_target.history
 
     def run(self) -> list[str]:
-        watches = [
-            Watch(cluster, self._stage.trace, may_fall)
-            for cluster, may_fall in ((self._stage.source, self._may_fall_to), (self._stage.target, may_fall_to))
+        monitors = [
+            ReplicaMonitor(cluster, self._setup.trace, floor)
+            for cluster, floor in (
+                (self._setup.source, self._high_watermark_floor),
+                (self._setup.target, high_watermark_floor),
+            )
         ]
-        main = self._stage.loop.create_task(self._main(watches))
+        main = self._setup.loop.create_task(self._main(monitors))
         try:
-            with watches[0].appends(), self._stage.ancestry.appends():
-                return self._stage.loop.run_until_complete(main)
+            with monitors[0].observe_appends(), self._setup.log_history.record_appends():
+                return self._setup.loop.run_until_complete(main)
         except Deadlock as reason:
             return [f"deadlock: {reason}"]
 
-    async def _main(self, watches: Sequence[Watch]) -> list[str]:
-        plan, trace = self._stage.plan, self._stage.trace
+    async def _main(self, monitors: Sequence[ReplicaMonitor]) -> list[str]:
+        plan, trace = self._setup.plan, self._setup.trace
         trace.add_line(f"seed {plan.seed}: {plan}")
-        for cluster, its in ((self._stage.source, plan.source), (self._stage.target, plan.target)):
+        for cluster, cluster_plan in ((self._setup.source, plan.source), (self._setup.target, plan.target)):
             for broker in cluster:
-                broker.disk.set_sync_s(0.0002, its.sync_s)
+                broker.disk.set_sync_s(0.0002, cluster_plan.sync_s)
                 broker.start()
-        watching = [self._stage.loop.create_task(watch.run()) for watch in watches]
-        if not await self._director.within(SETS_UP_WITHIN_S, self._stage.loop.create_task(self._set_up()), "set up"):
-            return ["the clusters did not come up", *self._stage.problems()]
+        monitoring = [self._setup.loop.create_task(monitor.run()) for monitor in monitors]
+        if not await self._driver.finishes_within(
+            SETS_UP_WITHIN_S, self._setup.loop.create_task(self._create_topics()), "set up"
+        ):
+            return ["the clusters did not come up", *self._setup.violations()]
         self._start_at_source()
-        if plan.set_at_once:
-            await self._until(lambda: self._is_there(FEW), COPIES_WITHIN_S)
-        await self._struck()
+        if plan.mirrors_from_start:
+            await self._wait_until(lambda: self._has_copied(FEW), COPIES_WITHIN_S)
+        await self._inject_faults()
         trace.add_line("faults are over")
-        ending = Ending(self._stage, self._director)
-        broken = await ending.converged()
-        for world in (self._stage.at_source, self._stage.admins_at_source, self._stage.at_target):
-            world.stop.set()
-        broken += await self._director.ended(self._tasks, 30)
-        broken += await ending.checked()
-        for task in watching:
+        final_checks = MirrorFinalChecks(self._setup, self._driver)
+        found = await final_checks.wait_for_convergence()
+        for workload in (self._setup.at_source, self._setup.admins_at_source, self._setup.at_target):
+            workload.stop_event.set()
+        found += await self._driver.wait_for_clients(self._tasks, 30)
+        found += await final_checks.check()
+        for task in monitoring:
             task.cancel()
-        return broken + [problem for problem in self._stage.problems() if problem not in broken]
+        return found + [violation for violation in self._setup.violations() if violation not in found]
 
-    def _may_fall_to(self, broker: Broker, partition: Partition) -> int | None:
-        return 0 if self._stage.plan.forgets else may_fall_to(broker, partition)
+    def _high_watermark_floor(self, broker: Broker, partition: Partition) -> int | None:
+        return 0 if self._setup.plan.loses_records else high_watermark_floor(broker, partition)
 
-    # --- who works on them
+    # --- clients
 
-    def _client(self, kind: Callable[..., Any], world: World, name: str, **named: Any) -> Any:
-        return self._director.client(kind, world, name, **named)
+    def _client(self, create: CreateClient[Client], workload: Workload, name: str) -> Client:
+        return self._driver.create_client(create, workload, name)
 
-    def _start(self, kind: Callable[..., Any], world: World, name: str, **named: Any) -> None:
-        client = self._client(kind, world, name, **named)
+    def _start(self, create: CreateClient[RunningClient], workload: Workload, name: str) -> None:
+        client = self._client(create, workload, name)
         self._hosts.append(name)
         self._tasks.append(client.process.run(client.run()))
 
-    async def _set_up(self) -> None:
-        admin = self._client(Admin, self._stage.at_source, "admin-0", replicas=self._stage.plan.source.replicas)
-        await admin.process.run(admin.create(TOPIC, self._stage.plan.source.partitions))
-        if self._stage.plan.set_at_once:
-            await self._set_mirror_there()
+    async def _create_topics(self) -> None:
+        admin = self._client(
+            partial(TopicAdmin, replicas=self._setup.plan.source.replicas), self._setup.at_source, "admin-0"
+        )
+        await admin.process.run(admin.create(TOPIC, self._setup.plan.source.partitions))
+        if self._setup.plan.mirrors_from_start:
+            await self._set_forward_mirror()
 
-    async def _set(self, world: World, name: str, settings: Mapping[str, str]) -> None:
-        number = sum(self._stage.done.values())
-        admin = self._client(MirrorAdmin, world, f"mirrorer-{number}")
-        await admin.process.run(admin.set(name, settings))
+    async def _set_mirror(self, workload: Workload, name: str, settings: Mapping[str, str]) -> None:
+        number = sum(self._setup.counts.values())
+        admin = self._client(MirrorAdmin, workload, f"mirr-adm-{number}")
+        await admin.process.run(admin.set_mirror(name, settings))
 
-    async def _set_mirror_there(self) -> None:
-        settings = self._link(self._stage.source) | {"on.source.truncation": self._stage.plan.on_source_truncation}
-        await self._set(self._stage.at_target, THERE, settings)
+    async def _set_forward_mirror(self) -> None:
+        settings = self._mirror_settings(self._setup.source) | {
+            "on.source.truncation": self._setup.plan.on_source_truncation
+        }
+        await self._set_mirror(self._setup.at_target, FORWARD_MIRROR, settings)
 
-    def _link(self, source: SimulatedCluster) -> dict[str, str]:
+    def _mirror_settings(self, source: SimulatedCluster) -> dict[str, str]:
         return {
             "bootstrap.servers": ",".join(source.addresses),
-            "topics": CHOSEN,
+            "topics": TOPIC_PATTERNS,
             "groups": GROUP,
             "metadata.max.age.ms": str(self.random.choice((300, 1_000))),
             "fetch.max.wait.ms": str(self.random.choice((100, 500))),
-        } | ({"offsets": "Appended"} if self._stage.plan.appended else {})
+        } | ({"offsets": "Appended"} if self._setup.plan.appended else {})
 
     def _start_at_source(self) -> None:
-        plan, random, places = self._stage.plan, self.random, self._stage.places
+        plan, random, setup = self._setup.plan, self.random, self._setup
         for number in range(2):
-            self._start(
-                Producer, self._stage.at_source, f"producer-{number}", places=places, manner=self._manner(plan.forgets)
-            )
-        self._start(Member, self._stage.admins_at_source, f"{GROUP}-0", group=GROUP, topic=TOPIC, rack="")
-        if plan.passing:
-            self._start(Admin, self._stage.admins_at_source, "admin-1", replicas=plan.source.replicas)
-            self._start(
-                Wanderer, self._stage.admins_at_source, "wanderer-1", manner=self._manner(plan.forgets), but=TOPIC
-            )
-        if plan.trims:
-            self._start(
-                Trimmer,
-                self._stage.admins_at_source,
-                "trimmer-1",
-                places=places,
-                groups=[GROUP],
-                inside=plan.trims_inside,
-            )
+            self._start(self._producer(plan.loses_records), setup.at_source, f"producer-{number}")
+        self._start(_member(GROUP), setup.admins_at_source, f"{GROUP}-0")
+        if plan.has_temporary_topics:
+            self._start(partial(TopicAdmin, replicas=plan.source.replicas), setup.admins_at_source, "admin-1")
+            settings = self._producer_settings(plan.loses_records)
+            producer = partial(TemporaryTopicProducer, settings=settings, permanent=TOPIC)
+            self._start(producer, setup.admins_at_source, "tmp-prod-1")
+        if plan.deletes_records:
+            self._start(self._record_deleter(GROUP), setup.admins_at_source, "deleter-1")
         if random.randrange(2):
-            self._move(self._stage.admins_at_source, "mover-1", plan.source.brokers, plan.source.replicas)
+            self._start_reassignments(setup.admins_at_source, "mover-1", plan.source)
         if random.randrange(2):
-            self._move(self._stage.at_target, "mover-2", plan.target.brokers, plan.target.replicas)
+            self._start_reassignments(setup.at_target, "mover-2", plan.target)
         if plan.appended:
-            self._start_takers()
-            self._start(Member, self._stage.at_target, f"{OWN_GROUP}-0", group=OWN_GROUP, topic=TOPIC, rack="")
+            self._start_target_producers()
+            self._start(_member(OWN_GROUP), setup.at_target, f"{OWN_GROUP}-0")
             if random.randrange(2):
-                self._start(
-                    Trimmer,
-                    self._stage.at_target,
-                    "trimmer-2",
-                    places=places,
-                    groups=[OWN_GROUP],
-                    inside=plan.trims_inside,
-                )
-        # Where a copy begins inside of a batch, its high watermark may fall to that once.
-        elif not (plan.remakes or plan.trims_inside):
-            self._start(CopyReader, self._stage.at_target, "looker-1", places=places, group=GROUP)
+                self._start(self._record_deleter(OWN_GROUP), setup.at_target, "deleter-2")
+        # The high watermark of a copy that starts inside of a batch may fall to the batch's start
+        # once.
+        elif not (plan.recreates_copies or plan.deletes_inside_batches):
+            reader = partial(MirrorReader, topic_partitions=setup.partitions, group=GROUP)
+            self._start(reader, setup.at_target, "reader-1")
 
-    def _move(self, world: World, name: str, brokers: int, replicas: int) -> None:
-        if brokers > 1:
-            self._start(Mover, world, name, places=self._stage.places, brokers=brokers, replicas=replicas)
+    def _start_reassignments(self, workload: Workload, name: str, plan: Plan) -> None:
+        if plan.brokers > 1:
+            mover = partial(
+                ReassignmentAdmin,
+                topic_partitions=self._setup.partitions,
+                brokers=plan.brokers,
+                replicas=plan.replicas,
+            )
+            self._start(mover, workload, name)
 
-    def _manner(self, plain: bool) -> Manner:
+    def _producer(self, plain: bool) -> "partial[Producer]":
+        return partial(Producer, topic_partitions=self._setup.partitions, settings=self._producer_settings(plain))
+
+    def _record_deleter(self, group: str) -> "partial[RecordDeleter]":
+        inside = self._setup.plan.deletes_inside_batches
+        return partial(RecordDeleter, topic_partitions=self._setup.partitions, groups=[group], inside=inside)
+
+    def _producer_settings(self, plain: bool) -> ProducerSettings:
         random = self.random
         idempotent = not plain and bool(random.randrange(2))
-        return Manner(ALL, idempotent, random.choice((1, 3)), bool(random.randrange(2)), random.choice((0.1, 0.3)))
+        return ProducerSettings(
+            ALL, idempotent, random.choice((1, 3)), bool(random.randrange(2)), random.choice((0.1, 0.3))
+        )
 
-    # --- what happens to them
+    # --- faults and stages
 
-    async def _struck(self) -> None:
-        plan, random = self._stage.plan, self.random
-        until_s = self._stage.loop.time() + plan.faults_for_s
-        hosts = [*self._hosts, *(one.host for one in self._stage.target)]
-        at_source = ("wiped disk",) if plan.comes_home else ()  # it may take the files of what is cut off
-        link = LinkFaults(self._stage.source, self._stage.target, Random(random.getrandbits(64)))
-        forgets: list[tuple[int, str, Fault]] = (
-            [(15, "forgets unseen", lambda _: self._forget(link))] if plan.forgets else []
+    async def _inject_faults(self) -> None:
+        plan, random = self._setup.plan, self.random
+        until_s = self._setup.loop.time() + plan.faults_for_s
+        hosts = [*self._hosts, *(one.host for one in self._setup.target)]
+        excluded = ("wiped disk",) if plan.fails_back else ()  # it might remove the files of truncated records
+        link = LinkFaults(self._setup.source, self._setup.target, Random(random.getrandbits(64)))
+        record_loss: list[tuple[int, str, Fault]] = (
+            [(15, "records lost unobserved", lambda _: self._lose_records(link))] if plan.loses_records else []
         )
         nemeses = [
-            Nemesis(self._stage.source, hosts, Random(random.getrandbits(64)), plan.source, at_source, forgets),
-            Nemesis(self._stage.target, self._hosts, Random(random.getrandbits(64)), plan.target),
+            Nemesis(self._setup.source, hosts, Random(random.getrandbits(64)), plan.source, excluded, record_loss),
+            Nemesis(self._setup.target, self._hosts, Random(random.getrandbits(64)), plan.target),
         ]
-        strikes = [
-            Strikes(cluster, Random(random.getrandbits(64))) for cluster in (self._stage.source, self._stage.target)
+        leader_faults = [
+            LeaderFaults(cluster, Random(random.getrandbits(64)))
+            for cluster in (self._setup.source, self._setup.target)
         ]
-        working: list[Nemesis | LinkFaults] = [*nemeses, link]
+        injectors: list[Nemesis | LinkFaults] = [*nemeses, link]
         async with asyncio.TaskGroup() as tasks:
-            for one in working:
+            for one in injectors:
                 tasks.create_task(one.run(until_s))
-            tasks.create_task(self._course(*strikes))
-        for happened in (*(one.happened for one in working), *(one.happened for one in strikes)):
-            for name, count in happened.items():
+            tasks.create_task(self._run_stages(*leader_faults))
+        for counts in (*(one.fault_counts for one in injectors), *(one.fault_counts for one in leader_faults)):
+            for name, count in counts.items():
                 self.faults[name] = self.faults.get(name, 0) + count
 
-    async def _forget(self, link: LinkFaults) -> None:
-        """What was copied; or nothing of it, if nothing comes to be copied."""
-        if self._forgetting:
+    async def _lose_records(self, link: LinkFaults) -> None:
+        """Lose what was copied, or nothing of it if nothing is being copied."""
+        if self._losing_records:
             return
-        self._forgetting = True
-        await self._until(lambda: self._ahead() <= FEW, COPIES_WITHIN_S)
-        await link.forget_unseen()
-        self._forgetting = False
+        self._losing_records = True
+        await self._wait_until(lambda: self._source_lead() <= FEW, COPIES_WITHIN_S)
+        await link.lose_records_unobserved()
+        self._losing_records = False
 
-    def _ahead(self) -> int:
-        """By how many offsets the source is ahead where it is most of all."""
-        ends, there = self._copied_to(), led(self._stage.source)
-        known = [place for place in self._stage.places if place in ends and place in there]
-        return max((there[place].log.high_watermark - ends[place] for place in known), default=MANY)
+    def _source_lead(self) -> int:
+        """The largest number of offsets by which a source partition is ahead of its copy."""
+        ends, leaders = self._copied_offsets(), leader_replicas(self._setup.source)
+        known = [tp for tp in self._setup.partitions if tp in ends and tp in leaders]
+        return max((leaders[tp].log.high_watermark - ends[tp] for tp in known), default=MANY)
 
-    async def _course(self, at_source: Strikes, at_target: Strikes) -> None:
-        plan = self._stage.plan
-        if not plan.set_at_once:
+    async def _run_stages(self, at_source: LeaderFaults, at_target: LeaderFaults) -> None:
+        plan = self._setup.plan
+        if not plan.mirrors_from_start:
             await asyncio.sleep(self.random.uniform(0.1, 2))
-            await self._set_mirror_there()
+            await self._set_forward_mirror()
         if not plan.fails_over:
             return
         await asyncio.sleep(plan.fails_over_s)
-        await self._until(lambda: self._is_there(SOME), COPIES_WITHIN_S)
-        await self._until(self._is_there, inf)
-        place = self.random.choice(self._stage.places)
+        await self._wait_until(lambda: self._has_copied(SOME), COPIES_WITHIN_S)
+        await self._wait_until(self._has_copied, inf)
+        tp = self.random.choice(self._setup.partitions)
         await self._prepare_failover()
-        await (at_target.leader(place, self._fail_over) if plan.strikes else self._fail_over())
-        if plan.comes_home:
-            await asyncio.sleep(plan.comes_home_s)
-            self._stage.trace.add_line("the old source becomes a mirror")
-            await self._set(self._stage.at_source, BACK, self._link(self._stage.target) | {"on.divergence": "Truncate"})
-            if plan.strikes:
-                await at_source.leader(place, lambda: self._until_joined(place))
+        await (at_target.kill_leader_during(tp, self._fail_over) if plan.kills_leaders else self._fail_over())
+        if plan.fails_back:
+            await asyncio.sleep(plan.fails_back_s)
+            self._setup.trace.add_line("the old source becomes a mirror")
+            await self._set_mirror(
+                self._setup.at_source,
+                REVERSE_MIRROR,
+                self._mirror_settings(self._setup.target) | {"on.divergence": "Truncate"},
+            )
+            if plan.kills_leaders:
+                await at_source.kill_leader_during(tp, lambda: self._wait_until_joined(tp))
 
-    async def _until(self, true: Callable[[], bool], within_s: float) -> None:
-        """Or until the time is over."""
-        deadline = self._stage.loop.time() + within_s
-        while self._stage.loop.time() < deadline:
-            if true():
+    async def _wait_until(self, condition: Callable[[], bool], within_s: float) -> None:
+        """Return when `condition` is True or the time is over."""
+        deadline = self._setup.loop.time() + within_s
+        while self._setup.loop.time() < deadline:
+            if condition():
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    def _is_there(self, least: int = 0) -> bool:
-        """Whether there is something to fail over: so many offsets in each partition."""
-        ends = self._copied_to()
-        return all(ends.get(place, -1) >= least for place in self._stage.places)
+    def _has_copied(self, least: int = 0) -> bool:
+        """True if each partition has copied at least this many offsets."""
+        ends = self._copied_offsets()
+        return all(ends.get(tp, -1) >= least for tp in self._setup.partitions)
 
-    def _copied_to(self) -> dict[Place, int]:
-        """Up to which offset of the source everything is at the target."""
-        ends = {copy.place: copy.led.log.end for copy in self._stage.copies() if copy.led is not None}
-        return ends | {one.place: one.status.end for one in self._stage.fed() if one.status is not None}
+    def _copied_offsets(self) -> dict[TopicPartition, int]:
+        """The offsets of the source up to which everything is at the target."""
+        ends = {copy.topic_partition: copy.leader.log.end for copy in self._setup.copies() if copy.leader is not None}
+        return ends | {
+            one.topic_partition: one.status.end for one in self._setup.appended_partitions() if one.status is not None
+        }
 
     async def _prepare_failover(self) -> None:
-        if not self._stage.plan.appended:
-            self._start_takers()  # first in vain
+        if not self._setup.plan.appended:
+            self._start_target_producers()  # they are rejected until the failover
         await asyncio.sleep(self.random.uniform(0, 1))
-        if self._stage.plan.comes_home:
-            self._stage.admins_at_source.stop.set()
+        if self._setup.plan.fails_back:
+            self._setup.admins_at_source.stop_event.set()
 
-    def _start_takers(self) -> None:
-        self._stage.at_target.history.topics[TOPIC] = TopicFate(
-            there=True, partitions=self._stage.plan.source.partitions
+    def _start_target_producers(self) -> None:
+        self._setup.at_target.history.topics[TOPIC] = ExpectedTopic(
+            exists=True, partitions=self._setup.plan.source.partitions
         )
         for number in range(2):
-            self._start(
-                Producer,
-                self._stage.at_target,
-                f"taker-{number}",
-                places=self._stage.places,
-                manner=self._manner(plain=False),
-            )
+            self._start(self._producer(plain=False), self._setup.at_target, f"local-{number}")
 
     async def _fail_over(self) -> None:
-        self._stage.trace.add_line("fails over")
-        await self._set(self._stage.at_target, THERE, {"role": "FailedOver"})
-        if not (self._stage.plan.trims or self._stage.plan.forgets or self._stage.plan.appended):
-            self._start(Member, self._stage.at_target, f"{GROUP}-moved", group=GROUP, topic=TOPIC, rack="")
+        self._setup.trace.add_line("fails over")
+        await self._set_mirror(self._setup.at_target, FORWARD_MIRROR, {"role": "FailedOver"})
+        if not (self._setup.plan.deletes_records or self._setup.plan.loses_records or self._setup.plan.appended):
+            self._start(_member(GROUP), self._setup.at_target, f"{GROUP}-moved")
 
-    async def _until_joined(self, place: Place) -> None:
-        """Until it is known where a log of the old source is to be cut; not for ever."""
-        await self._until(
-            lambda: any(one.place == place and one.known.joined >= 0 for one in self._stage.homes()), JOINS_WITHIN_S
+    async def _wait_until_joined(self, tp: TopicPartition) -> None:
+        """Return when the truncation offset of a partition of the old source is known, or after a
+        timeout.
+        """
+        await self._wait_until(
+            lambda: any(
+                one.topic_partition == tp and one.record.joined >= 0 for one in self._setup.failed_back_copies()
+            ),
+            JOINS_WITHIN_S,
         )
+
+
+def _member(group: str) -> "partial[Member]":
+    return partial(Member, group=group, topic=TOPIC, rack="")

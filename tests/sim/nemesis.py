@@ -1,27 +1,30 @@
-"""What goes wrong in a run, and when: chosen by the seed, one fault after the other and some at once."""
+"""Chooses faults for a cluster by the seed: in sequence and overlapping."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
-from tests.sim.aimed import Aimed
-from tests.sim.allowed import Allowed
+from tests.sim.broker_faults import BrokerFaults, sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
-from tests.sim.faults import Faults, some_time
+from tests.sim.cluster_state import controller_broker
+from tests.sim.fault_budget import FaultBudget
 from tests.sim.network_faults import NetworkFaults
 from tests.sim.plan import Plan
-from tests.sim.standing import metadata_leader
+from tests.sim.triggered_faults import TriggeredFaults
 
 BETWEEN_FAULTS_S = {1: 2.5, 3: 1.0, 5: 0.7}  # on average
-LOOK_S = 0.1  # how often it looks who is at risk no more
+BUDGET_UPDATE_S = 0.1
 
 Fault = Callable[[SimulatedBroker], Awaitable[None]]
 
 
 class Nemesis:
-    """One for each cluster. `clients`: hosts that talk to the brokers; `without`: faults that do not come; `more`: others that do, with their weights. Everything
-    it breaks it mends."""
+    """Injects faults into one cluster and repairs all of them.
+
+    `clients` are hosts that connect to the brokers. `excluded` names faults that never happen;
+    `additional` has more faults with their weights.
+    """
 
     def __init__(
         self,
@@ -29,145 +32,147 @@ class Nemesis:
         clients: Sequence[str],
         random: Random,
         plan: Plan,
-        without: Sequence[str] = (),
-        more: Sequence[tuple[int, str, Fault]] = (),
+        excluded: Sequence[str] = (),
+        additional: Sequence[tuple[int, str, Fault]] = (),
     ) -> None:
         self.cluster = cluster
         self.random = random
-        self.happened: dict[str, int] = {}
+        self.fault_counts: dict[str, int] = {}
         self._between_s = BETWEEN_FAULTS_S[plan.brokers]
-        self._busy: Counter[int] = Counter()  # brokers that something is being done to, or about to be
-        self._strikes = 0  # that are under way
-        self._under_way = 0  # the same, and what they do to others
-        self._allowed = Allowed(cluster, plan)
-        one = self._one = Faults(cluster, random, self._allowed)
-        net = self._net = NetworkFaults(cluster, random, clients)
-        aimed = Aimed(cluster, random, clients, one, self._is_busy, self._on, lambda: self._strikes == 1)
+        self._busy: Counter[int] = Counter()  # broker → faults that hold it
+        self._faults_in_progress = 0
+        self._actions_in_progress = 0  # faults, and what they do to other brokers
+        self._budget = FaultBudget(cluster, plan)
+        single = self._broker_faults = BrokerFaults(cluster, random, self._budget)
+        net = self._network_faults = NetworkFaults(cluster, random, clients)
+        triggered = TriggeredFaults(
+            cluster, random, clients, single, self._is_busy, self._run_on, lambda: self._faults_in_progress == 1
+        )
         self._faults: list[tuple[int, str, Fault]] = [
-            (4, "crash", one.crash),
-            (3, "clean restart", one.clean_restart),
-            (2, "pause", one.pause),
-            (2, "slow disk", one.slow_disk),
-            (2, "clock jump", one.clock_jump),
-            (3, "cut client", net.cut_client),
-            (2, "full disk", one.full_disk),
-            (4, "power loss", one.power_loss),
-            (2, "cut from register", net.cut_from_register),
-            (1, "register away", net.register_away),
-            (2, "answers lost", aimed.answers_lost),
-            (2, "dark while syncing", aimed.while_syncing),
-            (2, "dark while new", aimed.while_new),
+            (4, "crash", single.crash),
+            (3, "clean restart", single.clean_restart),
+            (2, "pause", single.pause),
+            (2, "slow disk", single.slow_disk),
+            (2, "clock jump", single.clock_jump),
+            (3, "client link cut", net.cut_client),
+            (2, "full disk", single.full_disk),
+            (4, "power loss", single.power_loss),
+            (2, "register link cut", net.cut_from_register),
+            (1, "register unavailable", net.register_unavailable),
+            (2, "responses lost", triggered.responses_lost),
+            (2, "power loss while syncing", triggered.power_loss_while_syncing),
+            (2, "power loss of new partition", triggered.power_loss_of_new_partition),
         ]
         if plan.brokers > 1:
             self._faults += [
-                (4, "wiped disk", one.wipe),
+                (4, "wiped disk", single.wipe),
                 (4, "isolation", net.isolate),
-                (2, "one-way isolation", net.isolate_one_way),
-                (3, "cut between two", net.cut_between_two),
-                (4, "controller loss", self._controller_loss),
-                (2, "several crash", self._several_crash),
-                (2, "several lose power", self._several_lose_power),
-                (3, "one after the other", self._one_after_the_other),
+                (2, "single-way isolation", net.isolate_one_way),
+                (3, "broker link cut", net.cut_between_two),
+                (4, "controller fault", self._controller_loss),
+                (2, "several crashes", self._crash_several),
+                (2, "several power losses", self._power_loss_of_several),
+                (3, "crashes in sequence", self._crash_in_sequence),
                 (1, "slow register", net.slow_register),
                 (3, "slow network", net.slow_network),
-                (3, "struck while letting in", aimed.while_letting_in),
-                (4, "struck while let in", aimed.while_let_in),
-                (5, "led by others meanwhile", aimed.led_by_others_meanwhile),
-                (3, "struck while followers lack", aimed.while_followers_lack),
-                (3, "heard after its session", aimed.heard_after_its_session),
-                (5, "coordinator apart", aimed.coordinator_apart),
+                (3, "leader killed during ISR expansion", triggered.leader_killed_while_isr_expands),
+                (4, "leader killed before ISR expansion", triggered.leader_killed_before_it_learns_of_expansion),
+                (5, "late ISR proposal", triggered.late_isr_proposal_after_leader_change),
+                (3, "leader killed while followers lag", triggered.leader_killed_while_followers_lag),
+                (3, "requests delayed beyond session", triggered.requests_delayed_beyond_session),
+                (5, "coordinator isolated", triggered.coordinator_isolated),
             ]
-        self._faults = [*(fault for fault in self._faults if fault[1] not in without), *more]
+        self._faults = [*(fault for fault in self._faults if fault[1] not in excluded), *additional]
 
     async def run(self, until_s: float) -> None:
-        """Breaks things until the loop's time is `until_s`, and returns when all of it is mended."""
+        """Inject faults until the loop's time is `until_s`; returns when all are repaired."""
         loop = asyncio.get_running_loop()
-        looking = loop.create_task(self._look())
-        pause_s = self.random.choice((0.3, self._between_s))  # sometimes while everything is still new
+        updating = loop.create_task(self._update_budget())
+        pause_s = self.random.choice((0.3, self._between_s))  # sometimes soon, while the cluster is new
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(self.random.expovariate(1 / pause_s))
                 pause_s = self._between_s
                 if loop.time() >= until_s:
                     break
-                tasks.create_task(self._strike())
-        looking.cancel()
+                tasks.create_task(self._inject_fault())
+        updating.cancel()
 
-    async def _look(self) -> None:
+    async def _update_budget(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
-            self._allowed.look()
+            await asyncio.sleep(BUDGET_UPDATE_S)
+            self._budget.update()
 
-    async def _strike(self) -> None:
+    async def _inject_fault(self) -> None:
         (_, name, fault) = self.random.choices(self._faults, [weight for weight, _, _ in self._faults])[0]
         free = [broker for broker in self.cluster if broker.is_serving and not self._is_busy(broker)]
-        if not free or not self._may(name, broker := self.random.choice(free)):
+        if not free or not self._is_allowed(name, broker := self.random.choice(free)):
             return
-        self.happened[name] = self.happened.get(name, 0) + 1
-        self._strikes += 1
+        self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
+        self._faults_in_progress += 1
         try:
-            await self._on([broker], fault(broker))
+            await self._run_on([broker], fault(broker))
         finally:
-            self._strikes -= 1
+            self._faults_in_progress -= 1
 
-    def _may(self, name: str, broker: SimulatedBroker) -> bool:
+    def _is_allowed(self, name: str, broker: SimulatedBroker) -> bool:
         if name == "power loss":
-            return self._allowed.power_loss(broker)
+            return self._budget.allows_power_loss(broker)
         if name == "wiped disk":
-            return self._allowed.wipe(broker, calm=not self._under_way)
+            return self._budget.allows_wipe(broker, calm=not self._actions_in_progress)
         return True
 
-    async def _on(self, brokers: Sequence[SimulatedBroker], fault: Awaitable[None]) -> None:
+    async def _run_on(self, brokers: Sequence[SimulatedBroker], fault: Awaitable[None]) -> None:
         self._busy.update(broker.node_id for broker in brokers)
-        self._under_way += 1
+        self._actions_in_progress += 1
         try:
             await fault
         finally:
-            self._under_way -= 1
+            self._actions_in_progress -= 1
             self._busy.subtract(broker.node_id for broker in brokers)
 
     def _is_busy(self, broker: SimulatedBroker) -> bool:
         return self._busy[broker.node_id] > 0
 
-    def _others(self, broker: SimulatedBroker) -> list[SimulatedBroker]:
-        """Some of the brokers that nothing is being done to."""
+    def _sample_free_brokers(self, broker: SimulatedBroker) -> list[SimulatedBroker]:
+        """A random number of the brokers without a fault."""
         free = [one for one in self.cluster if one is not broker and not self._is_busy(one) and one.is_serving]
         return self.random.sample(free, self.random.randint(0, len(free)))
 
-    # --- faults that are made of others
+    # --- composed faults
 
     async def _controller_loss(self, _: SimulatedBroker) -> None:
-        """Something happens to whoever leads the metadata."""
-        broker = metadata_leader(self.cluster)
+        """A fault of the active controller."""
+        broker = controller_broker(self.cluster)
         if broker is None or not broker.is_serving or self._is_busy(broker):
             return
-        one, net = self._one, self._net
+        one, net = self._broker_faults, self._network_faults
         fault = self.random.choice((one.crash, one.pause, one.clean_restart, net.isolate, net.isolate_one_way))
-        await self._on([broker], fault(broker))
+        await self._run_on([broker], fault(broker))
 
-    async def _several_crash(self, broker: SimulatedBroker) -> None:
-        others = self._others(broker)
-        self.cluster.trace.add_line(f"kills {[one.node_id for one in (broker, *others)]} together")
-        await self._on(others, self._one.together([broker, *others], self._one.crash))
+    async def _crash_several(self, broker: SimulatedBroker) -> None:
+        others = self._sample_free_brokers(broker)
+        self.cluster.trace.add_line(f"kills {[one.node_id for one in (broker, *others)]} at once")
+        await self._run_on(others, self._broker_faults.run_on_all([broker, *others], self._broker_faults.crash))
 
-    async def _several_lose_power(self, broker: SimulatedBroker) -> None:
-        """As many of some as may; the others are killed."""
-        struck = [broker, *self._others(broker)]
-        self.cluster.trace.add_line(f"the power of {[one.node_id for one in struck]} fails")
-        await self._on(struck[1:], self._one.together(struck, self._one.power_loss))
+    async def _power_loss_of_several(self, broker: SimulatedBroker) -> None:
+        """Cut the power of as many of several brokers as the budget allows; kill the others."""
+        brokers = [broker, *self._sample_free_brokers(broker)]
+        self.cluster.trace.add_line(f"cuts the power of {[one.node_id for one in brokers]}")
+        await self._run_on(brokers[1:], self._broker_faults.run_on_all(brokers, self._broker_faults.power_loss))
 
-    async def _one_after_the_other(self, broker: SimulatedBroker) -> None:
-        """Who falls first knows least, and comes back first."""
-        struck = [broker, *self._others(broker)]
-        self.cluster.trace.add_line(f"kills {[one.node_id for one in struck]} one after the other")
-        await self._on(struck[1:], self._in_turn(struck))
+    async def _crash_in_sequence(self, broker: SimulatedBroker) -> None:
+        """Kill several brokers in sequence; the first, which has the oldest log, starts first."""
+        brokers = [broker, *self._sample_free_brokers(broker)]
+        self.cluster.trace.add_line(f"kills {[one.node_id for one in brokers]} in sequence")
+        await self._run_on(brokers[1:], self._kill_and_start_in_turn(brokers))
 
-    async def _in_turn(self, struck: Sequence[SimulatedBroker]) -> None:
-        for broker in struck:
+    async def _kill_and_start_in_turn(self, brokers: Sequence[SimulatedBroker]) -> None:
+        for broker in brokers:
             if broker.is_running:
                 broker.kill()
-            await some_time(self.random, 0.1, 3)
-        for broker in struck:
+            await sleep_random(self.random, 0.1, 3)
+        for broker in brokers:
             if not broker.is_running:
                 broker.start()
-            await some_time(self.random, 0.1, 3)
+            await sleep_random(self.random, 0.1, 3)

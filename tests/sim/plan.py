@@ -1,9 +1,9 @@
-"""What a seed makes of a run: how many brokers, with which settings and promises, for how long."""
+"""What a seed chooses for a run: number of brokers, settings, guarantees, duration."""
 
 from dataclasses import dataclass, field
 from random import Random
 
-SIZES = (1, 3, 3, 3, 5)  # clusters of a mixed set of seeds
+SIZES = (1, 3, 3, 3, 5)  # numbers of brokers
 FAULTS_FOR_S = {1: (12.0, 40.0), 3: (10.0, 25.0), 5: (8.0, 15.0)}
 SELECTORS = ("LeaderSelector", "RackAwareReplicaSelector")
 SYNC_S = (0.004, 0.02, 0.1)
@@ -11,29 +11,34 @@ SYNC_S = (0.004, 0.02, 0.1)
 
 @dataclass
 class Plan:
-    """`replicas`: of every topic; `least_in_sync`: its min.insync.replicas. `synced`: flush.messages=1. `forgets`: whatever loses power, nobody minds what
-    is lost with it."""
+    """`replicas` and `min_insync_replicas` are those of every topic.
+
+    `syncs_every_message` is flush.messages=1. `loses_records`: power losses are unlimited, and
+    records lost by them are no violation.
+    """
 
     seed: int
     brokers: int = 1
     replicas: int = 1
-    least_in_sync: int = 1
+    min_insync_replicas: int = 1
     settings: dict[str, str] = field(default_factory=dict)
-    synced: bool = False
-    forgets: bool = False
+    syncs_every_message: bool = False
+    loses_records: bool = False
     partitions: int = 1
     faults_for_s: float = 20.0
-    sync_s: float = 0.004  # the longest that one fsync takes
+    sync_s: float = 0.004  # maximum duration of one fsync
 
     @classmethod
     def of(cls, seed: int, brokers: int | None) -> "Plan":
-        """`brokers` None: as the seed wants."""
+        """`brokers` None: the seed chooses."""
         random = Random(seed)
         synced = bool(random.randrange(2))
         size = random.choice(SIZES)
-        plan = cls(seed, size if brokers is None else brokers, synced=synced)
+        plan = cls(seed, size if brokers is None else brokers, syncs_every_message=synced)
         plan.replicas = min(plan.brokers, random.choice((3, 3, 5)))
-        plan.least_in_sync = {1: 1, 3: random.choice((1, 2, 2, 2)), 5: random.choice((2, 3))}.get(plan.replicas, 1)
+        plan.min_insync_replicas = {1: 1, 3: random.choice((1, 2, 2, 2)), 5: random.choice((2, 3))}.get(
+            plan.replicas, 1
+        )
         plan.partitions = random.choice((1, 2, 3))
         plan.faults_for_s = random.uniform(*FAULTS_FOR_S[plan.brokers])
         plan.sync_s = random.choice(SYNC_S)
@@ -49,18 +54,18 @@ class Plan:
             "group.min.session.timeout.ms": "1000",
             "offsets.topic.replication.factor": str(plan.replicas),
             "default.replication.factor": str(plan.replicas),
-            "min.insync.replicas": str(plan.least_in_sync),
+            "min.insync.replicas": str(plan.min_insync_replicas),
             "auto.create.topics.enable": "false",
         }
         if synced:
             plan.settings["log.flush.interval.messages"] = "1"
         if plan.brokers > 1:
-            plan.settings |= _many(random)
+            plan.settings |= _cluster_settings(random)
         return plan
 
 
-def _many(random: Random) -> dict[str, str]:
-    """Settings that only several brokers have a use for."""
+def _cluster_settings(random: Random) -> dict[str, str]:
+    """Settings that matter only with several brokers."""
     session_ms = random.choice((1_000, 3_000))
     return {
         "broker.session.timeout.ms": str(session_ms),

@@ -1,9 +1,11 @@
-"""Producers: of every strength of acknowledgement, idempotent or not, with one batch or several in flight, to topics that stay and to
-topics that come and go."""
+"""Producers with any acks, idempotent or not, with one or several batches in flight, to permanent
+and temporary topics.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -18,15 +20,15 @@ from ottla_broker.wire.client import Client, to_timedelta_field
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.sim.client import CALL_S, FAILURES, Leader, SimulatedClient, World
-from tests.sim.history import Ack, Place
+from tests.sim.client import FAILURES, REQUEST_TIMEOUT_S, Leader, SimulatedClient, Workload
+from tests.sim.history import Ack, ExpectedTopic, TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 ALL, ONE, NONE = -1, 1, 0
-MOST_IN_FLIGHT = 5  # what brokers remember of each producer
+MAX_IN_FLIGHT = 5  # brokers remember this many batches per producer
 PRODUCE = 0
-UNANSWERED = 0  # the correlation id of requests that nobody answers
-FOLLOWS_A_LOST_ONE = frozenset({ErrorCode.out_of_order_sequence_number})
+UNANSWERED = 0  # correlation id of requests without response
+EXPECTED_AFTER_FAILURE = frozenset({ErrorCode.out_of_order_sequence_number})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,42 +38,51 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a producer works. `idempotent`: it repeats what it does not know to be written, in the same sequence numbers; others give it up, and it may
-    be there or not. `in_flight`: requests to one partition at a time. `by_id`: it names topics by their ids, where it can."""
+class ProducerSettings:
+    """Settings of a producer.
+
+    `idempotent`: it resends batches with unknown outcome with the same sequence numbers; other
+    producers give them up, and they may exist or not. `in_flight` limits requests per partition.
+    `produce_by_id`: it names topics by id where the version allows it.
+    """
 
     acks: int = ALL
     idempotent: bool = True
     in_flight: int = 1
-    by_id: bool = False
+    produce_by_id: bool = False
     pause_s: float = 0.1
 
 
 class Producer(SimulatedClient):
-    """Fills `places` as long as the run goes on."""
+    """Produces to `topic_partitions` until the run ends."""
 
     def __init__(
-        self, world: World, process: SimulatedProcess, random: Random, places: Sequence[Place], manner: Manner
+        self,
+        workload: Workload,
+        process: SimulatedProcess,
+        random: Random,
+        topic_partitions: Sequence[TopicPartition],
+        settings: ProducerSettings,
     ) -> None:
-        super().__init__(world, process, random)
-        self.manner = manner
-        self._places = places
+        super().__init__(workload, process, random)
+        self.settings = settings
+        self._topic_partitions = topic_partitions
         self._made = 0
-        if manner.idempotent:
-            world.history.once.add(self.name)
+        if settings.idempotent:
+            workload.history.idempotent_producers.add(self.name)
 
     async def run(self) -> None:
-        if not await self._begin():
+        if not await self._init():
             return
         async with asyncio.TaskGroup() as tasks:
-            for place in self._places:
-                tasks.create_task(self._fill(place))
+            for tp in self._topic_partitions:
+                tasks.create_task(self._produce_to(tp))
 
-    async def _begin(self) -> bool:
+    async def _init(self) -> bool:
         self._producer_id, self._epoch = -1, -1
-        return not self.manner.idempotent or await self.until_done("InitProducerId", self._learn_id)
+        return not self.settings.idempotent or await self.retry_until_done("InitProducerId", self._init_producer_id)
 
-    async def _learn_id(self, client: Client) -> bool:
+    async def _init_producer_id(self, client: Client) -> bool:
         request = InitProducerIdRequest(
             transactional_id=None,
             transaction_timeout=to_timedelta_field(60),
@@ -84,8 +95,13 @@ class Producer(SimulatedClient):
         self._producer_id, self._epoch = int(answer.producer_id), int(answer.producer_epoch)
         return True
 
-    async def _fill(self, place: Place, batches: int | None = None, wanted: Callable[[], bool] = lambda: True) -> None:
-        """So many batches (None: without end) while they are wanted, in waves. What one wave leaves unacknowledged is the next, alone."""
+    async def _produce_to(
+        self, tp: TopicPartition, batches: int | None = None, wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Send `batches` batches (None: without end) while `wanted`, in waves.
+
+        The unacknowledged batches of a wave form the next one.
+        """
         sequence, left = 0, batches
         unknown: list[Batch] = []
 
@@ -95,39 +111,41 @@ class Producer(SimulatedClient):
             if not sending:
                 if left == 0:
                     return True
-                await asyncio.sleep(self.random.expovariate(1 / self.manner.pause_s))
-                count = self.random.randint(1, self.manner.in_flight)
+                await asyncio.sleep(self.random.expovariate(1 / self.settings.pause_s))
+                count = self.random.randint(1, self.settings.in_flight)
                 for _ in range(count if left is None else min(count, left)):
-                    sending.append(Batch(self._values(place), sequence))
+                    sending.append(Batch(self._values(tp), sequence))
                     sequence += len(sending[-1].values)
                 left = None if left is None else left - len(sending)
-            unknown = sending if self.manner.idempotent else []
-            unacknowledged, reason = await self._send(client, place, sending)
-            unknown = unacknowledged if self.manner.idempotent else []
+            unknown = sending if self.settings.idempotent else []
+            unacknowledged, reason = await self._send(client, tp, sending)
+            unknown = unacknowledged if self.settings.idempotent else []
             if reason is not None:
                 raise reason
             return False
 
-        await self.until_done(f"produce to {place[0]}-{place[1]}", wave, wanted)
+        await self.retry_until_done(f"produce to {tp[0]}-{tp[1]}", wave, wanted)
 
-    def _values(self, place: Place) -> tuple[bytes, ...]:
+    def _values(self, tp: TopicPartition) -> tuple[bytes, ...]:
         values = []
         for _ in range(self.random.choice((1, 1, 2, 5))):
             self._made += 1
             padding = b"." * self.random.choice((0, 0, 10, 300))
-            values.append(b"%s/%d/%d%s" % (self.name.encode(), place[1], self._made, padding))
-        self.world.history.sent.update((value, self.name) for value in values)
+            values.append(b"%s/%d/%d%s" % (self.name.encode(), tp[1], self._made, padding))
+        self.workload.history.sent.update((value, self.name) for value in values)
         return tuple(values)
 
     async def _send(
-        self, client: Client, place: Place, batches: Sequence[Batch]
+        self, client: Client, tp: TopicPartition, batches: Sequence[Batch]
     ) -> tuple[list[Batch], BaseException | None]:
-        """All of them at once, in their order. Those that were not acknowledged, and why the first was not."""
-        leader = await self.leader(client, place)
-        if self.manner.acks == NONE:
-            await self._tell(client, leader, place, batches)
+        """Send all batches at once, in order. Returns those without acknowledgement and the first
+        failure.
+        """
+        leader = await self.leader(client, tp)
+        if self.settings.acks == NONE:
+            await self._send_without_response(client, leader, tp, batches)
             return [], None
-        asking = [asyncio.create_task(self._ask(client, leader, place, batch)) for batch in batches]
+        asking = [asyncio.create_task(self._send_batch(client, leader, tp, batch)) for batch in batches]
         await asyncio.wait(asking)
         unacknowledged: list[Batch] = []
         first: BaseException | None = None
@@ -135,82 +153,95 @@ class Producer(SimulatedClient):
             reason = asked.exception()
             if reason is None:
                 offset, at_s = asked.result(), self.loop.time()
-                self._acknowledged(Ack(place, leader.topic_id, offset, batch.values, leader.broker, at_s, self.name))
+                self._acknowledged(Ack(tp, leader.topic_id, offset, batch.values, leader.broker, at_s, self.name))
                 continue
             if not isinstance(reason, FAILURES):
                 raise reason
             if first is not None:
-                self.failed(f"one more of that wave to {place}", reason, FOLLOWS_A_LOST_ONE)
+                self.record_failure(f"another batch of the wave to {tp}", reason, EXPECTED_AFTER_FAILURE)
             first = first or reason
             unacknowledged.append(batch)
         if first is not None:
-            self.forget_leader(place)
+            self.forget_leader(tp)
         return unacknowledged, first
 
     def _acknowledged(self, ack: Ack) -> None:
-        history = self.world.history
-        fate = history.topics[ack.place[0]]
-        # Where a name may mean two topics, one after the other, only an id says which of them has the records.
-        if self.manner.acks == ALL and (self.manner.by_id or not fate.mortal):
-            history.acked(ack)
+        history = self.workload.history
+        topic_state = history.topics[ack.topic_partition[0]]
+        # If the name may have belonged to two topics, only an id tells which of them has the
+        # records.
+        if self.settings.acks == ALL and (self.settings.produce_by_id or not topic_state.may_lose_records):
+            history.record_ack(ack)
         else:
-            history.acks_of[self.name] += 1
+            history.ack_counts[self.name] += 1
 
-    async def _ask(self, client: Client, leader: Leader, place: Place, batch: Batch) -> int:
-        answer = await client.send(self._request(leader.topic_id, place, batch), broker=leader.broker)
+    async def _send_batch(self, client: Client, leader: Leader, tp: TopicPartition, batch: Batch) -> int:
+        answer = await client.send(self._request(leader.topic_id, tp, batch), broker=leader.broker)
         (result,) = answer.responses[0].partition_responses
         if result.error_code is not ErrorCode.none:
             raise KafkaError(result.error_code, result.error_message)
         return int(result.base_offset)
 
-    async def _tell(self, client: Client, leader: Leader, place: Place, batches: Sequence[Batch]) -> None:
-        """Nobody answers: the wire client, which knows no such requests, lends its connection."""
-        async with asyncio.timeout(CALL_S):
+    async def _send_without_response(
+        self, client: Client, leader: Leader, tp: TopicPartition, batches: Sequence[Batch]
+    ) -> None:
+        """Send acks=0 requests over the client's connection: the wire client cannot send requests
+        without response.
+        """
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             await client.metadata(())
         if leader.broker not in client._addresses:
             raise KafkaError(ErrorCode.broker_not_available, f"broker {leader.broker} is not there")
-        channel = await client._channel(client._addresses[leader.broker])  # which gives up by itself
+        channel = await client._channel(client._addresses[leader.broker])
         for batch in batches:
-            request = self._request(leader.topic_id, place, batch)
+            request = self._request(leader.topic_id, tp, batch)
             frame = write_request(PRODUCE, int(request.__version__), UNANSWERED, self.name, request)
             channel._transport.write(frame)
-            self.world.history.acks_of[self.name] += 1
+            self.workload.history.ack_counts[self.name] += 1
 
-    def _request(self, topic_id: UUID, place: Place, batch: Batch) -> Any:
+    def _request(self, topic_id: UUID, tp: TopicPartition, batch: Batch) -> Any:
         now_ms = self.now_ms()
         records = encode_batch(
             [Record(now_ms, None, value) for value in batch.values],
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
-            base_sequence=batch.sequence if self.manner.idempotent else -1,
+            base_sequence=batch.sequence if self.settings.idempotent else -1,
         )
-        schema: Any = by_id if self.manner.by_id else by_name
-        data = (schema.PartitionProduceData(index=i32(place[1]), records=Records(records)),)
-        if self.manner.by_id:
+        schema: Any = by_id if self.settings.produce_by_id else by_name
+        data = (schema.PartitionProduceData(index=i32(tp[1]), records=Records(records)),)
+        if self.settings.produce_by_id:
             topic = schema.TopicProduceData(topic_id=topic_id, partition_data=data)
         else:
-            topic = schema.TopicProduceData(name=TopicName(place[0]), partition_data=data)
+            topic = schema.TopicProduceData(name=TopicName(tp[0]), partition_data=data)
         return schema.ProduceRequest(
-            transactional_id=None, acks=i16(self.manner.acks), timeout=to_timedelta_field(3), topic_data=(topic,)
+            transactional_id=None, acks=i16(self.settings.acks), timeout=to_timedelta_field(3), topic_data=(topic,)
         )
 
 
-class Wanderer(Producer):
-    """Writes a little to one topic after another of those that come and go; with a new producer id for each."""
+class TemporaryTopicProducer(Producer):
+    """Produces a little to one temporary topic after another, with a new producer id each time."""
 
-    def __init__(self, world: World, process: SimulatedProcess, random: Random, manner: Manner, but: str) -> None:
-        super().__init__(world, process, random, (), manner)
-        self._but = but
+    def __init__(
+        self, workload: Workload, process: SimulatedProcess, random: Random, settings: ProducerSettings, permanent: str
+    ) -> None:
+        super().__init__(workload, process, random, (), settings)
+        self._permanent = permanent
 
     async def run(self) -> None:
         while not self.stopping:
-            there = [
-                (name, fate) for name, fate in self.world.history.living() if name != self._but and not fate.leaving
+            topics = [
+                (name, topic)
+                for name, topic in self.workload.history.existing_topics()
+                if name != self._permanent and not topic.deletion_requested
             ]
-            if not there:
+            if not topics:
                 await asyncio.sleep(0.5)
                 continue
-            name, fate = self.random.choice(there)
-            if await self._begin():
-                place = (name, self.random.randrange(fate.partitions))
-                await self._fill(place, self.random.randint(1, 8), lambda fate=fate: not fate.leaving)  # type: ignore[misc]
+            name, topic = self.random.choice(topics)
+            if await self._init():
+                tp = (name, self.random.randrange(topic.partitions))
+                await self._produce_to(tp, self.random.randint(1, 8), partial(_is_wanted, topic))
+
+
+def _is_wanted(topic: ExpectedTopic) -> bool:
+    return not topic.deletion_requested

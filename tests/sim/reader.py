@@ -1,4 +1,6 @@
-"""What is in a cluster at the end: as a client reads it, and straight from the brokers' logs."""
+"""The contents of a cluster at the end of a run: as a client reads them, and from the brokers'
+logs.
+"""
 
 from collections.abc import Iterator, Mapping
 from random import Random
@@ -9,8 +11,8 @@ from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.records import iter_records
 from tests.sim.checks import Topic
-from tests.sim.client import FAILURES, SimulatedClient, World
-from tests.sim.history import Place
+from tests.sim.client import FAILURES, SimulatedClient, Workload
+from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 READ_BYTES = 1 << 20
@@ -18,24 +20,24 @@ INTERNAL = "__"
 
 
 class Reader(SimulatedClient):
-    """Reads everything that a consumer can, and what the groups have committed."""
+    """Reads all records that a consumer can read, and the committed offsets of all groups."""
 
-    def __init__(self, world: World, process: SimulatedProcess, random: Random) -> None:
-        super().__init__(world, process, random)
-        self.contents: dict[Place, dict[int, bytes]] = {}
+    def __init__(self, workload: Workload, process: SimulatedProcess, random: Random) -> None:
+        super().__init__(workload, process, random)
+        self.contents: dict[TopicPartition, dict[int, bytes]] = {}
         self.topics: dict[str, Topic] = {}
 
     async def run(self) -> None:
         while True:
             try:
                 async with self.connected() as client:
-                    await self._read_everything(client)
+                    await self._read_all(client)
                 return
             except FAILURES as reason:
-                self.failed("read everything", reason)
+                self.record_failure("read everything", reason)
                 await self.pause()
 
-    async def _read_everything(self, client: Client) -> None:
+    async def _read_all(self, client: Client) -> None:
         answer = await self.metadata(client, None)
         for topic in answer.topics:
             name, topic_id = topic.name or "", topic.topic_id
@@ -44,14 +46,14 @@ class Reader(SimulatedClient):
                 self.topics[name] = Topic(topic_id, len(topic.partitions))
                 for partition in range(len(topic.partitions)):
                     self.contents[name, partition] = await self._read(client, (name, partition))
-        for group, places in self.world.history.seen.items():
-            await self.committed(client, group, list(places))
+        for group, topic_partitions in self.workload.history.consumed.items():
+            await self.committed_offsets(client, group, list(topic_partitions))
 
-    async def _read(self, client: Client, place: Place) -> dict[int, bytes]:
+    async def _read(self, client: Client, tp: TopicPartition) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
         offset = 0
         while True:
-            fetched = await self.fetch(client, place, offset, max_bytes=READ_BYTES)
+            fetched = await self.fetch(client, tp, offset, max_bytes=READ_BYTES)
             if not fetched.records:
                 return found
             for header, record in iter_records(fetched.records):
@@ -59,8 +61,8 @@ class Reader(SimulatedClient):
                 offset = header.next_offset
 
 
-def below_high_watermark(log: PartitionLog) -> Iterator[tuple[int, bytes]]:
-    """Base offset and bytes of each batch."""
+def committed_batches(log: PartitionLog) -> Iterator[tuple[int, bytes]]:
+    """Base offset and bytes of each batch below the high watermark."""
     offset = log.start
     while offset < log.high_watermark:
         data = log.read(offset, READ_BYTES, up_to=log.high_watermark)
@@ -71,10 +73,10 @@ def below_high_watermark(log: PartitionLog) -> Iterator[tuple[int, bytes]]:
             offset = header.next_offset
 
 
-def latest_by_key(log: PartitionLog) -> Mapping[bytes | None, bytes]:
-    """What a compacted log says below the high watermark: of each key the last value; keys that were taken back are not there."""
+def latest_values(log: PartitionLog) -> Mapping[bytes | None, bytes]:
+    """The last value of each key below the high watermark, without deleted keys."""
     found: dict[bytes | None, bytes] = {}
-    for _, batch in below_high_watermark(log):
+    for _, batch in committed_batches(log):
         for _, record in iter_records(batch):
             if record.value is None:
                 found.pop(record.key, None)

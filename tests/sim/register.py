@@ -1,53 +1,58 @@
-"""The register of a simulated cluster: one value in memory, reached over links that can be cut and are slow at times."""
+"""The register of a simulated cluster: one value in memory, reached over links that can be cut or
+slow.
+"""
 
 import asyncio
 from random import Random
 
 from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, VersionedValue
 
-USUAL_S = (0.001, 0.01)  # one way
-SLOW_S = (0.1, 1.5)
-GIVES_UP_S = (2.0, 10.0)  # after so long a call to a store that does not answer fails
-REFUSES_ONE_IN = 3  # a store that is away is noticed at once by some, as a port that refuses is
+NORMAL_LATENCY_S = (0.001, 0.01)  # one way
+SLOW_REGISTER_LATENCY_S = (0.1, 1.5)
+CALL_TIMEOUT_S = (2.0, 10.0)  # timeout of a call to a store that does not respond
+REFUSE_ONE_IN = 3  # some calls to an unavailable store fail at once, as with a refused connection
 
 
-class RegisterStore:
-    """The store itself. A cut host, and everybody while the store is away, waits a while in vain and then hears that it cannot be reached;
-    what was asked may have been done all the same."""
+class SimulatedRegisterStore:
+    """The store of the register.
+
+    Calls of a cut host, and all calls while the store is unavailable, fail after a timeout; the
+    store may have executed them all the same.
+    """
 
     def __init__(self, random: Random) -> None:
         self.value: RegisterValue | None = None
         self.version = 0
         self.history: list[tuple[float, str, RegisterValue]] = []
-        self.latency_s = USUAL_S
+        self.latency_s = NORMAL_LATENCY_S
         self._random = random
         self._cut: dict[str, int] = {}
-        self._away = 0
-        self._mended = asyncio.Event()
+        self._unavailable = 0
+        self._restored = asyncio.Event()
         self._changed = asyncio.Event()
 
-    # --- faults; each may happen several times at once
+    # --- faults; each may overlap with itself
 
     def cut(self, host: str) -> None:
         self._cut[host] = self._cut.get(host, 0) + 1
 
-    def mend(self, host: str) -> None:
+    def restore(self, host: str) -> None:
         self._cut[host] -= 1
-        self._ring()
+        self._notify_restored()
 
-    def leave(self) -> None:
-        """Nobody reaches it."""
-        self._away += 1
+    def make_unavailable(self) -> None:
+        """No broker reaches the store."""
+        self._unavailable += 1
 
-    def come_back(self) -> None:
-        self._away -= 1
-        self._ring()
+    def make_available(self) -> None:
+        self._unavailable -= 1
+        self._notify_restored()
 
-    def _ring(self) -> None:
-        self._mended.set()
-        self._mended = asyncio.Event()
+    def _notify_restored(self) -> None:
+        self._restored.set()
+        self._restored = asyncio.Event()
 
-    # --- for the registers of brokers
+    # --- called by brokers' registers
 
     def seen(self) -> VersionedValue:
         return VersionedValue(self.value, str(self.version))
@@ -59,28 +64,28 @@ class RegisterStore:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def lose(self) -> None:
-        """Somebody removes it."""
+    def remove(self) -> None:
+        """Remove the value."""
         self.value = None
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def changed(self) -> None:
-        """Returns at the next change."""
+    async def wait_for_change(self) -> None:
+        """Return at the next change."""
         await self._changed.wait()
 
     async def reach(self, host: str) -> None:
-        """One way between a host and the store. RegisterError when it took too long."""
+        """One message between a host and the store. Raises RegisterError after a timeout."""
         await asyncio.sleep(self._random.uniform(*self.latency_s))
-        if not (self._cut.get(host) or self._away):
+        if not (self._cut.get(host) or self._unavailable):
             return
-        if self._away and self._random.randrange(REFUSES_ONE_IN) == 0:
+        if self._unavailable and self._random.randrange(REFUSE_ONE_IN) == 0:
             raise RegisterError("the register is unavailable")
         try:
-            async with asyncio.timeout(self._random.uniform(*GIVES_UP_S)):
-                while self._cut.get(host) or self._away:
-                    await self._mended.wait()
+            async with asyncio.timeout(self._random.uniform(*CALL_TIMEOUT_S)):
+                while self._cut.get(host) or self._unavailable:
+                    await self._restored.wait()
         except TimeoutError:
             raise RegisterError("the register does not answer") from None
 
@@ -88,7 +93,7 @@ class RegisterStore:
 class SimulatedRegister:
     """A broker's `Register`."""
 
-    def __init__(self, store: RegisterStore, host: str) -> None:
+    def __init__(self, store: SimulatedRegisterStore, host: str) -> None:
         self._store = store
         self._host = host
 
@@ -101,12 +106,11 @@ class SimulatedRegister:
     async def swap(self, seen: VersionedValue, new: RegisterValue) -> VersionedValue:
         await self._store.reach(self._host)
         if seen.version != str(self._store.version):
-            raise Conflict("another broker was first")
+            raise Conflict("another broker has changed the register")
         self._store.write(self._host, new)
         done = self._store.seen()
-        await self._store.reach(
-            self._host
-        )  # a broker may die, or be told of a failure, before it hears that it was written
+        # The value is written; the broker may die, or its call may fail, before it learns so.
+        await self._store.reach(self._host)
         return done
 
     async def watch(self, seen: VersionedValue, timeout_s: float) -> VersionedValue:
@@ -114,7 +118,7 @@ class SimulatedRegister:
         try:
             async with asyncio.timeout(timeout_s):
                 while self._store.seen().version == seen.version:
-                    await self._store.changed()
+                    await self._store.wait_for_change()
         except TimeoutError:
             pass
         return await self.read()

@@ -1,56 +1,60 @@
-"""One seed, one run: a cluster and its clients, faults for a while, peace, and then the checks."""
+"""The run of one seed: a cluster and its clients, faults for a while, recovery, and the checks."""
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
-from tests.sim.admin import Admin, Mover
-from tests.sim.checks import broken_promises
-from tests.sim.client import World
+from tests.sim.admin import ReassignmentAdmin, TopicAdmin
+from tests.sim.checks import violations
+from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
-from tests.sim.history import History, Place
-from tests.sim.member import Member
+from tests.sim.cluster_state import newest_image, unhealthy_partitions
+from tests.sim.election_safety import ElectionSafetyMonitor
+from tests.sim.group_member import Member
+from tests.sim.history import History, TopicPartition
+from tests.sim.lag_monitor import HOST_PREFIX, LagMonitor
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import SimulatedNetwork
-from tests.sim.onlooker import ONLOOKER, Onlooker
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
-from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
+from tests.sim.producer import ALL, NONE, ONE, Producer, ProducerSettings, TemporaryTopicProducer
 from tests.sim.reader import Reader
-from tests.sim.replicas import Watch, at_rest, broken_at_rest, images_apart
-from tests.sim.simulation import Director, Outcome, simulated
-from tests.sim.standing import newest_image, unwell
+from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
+from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
 from tests.sim.trace import Trace
-from tests.sim.trusted import Trusted
 from tests.sim.virtual_loop import Deadlock
 
 TOPIC = "events"
 GROUPS = ("readers", "others")
 CONVERGES_WITHIN_S = 120.0
-RESTS_WITHIN_S = 30.0
+SETTLES_WITHIN_S = 30.0
 
 
-def run(
-    seed: int, brokers: int | None = None, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING
+def run_seed(
+    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Runs one seed. `brokers` None: as many as the seed wants. `tell`, `level`: see `simulated`."""
+    """Run one seed.
+
+    `brokers` None: the seed chooses. `on_line` and `level`: see `run_simulation`.
+    """
     plan = Plan.of(seed, brokers)
-    return simulated(seed, lambda loop, trace: Simulation(loop, plan, trace), tell=tell, level=level)
+    return run_simulation(seed, lambda loop, trace: ClusterSimulation(loop, plan, trace), on_line=on_line, level=level)
 
 
-class Simulation:
+class ClusterSimulation:
     def __init__(self, loop: SimulatedLoop, plan: Plan, trace: Trace) -> None:
         self.plan = plan
         self.loop = loop
         self.trace = trace
         self.random = Random(plan.seed ^ 0x0771A)
         self.cluster = SimulatedCluster(loop, Random(self.random.getrandbits(64)), plan.brokers, plan.settings, trace)
-        self.history = History(tell=trace.add_line)
-        self.world = World(self.cluster.addresses, self.history, trace)
+        self.history = History(on_violation=trace.add_line)
+        self.workload = Workload(self.cluster.addresses, self.history, trace)
         self.faults: dict[str, int] = {}
-        self._trusted = Trusted(self.cluster, trace)
-        self._director = Director(loop, trace, self.random)
+        self._election_safety = ElectionSafetyMonitor(self.cluster, trace)
+        self._driver = SimulationDriver(loop, trace, self.random)
 
     @property
     def network(self) -> SimulatedNetwork:
@@ -65,129 +69,148 @@ class Simulation:
         return (self.history,)
 
     @property
-    def done(self) -> dict[str, int]:
-        return self.world.done
+    def counts(self) -> dict[str, int]:
+        return self.workload.counts
 
     def run(self) -> list[str]:
-        watch = Watch(self.cluster, self.trace)
-        main = self.loop.create_task(self._main(watch))
+        monitor = ReplicaMonitor(self.cluster, self.trace)
+        main = self.loop.create_task(self._main(monitor))
         try:
-            with watch.appends(), self._trusted.advances():
+            with monitor.observe_appends(), self._election_safety.observe_advances():
                 return self.loop.run_until_complete(main)
         except Deadlock as reason:
             return [f"deadlock: {reason}"]
 
-    async def _main(self, watch: Watch) -> list[str]:
+    async def _main(self, monitor: ReplicaMonitor) -> list[str]:
         plan, trace = self.plan, self.trace
         trace.add_line(f"seed {plan.seed}: {plan}")
         for broker in self.cluster:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
-        watching = [self.loop.create_task(watch.run()), self.loop.create_task(self._trusted.run())]
-        setting_up = self._client(Admin, "admin-0", replicas=plan.replicas)
-        if not await self._director.within(60, setting_up.process.run(self._set_up(setting_up)), "set up"):
-            return ["the cluster did not come up", *self.history.problems]
+        monitoring = [self.loop.create_task(monitor.run()), self.loop.create_task(self._election_safety.run())]
+        admin = self._client(partial(TopicAdmin, replicas=plan.replicas), "admin-0")
+        if not await self._driver.finishes_within(60, admin.process.run(self._set_up(admin)), "set up"):
+            return ["the cluster did not come up", *self.history.violations]
         clients = self._clients()
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
         nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan)
         await nemesis.run(self.loop.time() + plan.faults_for_s)
-        self.faults = nemesis.happened
+        self.faults = nemesis.fault_counts
         trace.add_line("faults are over")
-        broken = await self._converged()
-        self.world.stop.set()
-        broken += await self._director.ended(tasks, 30)
-        broken += await self._checked()
-        for task in watching:
+        found = await self._wait_for_convergence()
+        self.workload.stop_event.set()
+        found += await self._driver.wait_for_clients(tasks, 30)
+        found += await self._check()
+        for task in monitoring:
             task.cancel()
-        return broken + [problem for problem in self.history.problems if problem not in broken]
+        return found + [violation for violation in self.history.violations if violation not in found]
 
-    async def _set_up(self, admin: Admin) -> None:
-        """Until the topic can be made: brokers may come one after the other, and it wants so many of them."""
+    async def _set_up(self, admin: TopicAdmin) -> None:
+        """Create the topic, which waits until enough brokers have started."""
         await admin.create(TOPIC, self.plan.partitions)
 
     def _clients(self) -> list[Any]:
         random, plan = self.random, self.plan
-        places: list[Place] = [(TOPIC, partition) for partition in range(plan.partitions)]
-        made: list[Any] = []
-        for number, manner in enumerate(self._manners()):
-            mine = random.sample(places, random.randrange(1, len(places) + 1))
-            made.append(self._client(Producer, f"producer-{number}", places=mine, manner=manner))
+        topic_partitions: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
+        clients: list[Any] = []
+        for number, settings in enumerate(self._producer_settings()):
+            mine = random.sample(topic_partitions, random.randrange(1, len(topic_partitions) + 1))
+            clients.append(
+                self._client(partial(Producer, topic_partitions=mine, settings=settings), f"producer-{number}")
+            )
         for group in GROUPS[: random.randrange(1, 3)]:
-            made += [
+            clients += [
                 self._client(
-                    Member, f"{group}-{number}", group=group, topic=TOPIC, rack=random.choice(("", f"rack-{number}"))
+                    partial(Member, group=group, topic=TOPIC, rack=random.choice(("", f"rack-{number}"))),
+                    f"{group}-{number}",
                 )
                 for number in range(random.randrange(1, 4))
             ]
-        made.append(self._client(Onlooker, f"{ONLOOKER}-1", groups=GROUPS, places=places))
-        made.append(self._client(Admin, "admin-1", replicas=plan.replicas))
-        wanderers = Manner(idempotent=bool(random.randrange(2)), in_flight=3, by_id=True)
-        made.append(self._client(Wanderer, "wanderer-1", manner=wanderers, but=TOPIC))
+        monitor = partial(LagMonitor, groups=GROUPS, topic_partitions=topic_partitions)
+        clients.append(self._client(monitor, f"{HOST_PREFIX}-1"))
+        clients.append(self._client(partial(TopicAdmin, replicas=plan.replicas), "admin-1"))
+        settings = ProducerSettings(idempotent=bool(random.randrange(2)), in_flight=3, produce_by_id=True)
+        producer = partial(TemporaryTopicProducer, settings=settings, permanent=TOPIC)
+        clients.append(self._client(producer, "tmp-prod-1"))
         if plan.brokers > 1:
-            all_places = [*places, *(("__consumer_offsets", 0),)]
-            made.append(self._client(Mover, "mover-1", places=all_places, brokers=plan.brokers, replicas=plan.replicas))
-        return made
+            all_partitions = [*topic_partitions, *(("__consumer_offsets", 0),)]
+            mover = partial(
+                ReassignmentAdmin, topic_partitions=all_partitions, brokers=plan.brokers, replicas=plan.replicas
+            )
+            clients.append(self._client(mover, "mover-1"))
+        return clients
 
-    def _manners(self) -> list[Manner]:
+    def _producer_settings(self) -> list[ProducerSettings]:
         random = self.random
 
-        def of(acks: int, *, idempotent: bool) -> Manner:
+        def choose(acks: int, *, idempotent: bool) -> ProducerSettings:
             in_flight = random.choice((1, 3, 5))
-            return Manner(acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.15, 0.4)))
+            return ProducerSettings(
+                acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.15, 0.4))
+            )
 
-        manners = [of(ALL, idempotent=True), of(ALL, idempotent=False), of(ALL, idempotent=True)]
+        all_settings = [choose(ALL, idempotent=True), choose(ALL, idempotent=False), choose(ALL, idempotent=True)]
         if random.randrange(2):
-            manners.append(of(random.choice((ONE, NONE)), idempotent=False))
-        return manners
+            all_settings.append(choose(random.choice((ONE, NONE)), idempotent=False))
+        return all_settings
 
-    def _client(self, kind: Callable[..., Any], name: str, **named: Any) -> Any:
-        return self._director.client(kind, self.world, name, **named)
+    def _client(self, create: CreateClient[Client], name: str) -> Client:
+        return self._driver.create_client(create, self.workload, name)
 
-    # --- afterwards
+    # --- after the faults
 
-    async def _converged(self) -> list[str]:
-        """Everybody gets on again: each producer's acks and each group's commits move past where they are now, and every partition has a
-        leader and all its replicas in its ISR."""
+    async def _wait_for_convergence(self) -> list[str]:
+        """Wait until every producer and group makes progress and every partition has a leader and a
+        full ISR.
+        """
         history = self.history
-        acks = {name: history.acks_of[name] for name in self._producers()}
-        ends = {place: history.told_end(place) for place in history.high_watermarks if place[0] == TOPIC}
+        acks = {name: history.ack_counts[name] for name in self._producers()}
+        ends = {tp: history.highest_watermark(tp) for tp in history.high_watermarks if tp[0] == TOPIC}
 
         def missing() -> list[str]:
             image = newest_image(self.cluster)
             return [
-                *(f"{name} is silent" for name, count in acks.items() if history.acks_of[name] <= count),
                 *(
-                    f"{group} is behind at {place}"
-                    for group in history.seen
-                    for place, end in ends.items()
-                    if history.committed.get((group, place), 0) < end
+                    f"{name} gets no acknowledgement"
+                    for name, count in acks.items()
+                    if history.ack_counts[name] <= count
                 ),
-                *(f"{broker.host} is down" for broker in self.cluster if not broker.is_serving),
-                *(["no broker runs"] if image is None else unwell(image)),
+                *(
+                    f"{group} lags at {tp}"
+                    for group in history.consumed
+                    for tp, end in ends.items()
+                    if history.committed_offsets.get((group, tp), 0) < end
+                ),
+                *(f"{broker.host} is not serving" for broker in self.cluster if not broker.is_serving),
+                *(["no broker runs"] if image is None else unhealthy_partitions(image)),
             ]
 
-        return await self._until_nothing(missing, CONVERGES_WITHIN_S, "no convergence")
+        return await self._wait_until_empty(missing, CONVERGES_WITHIN_S, "no convergence")
 
-    async def _until_nothing(self, missing: Callable[[], list[str]], within_s: float, otherwise: str) -> list[str]:
-        return await self._director.until_nothing(
+    async def _wait_until_empty(self, missing: Callable[[], list[str]], within_s: float, failure: str) -> list[str]:
+        return await self._driver.wait_until_empty(
             missing,
             within_s,
-            otherwise,
-            lost=lambda: bool(self.history.problems or self.trace.problems),  # it is lost already
+            failure,
+            give_up=lambda: bool(self.history.violations or self.trace.problems),
             clusters=(self.cluster,),
         )
 
     def _producers(self) -> list[str]:
         return [name for name in dict.fromkeys(self.history.sent.values()) if name.startswith("producer")]
 
-    async def _checked(self) -> list[str]:
-        if apart := await self._until_nothing(lambda: list(images_apart(self.cluster)), RESTS_WITHIN_S, "no rest"):
-            return apart
-        reader = Reader(self.world, SimulatedProcess(self.loop, "reader"), self.random)
-        if not await self._director.within(60, reader.process.run(reader.run()), "read everything"):
+    async def _check(self) -> list[str]:
+        if differing := await self._wait_until_empty(
+            lambda: list(differing_images(self.cluster)), SETTLES_WITHIN_S, "not settled"
+        ):
+            return differing
+        reader = Reader(self.workload, SimulatedProcess(self.loop, "reader"), self.random)
+        if not await self._driver.finishes_within(60, reader.process.run(reader.run()), "read all records"):
             return ["the contents cannot be read"]
-        broken = broken_promises(self.history, reader.contents, reader.topics)
-        if not broken:
-            broken = await self._until_nothing(lambda: list(at_rest(self.cluster)), RESTS_WITHIN_S, "no rest")
-        return broken + list(broken_at_rest(self.cluster, self.history))
+        found = violations(self.history, reader.contents, reader.topics)
+        if not found:
+            found = await self._wait_until_empty(
+                lambda: list(unsettled_replicas(self.cluster)), SETTLES_WITHIN_S, "not settled"
+            )
+        return found + list(violations_at_rest(self.cluster, self.history))

@@ -1,4 +1,4 @@
-"""One run: a loop, a trace and a director for a seed, and what has come of them."""
+"""One run of a seed: event loop, trace, driver and result."""
 
 import asyncio
 import gc
@@ -9,30 +9,37 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from tests.sim.client import World
+from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
+from tests.sim.cluster_state import describe_unhealthy_replicas
 from tests.sim.history import History
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
-from tests.sim.standing import views
 from tests.sim.trace import Trace
 
-LOOK_S = 0.5
+POLL_S = 0.5
+
+Client = TypeVar("Client")
+CreateClient = Callable[[Workload, SimulatedProcess, Random], Client]
 
 
 @dataclass
 class Outcome:
-    """`broken`: promises that were broken; empty: the run passed. `digest`: equal for two runs of one seed. `done`: what admins got done."""
+    """The result of a run; it passed if there are no `violations`.
+
+    `digest` is equal for two runs of one seed. `counts` has the operations that administrators
+    completed.
+    """
 
     seed: int
     brokers: int
-    broken: list[str]
+    violations: list[str]
     digest: int
-    lines: list[str]
+    trace: list[str]
     faults: dict[str, int]
-    done: dict[str, int]
+    counts: dict[str, int]
     acks: int
     reads: int
     virtual_s: float
@@ -41,7 +48,7 @@ class Outcome:
 
 
 class Simulation(Protocol):
-    """What happens in a run."""
+    """A scenario that runs on a simulated loop."""
 
     @property
     def network(self) -> SimulatedNetwork: ...
@@ -51,45 +58,54 @@ class Simulation(Protocol):
     def histories(self) -> Sequence[History]: ...
     @property
     def faults(self) -> Mapping[str, int]:
-        """What went wrong, and how often."""
+        """Faults by name with their number."""
         ...
 
     @property
-    def done(self) -> Mapping[str, int]: ...
+    def counts(self) -> Mapping[str, int]: ...
     def run(self) -> list[str]:
-        """The promises that were broken."""
+        """Run and return the violations."""
         ...
 
 
-def simulated(
+def run_simulation(
     seed: int,
-    make: Callable[[SimulatedLoop, Trace], Simulation],
+    create: Callable[[SimulatedLoop, Trace], Simulation],
     *,
-    tell: Callable[[str], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
     level: int = logging.WARNING,
 ) -> Outcome:
-    """Makes a simulation and runs it. `tell`: where to put each line of the trace as it comes; `level`: what of the brokers' own logs is in it."""
+    """Create a simulation and run it.
+
+    `on_line` receives each line of the trace. `level` is the level from which on the brokers' log
+    records are in it.
+    """
     started = time.process_time()
     loop = SimulatedLoop()
-    trace = Trace(loop.time, tell)
+    trace = Trace(loop.time, on_line)
     trace.start_capturing_logs(level)
     loop.set_exception_handler(trace.handle_loop_exception)
-    gc.disable()  # a run is short, and what is collected when must not depend on what ran before
+    gc.disable()  # runs are short, and collection must not depend on what ran before
     try:
-        simulation = make(loop, trace)
-        broken = simulation.run()
+        simulation = create(loop, trace)
+        violations = simulation.run()
         loop.set_exception_handler(lambda *_: None)
         histories, network = simulation.histories, simulation.network
         return Outcome(
             seed,
             simulation.brokers,
-            broken + trace.problems,
+            violations + trace.problems,
             network.digest,
             trace.lines,
             dict(simulation.faults),
-            dict(simulation.done),
+            dict(simulation.counts),
             sum(len(history.acks) for history in histories),
-            sum(len(records) for one in histories for places in one.seen.values() for records in places.values()),
+            sum(
+                len(records)
+                for one in histories
+                for topic_partitions in one.consumed.values()
+                for records in topic_partitions.values()
+            ),
             loop.time(),
             time.process_time() - started,
             network.packets,
@@ -101,66 +117,69 @@ def simulated(
 
 
 def close_loop(loop: SimulatedLoop) -> None:
-    """Coroutines of dead processes are closed here, in silence: what their `finally`s say concerns nobody."""
+    """Close the coroutines of dead processes without printing what their `finally` blocks raise."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(action="ignore"):  # of coroutines whose process died before their first step
+        with warnings.catch_warnings(action="ignore"):  # about coroutines that never started
             loop.close()
             for process in loop.processes:
-                process.forget()
+                process.close_tasks()
             gc.collect()
     finally:
         sys.unraisablehook = hook
         logging.disable(level)
 
 
-class Director:
-    """Whoever directs a run: starts clients, and waits."""
+class SimulationDriver:
+    """Starts clients and waits, from outside of all processes."""
 
     def __init__(self, loop: SimulatedLoop, trace: Trace, random: Random) -> None:
         self._loop = loop
         self._trace = trace
         self._random = random
 
-    def client(self, kind: Callable[..., Any], world: World, name: str, **named: Any) -> Any:
-        return kind(world, SimulatedProcess(self._loop, name), Random(self._random.getrandbits(64)), **named)
+    def create_client(self, create: CreateClient[Client], workload: Workload, name: str) -> Client:
+        """Create a client in a process of its own on the host `name`."""
+        return create(workload, SimulatedProcess(self._loop, name), Random(self._random.getrandbits(64)))
 
-    async def within(self, seconds: float, task: "asyncio.Task[Any]", what: str) -> bool:
+    async def finishes_within(self, seconds: float, task: "asyncio.Task[Any]", what: str) -> bool:
         done, _ = await asyncio.wait([task], timeout=seconds)
         if not done:
-            self._trace.add_line(f"not within {seconds} s: {what}")
+            self._trace.add_line(f"timed out after {seconds} s: {what}")
             return False
         task.result()
         return True
 
-    async def until_nothing(
+    async def wait_until_empty(
         self,
         missing: Callable[[], list[str]],
         within_s: float,
-        otherwise: str,
+        failure: str,
         *,
-        lost: Callable[[], bool],
+        give_up: Callable[[], bool],
         clusters: Sequence[SimulatedCluster],
     ) -> list[str]:
-        """What is missing when the time is over. `lost`: whether waiting has no use any more."""
+        """Wait until `missing` is empty; its result after `within_s`. Gives up early if `give_up`
+        is True.
+        """
         deadline = self._loop.time() + within_s
         while self._loop.time() < deadline:
-            await asyncio.sleep(LOOK_S)
-            if lost():
+            await asyncio.sleep(POLL_S)
+            if give_up():
                 return []
             if not missing():
                 return []
         for cluster in clusters:
-            for view in views(cluster):
+            for view in describe_unhealthy_replicas(cluster):
                 self._trace.add_line(view)
-        return [f"{otherwise} in {within_s:.0f} s: {what}" for what in missing()]
+        return [f"{failure} in {within_s:.0f} s: {what}" for what in missing()]
 
-    async def ended(self, tasks: "Sequence[asyncio.Task[Any]]", within_s: float) -> list[str]:
-        """Waits until clients have ended; what is wrong with those that failed, or do not end."""
+    async def wait_for_clients(self, tasks: "Sequence[asyncio.Task[Any]]", within_s: float) -> list[str]:
+        """Wait until all clients have ended; describes those that failed or did not end."""
         _, late = await asyncio.wait(tasks, timeout=within_s)
-        broken = [
+        violations = [
             f"a client failed: {error!r}" for task in tasks if task.done() and (error := task.exception()) is not None
         ]
-        return broken + [f"a client does not end: {task}" for task in late]
+        return violations + [f"a client does not end: {task}" for task in late]

@@ -1,31 +1,56 @@
-"""What programs have of a simulated network: listening sockets and connections, as asyncio's transports are."""
+"""The ends of simulated connections: listening sockets, and transports as programs get them from
+asyncio.
+"""
 
 import asyncio
 import errno
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol, cast
 
-from tests.sim.processes import NO_PROCESS, SimulatedProcess
+from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
 
-if TYPE_CHECKING:
-    from tests.sim.network import Host, SimulatedNetwork
-
-WINDOW_BYTES = 256 << 10  # sent and not yet read by the other side
+WINDOW_BYTES = 256 << 10  # sent and not yet read by the peer
 ACK_EVERY_BYTES = 32 << 10
-CUT_SEGMENT_ONE_IN = 8  # how often a segment arrives in two pieces
+SPLIT_SEGMENT_ONE_IN = 8  # how often a segment arrives in two pieces
 
 
-class Listening:
-    """Stands where a program has its listening socket."""
+class Network(Protocol):
+    """What sockets need of the network (`SimulatedNetwork`)."""
 
-    def __init__(self, network: "SimulatedNetwork", host: str, port: int, process: SimulatedProcess | None) -> None:
+    loop: SimulatedLoop
+    random: Random
+
+    def host(self, name: str) -> "Host": ...
+    def send_packet(
+        self, source: str, target: str, size: int, not_before: float, arrive: Callable[[], None]
+    ) -> float: ...
+    def extra_delay_s(self, direction: tuple[str, str], piece: bytes) -> float: ...
+
+
+@dataclass
+class Host:
+    """A machine: its listening sockets by port, and its ends of connections."""
+
+    name: str
+    powered: bool = True
+    ports: dict[int, "ListeningSocket"] = field(default_factory=dict)
+    next_port: int = 32768
+    ends: dict["SimulatedTransport", None] = field(default_factory=dict)
+
+
+class ListeningSocket:
+    """A program's listening socket."""
+
+    def __init__(self, network: Network, host: str, port: int, process: SimulatedProcess | None) -> None:
         self.process = process
         self._network = network
         self._address = (host, port)
         self._factory: Callable[[], asyncio.BaseProtocol] | None = None
-        self._waiting: list[End] = []
+        self._waiting: list[SimulatedTransport] = []
         self._context = process.context.copy() if process else NO_PROCESS
 
     def getsockname(self) -> tuple[str, int]:
@@ -37,29 +62,29 @@ class Listening:
         if ports.get(port) is self:
             del ports[port]
         for end in self._waiting:
-            end.die()
+            end.close_by_os()
         self._waiting.clear()
 
     def serve(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         self._factory = factory
         waiting, self._waiting = self._waiting, []
         for end in waiting:
-            self.came(end)
+            self.accept(end)
 
-    def came(self, end: "End") -> None:
+    def accept(self, end: "SimulatedTransport") -> None:
         if self._factory is None:
             self._waiting.append(end)
         else:
-            self._network.loop.call_soon(self._accept, end, context=self._context)
+            self._network.loop.call_soon(self._open, end, context=self._context)
 
-    def _accept(self, end: "End") -> None:
+    def _open(self, end: "SimulatedTransport") -> None:
         assert self._factory is not None
-        if not end.gone:
-            end.open(self._factory())
+        if not end.is_gone:
+            end.open_protocol(self._factory())
 
 
-class VirtualServer(asyncio.AbstractServer):
-    def __init__(self, listening: Listening) -> None:
+class SimulatedServer(asyncio.AbstractServer):
+    def __init__(self, listening: ListeningSocket) -> None:
         self.sockets = (listening,)
 
     def close(self) -> None:
@@ -70,7 +95,7 @@ class VirtualServer(asyncio.AbstractServer):
         return asyncio.get_running_loop()
 
     async def start_serving(self) -> None:
-        """It does from the beginning."""
+        """It serves from the beginning."""
 
     async def serve_forever(self) -> None:
         await asyncio.get_running_loop().create_future()
@@ -82,25 +107,25 @@ class VirtualServer(asyncio.AbstractServer):
         return True
 
 
-class End(asyncio.Transport):
-    """One end of a connection, and the transport that the program there has of it."""
+class SimulatedTransport(asyncio.Transport):
+    """One end of a connection, and the transport of the program there."""
 
     def __init__(
         self,
-        network: "SimulatedNetwork",
-        host: "Host",
+        network: Network,
+        host: Host,
         process: SimulatedProcess | None,
         address: tuple[str, int],
         peer: tuple[str, int],
     ) -> None:
         super().__init__({"sockname": address, "peername": peer})
         self.address = address
-        self.other: End | None = None
+        self.peer: SimulatedTransport | None = None
         self.sent_until = 0.0  # when the last packet sent will arrive
-        self.gone = False  # the operating system here knows the connection no more
+        self.is_gone = False  # the operating system here no longer knows the connection
         self._network = network
         self._host = host
-        self._way = host.name, peer[0]
+        self._direction = host.name, peer[0]
         self._process = process
         self._context = process.context.copy() if process else NO_PROCESS
         self._protocol: asyncio.BaseProtocol | None = None
@@ -108,7 +133,7 @@ class End(asyncio.Transport):
         self._lost = False
         self._reading_paused = False
         self._read_scheduled = False
-        self._received: deque[bytes | None] = deque()  # None: the other side will send no more
+        self._received: deque[bytes | None] = deque()  # None: end of stream
         self._unacknowledged = 0
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
@@ -119,69 +144,71 @@ class End(asyncio.Transport):
         self._protocol_paused = False
         host.ends[self] = None
         if process is not None:
-            process.on_exit.append(self.die)
+            process.on_exit.append(self.close_by_os)
 
-    # --- life
+    # --- opening and closing by the operating system
 
-    def open(self, protocol: asyncio.BaseProtocol) -> None:
+    def open_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
         protocol.connection_made(self)
-        self._look()
+        self._schedule_read()
 
-    def forget(self) -> None:
-        """The operating system forgets the connection and tells nobody."""
-        self.gone = True
+    def discard(self) -> None:
+        """Discard the connection without sending anything to the peer."""
+        self.is_gone = True
         self._host.ends.pop(self, None)
         self._received.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
-        if self._process is not None and self._process.alive and self.die in self._process.on_exit:
-            self._process.on_exit.remove(self.die)
+        if self._process is not None and self._process.alive and self.close_by_os in self._process.on_exit:
+            self._process.on_exit.remove(self.close_by_os)
 
-    def die(self) -> None:
-        """The process is gone, or has closed its socket: what was handed to the operating system still goes out."""
-        if self.gone:
+    def close_by_os(self) -> None:
+        """Close: the process has exited or closed its socket. Data written before still
+        goes out.
+        """
+        if self.is_gone:
             return
         unread = any(piece is not None for piece in self._received)
-        self.forget()
-        if self.other is None:
+        self.discard()
+        if self.peer is None:
             return
         if unread:
-            self._send(0, lambda other: other.reset())
+            self._send(0, lambda peer: peer.receive_reset())
         elif not self._eof_sent:
             self._eof_sent = True
-            self._send(0, lambda other: other.arrived(None))
+            self._send(0, lambda peer: peer.receive(None))
 
-    def reset(self) -> None:
-        """The other side's operating system says that there is no such connection."""
-        if not self.gone:
-            self.forget()
-            self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+    def receive_reset(self) -> None:
+        """Handle a reset: the peer's operating system does not know the connection."""
+        if not self.is_gone:
+            self.discard()
+            self._lose_connection(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
-    def _lose(self, reason: Exception | None) -> None:
+    def _lose_connection(self, reason: Exception | None) -> None:
         if not self._lost:
             self._lost = self._closing = True
             if self._protocol is not None:
                 self._network.loop.call_soon(self._protocol.connection_lost, reason, context=self._context)
 
-    def _send(self, size: int, act: "Callable[[End], None]") -> None:
-        other = self.other
-        assert other is not None
-        self.sent_until = self._network.carry(
-            self._host.name, other._host.name, size, self.sent_until, lambda: act(other)
+    def _send(self, size: int, act: "Callable[[SimulatedTransport], None]") -> None:
+        peer = self.peer
+        assert peer is not None
+        self.sent_until = self._network.send_packet(
+            self._host.name, peer._host.name, size, self.sent_until, lambda: act(peer)
         )
 
-    # --- arriving
+    # --- receiving
 
-    def arrived(self, piece: bytes | None) -> None:
-        if self.gone:
+    def receive(self, piece: bytes | None) -> None:
+        if self.is_gone:
             if piece is not None:
-                self._send(0, lambda other: other.reset())
+                self._send(0, lambda peer: peer.receive_reset())
             return
         self._received.append(piece)
-        self._look()
+        self._schedule_read()
 
-    def _look(self) -> None:
+    def _schedule_read(self) -> None:
         if self._protocol is not None and self._received and not self._reading_paused and not self._read_scheduled:
             self._read_scheduled = True
             self._network.loop.call_soon(self._read, context=self._context)
@@ -200,20 +227,20 @@ class End(asyncio.Transport):
                 if count < len(piece):
                     self._received.appendleft(piece[count:])
                 self._protocol.buffer_updated(count)
-                self._took(count)
+                self._consumed(count)
             else:
                 cast(asyncio.Protocol, self._protocol).data_received(piece)
-                self._took(len(piece))
+                self._consumed(len(piece))
 
-    def _took(self, count: int) -> None:
+    def _consumed(self, count: int) -> None:
         self._unacknowledged += count
-        if self._unacknowledged >= ACK_EVERY_BYTES and not self.gone:
+        if self._unacknowledged >= ACK_EVERY_BYTES and not self.is_gone:
             taken, self._unacknowledged = self._unacknowledged, 0
-            self._send(0, lambda other: other.acknowledged(taken))
+            self._send(0, lambda peer: peer.receive_ack(taken))
 
-    def acknowledged(self, count: int) -> None:
+    def receive_ack(self, count: int) -> None:
         self._in_flight -= count
-        if not self.gone:
+        if not self.is_gone:
             self._push()
             if self._protocol_paused and self._unsent_bytes <= self._low:
                 self._network.loop.call_soon(self._resume_protocol, context=self._context)
@@ -223,7 +250,7 @@ class End(asyncio.Transport):
             self._protocol_paused = False
             cast(asyncio.BaseProtocol, self._protocol).resume_writing()
 
-    # --- reading, as programs ask for it
+    # --- reading, for the program
 
     def is_reading(self) -> bool:
         return not self._reading_paused and not self._closing
@@ -233,12 +260,12 @@ class End(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._reading_paused = False
-        self._look()
+        self._schedule_read()
 
     # --- writing
 
     def write(self, data: Any) -> None:
-        if self._closing or self._eof_wanted or self.gone or not data:
+        if self._closing or self._eof_wanted or self.is_gone or not data:
             return
         piece = bytes(data)
         self._unsent.append(piece)
@@ -255,22 +282,22 @@ class End(asyncio.Transport):
         while self._unsent and self._in_flight < WINDOW_BYTES:
             piece = self._unsent.popleft()
             room = WINDOW_BYTES - self._in_flight
-            if len(piece) > 1 and self._network.random.randrange(CUT_SEGMENT_ONE_IN) == 0:
+            if len(piece) > 1 and self._network.random.randrange(SPLIT_SEGMENT_ONE_IN) == 0:
                 room = min(room, self._network.random.randrange(1, len(piece)))
             if len(piece) > room:
                 self._unsent.appendleft(piece[room:])
                 piece = piece[:room]
             self._unsent_bytes -= len(piece)
             self._in_flight += len(piece)
-            if late_s := self._network.delay_s(self._way, piece):
+            if late_s := self._network.extra_delay_s(self._direction, piece):
                 self.sent_until = max(self.sent_until, self._network.loop.time() + late_s)
-            self._send(len(piece), lambda other, piece=piece: other.arrived(piece))  # type: ignore[misc]
+            self._send(len(piece), lambda peer, piece=piece: peer.receive(piece))  # type: ignore[misc]
         if not self._unsent:
             if self._eof_wanted and not self._eof_sent:
                 self._eof_sent = True
-                self._send(0, lambda other: other.arrived(None))
+                self._send(0, lambda peer: peer.receive(None))
             if self._closing and not self._lost:
-                self._close_now(None)
+                self._close_immediately(None)
 
     def can_write_eof(self) -> bool:
         return True
@@ -295,20 +322,20 @@ class End(asyncio.Transport):
         return self._closing
 
     def close(self) -> None:
-        """When everything is written."""
+        """Close when everything is written."""
         if not self._closing:
             self._closing = True
             if not self._unsent:
-                self._close_now(None)
+                self._close_immediately(None)
 
     def abort(self) -> None:
         if not self._lost:
             self._closing = True
-            self._close_now(None)
+            self._close_immediately(None)
 
-    def _close_now(self, reason: Exception | None) -> None:
-        self.die()
-        self._lose(reason)
+    def _close_immediately(self, reason: Exception | None) -> None:
+        self.close_by_os()
+        self._lose_connection(reason)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol

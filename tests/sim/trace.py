@@ -1,4 +1,4 @@
-"""What happened in a run, in lines for people: when, on which host, what."""
+"""The trace of a run: lines with time, host and event."""
 
 import asyncio
 import logging
@@ -7,35 +7,35 @@ from typing import Any
 
 from tests.sim.processes import current
 
-DIRECTOR = "*"
+DRIVER = "*"
 
 
 class Trace:
-    """`tell`: where lines go at once; None: they are only kept. Logs of the broker are taken in while `following`."""
+    """Collects the lines of a run. `on_line` receives each line as it comes."""
 
-    def __init__(self, now_s: Callable[[], float], tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, now_s: Callable[[], float], on_line: Callable[[str], None] | None = None) -> None:
         self.lines: list[str] = []
         self.problems: list[str] = []
         self._now_s = now_s
-        self._tell = tell
+        self._on_line = on_line
         self._handler: _Handler | None = None
 
     def add_line(self, what: str, host: str | None = None) -> None:
         if host is None:
             process = current()
-            host = process.host if process else DIRECTOR
+            host = process.host if process else DRIVER
         line = f"{self._now_s():10.4f} {host:<10} {what}"
         self.lines.append(line)
-        if self._tell is not None:
-            self._tell(line)
+        if self._on_line is not None:
+            self._on_line(line)
 
-    def problem(self, what: str) -> None:
-        """Something that must not happen, whatever the faults."""
+    def record_problem(self, what: str) -> None:
+        """Record something that must never happen, whatever the faults."""
         self.problems.append(what)
         self.add_line(f"PROBLEM: {what}")
 
     def start_capturing_logs(self, level: int) -> None:
-        """From now on, takes in what is logged."""
+        """Add the broker's log records from this level on to the trace."""
         self._handler = _Handler(self)
         root = logging.getLogger("ottla_broker")
         root.addHandler(self._handler)
@@ -50,11 +50,15 @@ class Trace:
         root.propagate = True
 
     def handle_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The loop's exception handler: an exception that nobody looked at is a fault of the program."""
+        """The loop's exception handler. An exception that no code retrieved is a bug of the
+        program.
+        """
         reason = context.get("exception")
         process = current()
         if process is None or process.alive:
-            self.problem(f"{context.get('message')}: {reason!r} {context.get('future') or context.get('handle') or ''}")
+            self.record_problem(
+                f"{context.get('message')}: {reason!r} {context.get('future') or context.get('handle') or ''}"
+            )
 
 
 class _Handler(logging.Handler):
@@ -67,6 +71,6 @@ class _Handler(logging.Handler):
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
         if record.exc_info and record.levelno >= logging.ERROR:
-            self._trace.problem(text)
+            self._trace.record_problem(text)
         else:
             self._trace.add_line(f"{record.levelname.lower()}: {text}")

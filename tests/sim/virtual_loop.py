@@ -1,9 +1,9 @@
-"""An asyncio event loop whose time jumps to the next timer: hours pass in milliseconds, and every run of a program is
-the same run.
+"""An asyncio event loop whose time jumps to the next timer: hours pass in milliseconds, and every
+run of a program is the same run.
 
-Nothing waits for the real world: there are no sockets or pipes, executor calls run at once on the loop's own thread,
-and a program in which nothing can ever happen again raises `Deadlock` with the tasks that wait, where a real loop
-would hang.
+Nothing waits for the real world: there are no sockets or pipes, and executor calls run at once on
+the loop's own thread. A program in which nothing can happen any more raises `Deadlock` with its
+waiting tasks, where a real loop would hang.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-MANY_CANCELLED = 1_000  # timers, before the heap is cleared of them
+MAX_CANCELLED = 1_000  # cancelled timers, before the heap is rebuilt without them
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready, no timer is set, and somebody waits."""
+    """No callback is ready, no timer is set, and the program has not ended."""
 
 
 def _waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
@@ -26,18 +26,19 @@ def _waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`time()` starts at `start` seconds and moves only when nothing is left to do at that moment.
+    """`time()` starts at `start` seconds and advances only when no callback is ready.
 
-    Timers of one moment ring in the order in which they were set. What asyncio's own loop does for files, threads and debugging is left out:
-    most of what a simulation costs would be that.
+    Timers of the same time fire in the order in which they were set. What asyncio's own loop does
+    for files, threads and debugging is left out, because it would cost most of a simulation's
+    processor time.
     """
 
     def __init__(self, start: float = 0.0) -> None:
         super().__init__()
         self._now = start
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._set = 0  # timers, ever
-        self._cancelled = 0  # of those that are still in the heap
+        self._timers_set = 0
+        self._cancelled = 0  # timers still in the heap
 
     def time(self) -> float:
         return self._now
@@ -56,8 +57,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         timer = self.timer(when, callback, args, context)
-        self._set += 1
-        heapq.heappush(self._timers, (when, self._set, timer))
+        self._timers_set += 1
+        heapq.heappush(self._timers, (when, self._timers_set, timer))
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
@@ -69,7 +70,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._cancelled += 1
-        if self._cancelled > MANY_CANCELLED and self._cancelled * 2 > len(self._timers):
+        if self._cancelled > MAX_CANCELLED and self._cancelled * 2 > len(self._timers):
             self._timers = [one for one in self._timers if not one[2].cancelled()]
             heapq.heapify(self._timers)
             self._cancelled = 0
@@ -82,7 +83,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 heapq.heappop(timers)
                 self._cancelled -= 1
             if not timers:
-                raise Deadlock("nothing can happen any more; waiting:\n" + "\n".join(_waiting(self)))
+                raise Deadlock("nothing can happen any more; waiting tasks:\n" + "\n".join(_waiting(self)))
             self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now:
             timer = heapq.heappop(timers)[2]
@@ -96,20 +97,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not handle._cancelled:
                 handle._run()
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
-        """Runs the call here and now: threads have no place in a run that repeats."""
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
+        """Run the call at once on this thread: threads would make a run unrepeatable."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the call
+        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
             future.set_exception(error)
         return future
 
     def _write_to_self(self) -> None:
-        """Called by call_soon_threadsafe to wake a waiting loop; this one never waits."""
+        """asyncio calls this to wake a waiting loop; this loop never waits."""
 
 
-def run_in_virtual_time(main: Coroutine[Any, Any, T], *, start: float = 0.0) -> T:
-    """Runs a program on virtual time, to its end. Deadlock when it can never end."""
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(start)) as runner:
+def run_in_virtual_time(main: Coroutine[Any, Any, T], *, start_s: float = 0.0) -> T:
+    """Run a program on virtual time. Raises Deadlock if it can never end."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(start_s)) as runner:
         return runner.run(main)

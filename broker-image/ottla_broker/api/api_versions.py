@@ -1,18 +1,26 @@
 """ApiVersions (18), versions 0–4.
 
-- Answers which APIs the broker serves in which versions; clients ask it first on every connection.
-- A version above ours is answered in version 0 with UNSUPPORTED_VERSION and the list, so that a newer client can
-  step down (KIP-511); the server does that, because such a request cannot even be read.
-- v3 is flexible and brings the client's software name and version, which must look like a name; v4 differs from it
-  in features only.
-- No features are announced: nothing of ours is switched on by one.
+- Answers which APIs the broker serves in which versions. Clients send it first on every connection.
+- A version above the broker's is answered in version 0 with UNSUPPORTED_VERSION and the list, so that a newer
+  client can step down (KIP-511). The dispatcher does that, because such a request cannot be read.
+- v3 is flexible and adds the client's software name and version, which must look like a name, and features
+  (KIP-584). v4 differs in features whose lowest version is 0.
+- The one feature is `metadata.version`, finalized at Apache Kafka 4.1's level: Ottla has the metadata and the
+  requests between brokers of one level only, so it cannot be changed (UpdateFeatures is not served). The epoch of
+  the finalized features is the offset of the last metadata record applied, as in Kafka.
 """
 
 import re
+from typing import Final
 
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
-from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
-from kio.static.primitive import i16
+from kio.schema.api_versions.v4.response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kio.static.primitive import i16, i64
 
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
@@ -23,27 +31,34 @@ from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3, is_served_while_starting=True)
 
-CLIENT_SOFTWARE_SINCE = 3
-SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+CLIENT_SOFTWARE_SINCE: Final = 3
+SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+METADATA_VERSION: Final = i16(27)
+"""Kafka's MetadataVersion 4.1-IV1."""
 
 
 @API.handler()
-async def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if context.version >= CLIENT_SOFTWARE_SINCE:
+async def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.version >= CLIENT_SOFTWARE_SINCE:
         name, version = request.client_software_name, request.client_software_version
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
-            return api_versions_response(ErrorCode.invalid_request)
-        context.connection.software_name, context.connection.software_version = name, version
-    return api_versions_response(ErrorCode.none)
+            return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=NO_THROTTLE)
+        ctx.connection.software_name, ctx.connection.software_version = name, version
+    return api_versions_response(ErrorCode.none, features_epoch=ctx.broker.image.end_offset - 1)
 
 
-def api_versions_response(error: ErrorCode) -> ApiVersionsResponse:
-    """With the list of APIs, unless the error is another than UNSUPPORTED_VERSION."""
-    served = SERVED_VERSIONS.items() if error in (ErrorCode.none, ErrorCode.unsupported_version) else ()
+def api_versions_response(error: ErrorCode, features_epoch: int = -1) -> ApiVersionsResponse:
+    level = METADATA_VERSION
     return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
-            ApiVersion(api_key=i16(key), min_version=i16(first), max_version=i16(last)) for key, (first, last) in served
+            ApiVersion(api_key=i16(key), min_version=i16(first), max_version=i16(last))
+            for key, (first, last) in SERVED_VERSIONS.items()
         ),
         throttle_time=NO_THROTTLE,
+        supported_features=(SupportedFeatureKey(name="metadata.version", min_version=level, max_version=level),),
+        finalized_features_epoch=i64(features_epoch),
+        finalized_features=(
+            FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level),
+        ),
     )

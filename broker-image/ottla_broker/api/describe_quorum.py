@@ -7,8 +7,6 @@
 - v1 adds those times, v2 directory ids, addresses of members and messages.
 """
 
-import asyncio
-
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.response import (
     DescribeQuorumResponse,
@@ -21,10 +19,8 @@ from kio.schema.describe_quorum.v2.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64, u16
 
-from ottla_broker.metadata.leader_state import LeaderState
-from ottla_broker.metadata.log_fetcher import parse_host_and_port
+from ottla_broker.metadata.quorum import QuorumDescription, QuorumReplica
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.metadata.register import ReplicaKey
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
@@ -33,16 +29,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0, is_forwarded=True, is_served_while_starting=True)
 
-UNKNOWN = i64(-1)
-
 
 @API.handler()
 async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if not ctx.is_authorized(Operation.describe, Resource.cluster()):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    leadership = ctx.broker.quorum.leader_state
-    if leadership is None:
-        raise KafkaError(ErrorCode.not_controller, f"broker {ctx.broker.quorum.leader_id} leads the metadata log")
+    quorum = ctx.broker.quorum.describe()
     listener = ctx.broker.config.inter_broker_listener
     return DescribeQuorumResponse(
         error_code=ErrorCode.none,
@@ -51,58 +43,49 @@ async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -
             TopicData(
                 topic_name=topic.topic_name,
                 partitions=tuple(
-                    described(ctx, leadership, topic.topic_name, int(wanted.partition_index))
-                    for wanted in topic.partitions
+                    partition_data(quorum, topic.topic_name, int(requested.partition_index))
+                    for requested in topic.partitions
                 ),
             )
             for topic in request.topics
         ),
         nodes=tuple(
-            Node(node_id=BrokerId(member.broker), listeners=(reached_at(listener, member.address),))
-            for member in leadership.voter_sets[0]
-            if member.address
+            Node(node_id=BrokerId(broker), listeners=(Listener(name=listener, host=host, port=u16(port)),))
+            for broker, (host, port) in quorum.endpoints.items()
         ),
     )
 
 
-def reached_at(listener: str, address: str) -> Listener:
-    host, port = parse_host_and_port(address)
-    return Listener(name=listener, host=host, port=u16(port))
-
-
-def described(ctx: RequestContext, leadership: LeaderState, topic: TopicName, partition: int) -> PartitionData:
-    code = ErrorCode.none if (topic, partition) == (METADATA_TOPIC, 0) else ErrorCode.unknown_topic_or_partition
-    there = code is ErrorCode.none
-    members = sorted(member.key for member in leadership.voter_sets[0]) if there else []
-    others = sorted(key for key in leadership.replicas if key not in members) if there else []
+def partition_data(quorum: QuorumDescription, topic: TopicName, partition: int) -> PartitionData:
+    if (topic, partition) != (METADATA_TOPIC, 0):
+        return PartitionData(
+            partition_index=i32(partition),
+            error_code=ErrorCode.unknown_topic_or_partition,
+            error_message="only the metadata log has a quorum",
+            leader_id=BrokerId(-1),
+            leader_epoch=i32(-1),
+            high_watermark=i64(-1),
+            current_voters=(),
+            observers=(),
+        )
     return PartitionData(
         partition_index=i32(partition),
-        error_code=code,
-        error_message=None if there else "only the metadata log has a quorum",
-        leader_id=BrokerId(leadership.me.broker if there else -1),
-        leader_epoch=i32(leadership.epoch if there else -1),
-        high_watermark=i64(ctx.broker.quorum.log.high_watermark) if there else UNKNOWN,
-        current_voters=tuple(replica(ctx, leadership, key) for key in members),
-        observers=tuple(replica(ctx, leadership, key) for key in others),
+        error_code=ErrorCode.none,
+        error_message=None,
+        leader_id=BrokerId(quorum.leader_id),
+        leader_epoch=i32(quorum.leader_epoch),
+        high_watermark=i64(quorum.high_watermark),
+        current_voters=tuple(replica_state(replica) for replica in quorum.voters),
+        observers=tuple(replica_state(replica) for replica in quorum.observers),
     )
 
 
-def replica(ctx: RequestContext, leadership: LeaderState, key: ReplicaKey) -> ReplicaState:
-    broker, directory = key
-    now_ms, now_s = ctx.broker.runtime.now_ms(), asyncio.get_running_loop().time()
-    follower = leadership.replicas.get(key)
-    mine = key == leadership.me.key
-
-    def wall_clock_ms(at_s: float) -> i64:
-        return i64(now_ms - round((now_s - at_s) * 1000))
-
-    heard_at, caught_up_at = (i64(now_ms), i64(now_ms)) if mine else (UNKNOWN, UNKNOWN)
-    if follower is not None:
-        heard_at, caught_up_at = wall_clock_ms(follower.last_fetch_s), wall_clock_ms(follower.last_caught_up_s)
+def replica_state(replica: QuorumReplica) -> ReplicaState:
+    broker, directory = replica.key
     return ReplicaState(
         replica_id=BrokerId(broker),
         replica_directory_id=directory,
-        log_end_offset=i64(leadership.acknowledged_offsets[key]) if mine or follower is not None else UNKNOWN,
-        last_fetch_timestamp=heard_at,
-        last_caught_up_timestamp=caught_up_at,
+        log_end_offset=i64(replica.log_end_offset),
+        last_fetch_timestamp=i64(replica.last_fetch_ms),
+        last_caught_up_timestamp=i64(replica.last_caught_up_ms),
     )

@@ -64,7 +64,7 @@ def read_whole(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, coun
 
 
 async def piece(ctx: RequestContext, topic: str, wanted: Wanted, most: int, read: Read) -> PartitionSnapshot:
-    snapshots = ctx.broker.quorum.log.snapshots
+    snapshots = ctx.broker.quorum.metadata_log.snapshots
     snapshot = EpochAndOffset(int(wanted.snapshot_id.epoch), int(wanted.snapshot_id.end_offset))
     code, size, data = ErrorCode.none, 0, b""
     if topic != METADATA_TOPIC or wanted.partition != 0:

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 from ottla_broker.config import broker_settings, cluster_settings
 from ottla_broker.config.addresses import EVERY_INTERFACE, Listener
+from ottla_broker.config.ignored_settings import why_ignored
 from ottla_broker.config.server_properties import (
     LISTENER_PREFIX,
     StaticSettings,
@@ -20,7 +21,7 @@ from ottla_broker.config.server_properties import (
     read_mapping,
     read_overrides,
 )
-from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode
+from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
 from ottla_broker.log.config import LogConfig
 from ottla_broker.wire.listener_tls import ListenerTls
@@ -141,8 +142,8 @@ class Config:
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
         """Replace both dynamic layers (the configs of resource broker "" and of this broker in the metadata) and call
-        the subscribers of values that changed. Names and values that this version does not know are logged and
-        ignored: another version wrote them, or a plugin of Kafka's would read them."""
+        the subscribers of values that changed. What has no effect is logged: settings of Kafka's and of its plugins,
+        and what another version of Ottla wrote."""
         changed = {
             name
             for old, new in ((self.cluster_dynamic, cluster), (self.broker_dynamic, broker))
@@ -153,8 +154,12 @@ class Config:
         updated = []
         for name in sorted(changed):
             setting = BROKER_SETTINGS.get(name)
-            if setting is None or setting.update_mode is UpdateMode.READ_ONLY:
-                logger.warning("ignoring dynamic config %s: it is no setting that can change while running", name)
+            if setting is None:
+                reason = why_ignored(name) or unknown_name(name, BROKER_SETTINGS, "setting of a broker")
+                logger.warning("dynamic config %s has no effect: %s", name, reason)
+                continue
+            if setting.update_mode is UpdateMode.READ_ONLY:
+                logger.warning("ignoring dynamic config %s: it is read when a broker starts", name)
                 continue
             value = self._current(setting)
             if value != self._values[setting]:

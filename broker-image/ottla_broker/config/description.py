@@ -41,7 +41,7 @@ class ConfigEntry(NamedTuple):
     is_read_only: bool
     is_sensitive: bool
     type: ConfigType
-    doc: str
+    doc: str | None
 
 
 def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigEntry]:
@@ -64,16 +64,25 @@ def describe_mirror(settings: Mapping[str, str]) -> list[ConfigEntry]:
 
 def describe_broker(config: Config) -> list[ConfigEntry]:
     """All settings of this broker, by name."""
-    return [_entry(setting, _synonyms(config, setting)) for _, setting in sorted(BROKER_SETTINGS.items())]
+    names = BROKER_SETTINGS.keys() | config.broker_dynamic.keys() | config.cluster_dynamic.keys()
+    return [_entry_of_name(name, _synonyms(config, name)) for name in sorted(names)]
 
 
 def describe_cluster_defaults(config: Config) -> list[ConfigEntry]:
     """The cluster-wide dynamic defaults (resource broker with the empty name): only those that are set."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return [
-        _entry(setting, [ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)])
+        _entry_of_name(name, [ConfigSynonym(name, text, source)])
         for name, text in sorted(config.cluster_dynamic.items())
-        if (setting := BROKER_SETTINGS.get(name)) is not None
     ]
+
+
+def _entry_of_name(name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
+    """A name that only a plugin of Kafka's may know is read-only and its value sensitive, as Kafka describes it."""
+    if (setting := BROKER_SETTINGS.get(name)) is not None:
+        return _entry(setting, synonyms)
+    hidden = tuple(synonym._replace(value=None) for synonym in synonyms)
+    return ConfigEntry(name, None, hidden[0].source, hidden, True, True, ConfigType.UNKNOWN, None)
 
 
 def _entry(setting: Setting[object], synonyms: list[ConfigSynonym]) -> ConfigEntry:
@@ -97,7 +106,7 @@ def _broker_synonyms(config: Config, setting: Setting[object], *, is_overridden:
     """The broker settings behind a topic setting."""
     synonyms: list[ConfigSynonym] = []
     for default in setting.broker_defaults:
-        found = _synonyms(config, default.setting)
+        found = _synonyms(config, default.setting.name)
         if found and default.factor != 1 and not (synonyms or is_overridden):
             # The value in effect is shown in the topic's unit: log.retention.hours as retention.ms.
             value = setting.type.text(default.scale(config(default.setting)))
@@ -106,16 +115,19 @@ def _broker_synonyms(config: Config, setting: Setting[object], *, is_overridden:
     return synonyms
 
 
-def _synonyms(config: Config, setting: Setting[object]) -> list[ConfigSynonym]:
-    name = setting.name
+def _synonyms(config: Config, name: str) -> list[ConfigSynonym]:
+    """The values of a broker setting, the one in effect first."""
+    setting = BROKER_SETTINGS.get(name)
     synonyms = [
         ConfigSynonym(name, layer[name], source)
         for layer, source in (
             (config.broker_dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (config.cluster_dynamic, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         )
-        if name in layer and setting.update_mode is not UpdateMode.READ_ONLY
+        if name in layer and (setting is None or setting.update_mode is not UpdateMode.READ_ONLY)
     ]
+    if setting is None:
+        return synonyms
     if setting in config.static.values:
         text = setting.type.text(config.static.values[setting])
         synonyms.append(ConfigSynonym(name, text, ConfigSource.STATIC_BROKER_CONFIG))

@@ -2,7 +2,7 @@
 
 Most change nothing that a user would miss. They are accepted with a note, so that a server.properties written for
 Kafka works. A setting that would make a user rely on a protection or feature that is missing is refused, unless it
-has Kafka's default. A name that ends in a dot stands for all names that begin with it.
+has Kafka's default. A name that ends in a dot stands for all names that begin with it; the longest one counts.
 """
 
 _ONE_THREAD = "one event loop and a small thread pool serve all requests"
@@ -23,88 +23,106 @@ _ONE_HANDOVER = "a stopping broker hands over its leaderships once, within a dea
 _ONE_SECOND = "throttles are measured over one second"
 _NO_JAVA = "Java classes cannot be loaded"
 
-# Name or prefix → why it has no effect.
-IGNORED: dict[str, str] = {
+# Name or prefix → why it has no effect. Kafka reads these when a broker starts.
+IGNORED_STATIC: dict[str, str] = {
     "process.roles": "every broker can be the controller",
     "controller.quorum.": _NO_QUORUM,
     "controller.listener.names": _NO_QUORUM + "; the listeners that it names are not opened",
     "controller.socket.timeout.ms": _NO_QUORUM,
     "controller.quota.window.": _NO_QUOTAS,
-    "controller.performance.": _NO_QUORUM,
     "metadata.log.dir": "the metadata log is in the first of `log.dirs`",
     "metadata.log.segment.ms": "the metadata log rolls by size",
     "metadata.max.": "snapshots keep the metadata log short",
-    "zookeeper.": _NO_ZOOKEEPER,
-    "broker.id.generation.enable": _NO_ZOOKEEPER,
-    "reserved.broker.max.id": _NO_ZOOKEEPER,
-    "num.network.threads": _ONE_THREAD,
-    "num.io.threads": _ONE_THREAD,
-    "background.threads": _ONE_THREAD,
     "queued.max.requests": "queues are bounded by bytes: `queued.max.request.bytes`",
-    "num.recovery.threads.per.data.dir": "recovery reads only what follows the recovery point",
-    "num.replica.fetchers": "one connection fetches from each leader",
     "num.replica.alter.log.dirs.threads": _ONE_THREAD,
-    "log.cleaner.threads": "the cleaner has one thread",
-    "log.cleaner.io.buffer.": "the cleaner reads and writes whole batches",
     "log.dir.failure.timeout.ms": "a failed log directory takes its partitions offline at once",
     "log.flush.start.offset.checkpoint.interval.ms": (
         "written together with recovery points: `log.flush.offset.checkpoint.interval.ms`"
     ),
-    "log.initial.task.delay.ms": "log maintenance begins at start",
     "fetch.purgatory.purge.interval.requests": _NO_PURGATORY,
     "producer.purgatory.purge.interval.requests": _NO_PURGATORY,
     "delete.records.purgatory.purge.interval.requests": _NO_PURGATORY,
     "share.fetch.purgatory.purge.interval.requests": _NO_PURGATORY,
-    "producer.id.expiration.check.interval.ms": "expired producer state is removed by log maintenance",
-    "controlled.shutdown.max.retries": _ONE_HANDOVER,
-    "controlled.shutdown.retry.backoff.ms": _ONE_HANDOVER,
-    "leader.imbalance.per.broker.percentage": "the preferred leader of every partition is restored",
-    "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
     "early.start.listeners": "all listeners open together",
-    "server.max.startup.time.ms": "no step of the start waits without a limit",
     "connection.failed.authentication.delay.ms": _NO_SASL,
     "connections.max.reauth.ms": _NO_SASL,
     "socket.connection.setup.timeout.max.ms": "the timeout does not grow",
     "sasl.": _NO_SASL,
-    "ssl.truststore.password": "certificates in PEM have no password",
-    "ssl.keystore.password": "PEM has no password but that of the key: `ssl.key.password`",
     "ssl.allow.": "certificates are read at start only",
-    "ssl.endpoint.identification.algorithm": "brokers connect to each other without TLS",
-    "ssl.keymanager.algorithm": _NOT_JAVA_TLS,
-    "ssl.protocol": "`ssl.enabled.protocols` is sufficient",
-    "ssl.provider": _NOT_JAVA_TLS,
-    "ssl.secure.random.implementation": _NOT_JAVA_TLS,
-    "ssl.trustmanager.algorithm": _NOT_JAVA_TLS,
-    "principal.builder.class": _NO_SASL,
     "security.providers": _NO_SASL,
     "delegation.token.": _NO_SASL,
-    "password.encoder.": _NO_SASL,
-    "super.users": "there are no ACLs that super users would be exempt from",
     "transaction.": _NO_TRANSACTIONS,
     "transactional.id.expiration.ms": _NO_TRANSACTIONS,
     "add.partitions.to.txn.retry.backoff.": _NO_TRANSACTIONS,
     "group.coordinator.threads": _ONE_THREAD,
     "group.coordinator.append.linger.ms": "commits that arrive together are written together without waiting",
-    "group.coordinator.new.enable": _NO_KIP_848,
     "group.consumer.": _NO_KIP_848,
     "group.share.": _NO_SHARE_GROUPS,
     "group.streams.": _NO_STREAMS_GROUPS,
     "share.coordinator.": _NO_SHARE_GROUPS,
     "offsets.load.buffer.size": "commits are read segment by segment",
     "offsets.topic.compression.codec": "commits are written uncompressed",
-    "offsets.commit.required.acks": "a commit is always replicated before it is answered",
     "quota.window.": _NO_QUOTAS,
     "replication.quota.window.": _ONE_SECOND,
     "alter.log.dirs.replication.quota.window.": _ONE_SECOND,
     "remote.": _NO_TIERS,
-    "log.local.retention.": _NO_TIERS,
-    "rlmm.config.": _NO_TIERS,
-    "rsm.config.": _NO_TIERS,
-    "metric.reporters": _PROMETHEUS,
     "metrics.": _PROMETHEUS,
     "kafka.metrics.": _PROMETHEUS,
-    "auto.include.jmx.reporter": _PROMETHEUS,
     "telemetry.max.bytes": "clients' own metrics are not collected",
+}
+
+# Those that Kafka can change while brokers run, or does not know. Setting them dynamically is accepted, too.
+IGNORED_DYNAMIC: dict[str, str] = {
+    "background.threads": _ONE_THREAD,
+    "log.cleaner.io.buffer.": "the cleaner reads and writes whole batches",
+    "log.cleaner.threads": "the cleaner has one thread",
+    "log.local.retention.": _NO_TIERS,
+    "metric.reporters": _PROMETHEUS,
+    "num.io.threads": _ONE_THREAD,
+    "num.network.threads": _ONE_THREAD,
+    "num.recovery.threads.per.data.dir": "recovery reads only what follows the recovery point",
+    "num.replica.fetchers": "one connection fetches from each leader",
+    "principal.builder.class": _NO_SASL,
+    "remote.fetch.max.wait.ms": _NO_TIERS,
+    "remote.list.offsets.request.timeout.ms": _NO_TIERS,
+    "remote.log.index.file.cache.total.size.bytes": _NO_TIERS,
+    "remote.log.manager.copier.thread.pool.size": _NO_TIERS,
+    "remote.log.manager.copy.max.bytes.per.second": _NO_TIERS,
+    "remote.log.manager.expiration.thread.pool.size": _NO_TIERS,
+    "remote.log.manager.fetch.max.bytes.per.second": _NO_TIERS,
+    "remote.log.reader.threads": _NO_TIERS,
+    "sasl.enabled.mechanisms": _NO_SASL,
+    "sasl.jaas.config": _NO_SASL,
+    "sasl.kerberos.": _NO_SASL,
+    "sasl.login.refresh.": _NO_SASL,
+    "sasl.mechanism.inter.broker.protocol": _NO_SASL,
+    "ssl.endpoint.identification.algorithm": "brokers connect to each other without TLS",
+    "ssl.keymanager.algorithm": _NOT_JAVA_TLS,
+    "ssl.keystore.password": "PEM has no password but that of the key: `ssl.key.password`",
+    "ssl.protocol": "`ssl.enabled.protocols` is sufficient",
+    "ssl.provider": _NOT_JAVA_TLS,
+    "ssl.secure.random.implementation": _NOT_JAVA_TLS,
+    "ssl.trustmanager.algorithm": _NOT_JAVA_TLS,
+    "ssl.truststore.password": "certificates in PEM have no password",
+    "transaction.partition.verification.enable": _NO_TRANSACTIONS,
+    "controller.performance.": _NO_QUORUM,
+    "zookeeper.": _NO_ZOOKEEPER,
+    "broker.id.generation.enable": _NO_ZOOKEEPER,
+    "reserved.broker.max.id": _NO_ZOOKEEPER,
+    "log.initial.task.delay.ms": "log maintenance begins at start",
+    "producer.id.expiration.check.interval.ms": "expired producer state is removed by log maintenance",
+    "controlled.shutdown.max.retries": _ONE_HANDOVER,
+    "controlled.shutdown.retry.backoff.ms": _ONE_HANDOVER,
+    "leader.imbalance.per.broker.percentage": "the preferred leader of every partition is restored",
+    "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
+    "server.max.startup.time.ms": "no step of the start waits without a limit",
+    "password.encoder.": _NO_SASL,
+    "super.users": "there are no ACLs that super users would be exempt from",
+    "group.coordinator.new.enable": _NO_KIP_848,
+    "offsets.commit.required.acks": "a commit is always replicated before it is answered",
+    "rlmm.config.": _NO_TIERS,
+    "rsm.config.": _NO_TIERS,
+    "auto.include.jmx.reporter": _PROMETHEUS,
     "inter.broker.protocol.version": _ONE_VERSION,
     "log.message.format.version": _ONE_VERSION,
     "log.message.downconversion.enable": _ONE_VERSION,
@@ -132,16 +150,23 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 def why_ignored(name: str) -> str | None:
     """Why a setting of Kafka's is accepted without effect; None for other names."""
-    if name in IGNORED:
-        return IGNORED[name]
-    parts = name.split(".")
-    for length in range(len(parts) - 1, 0, -1):
-        reason = IGNORED.get(".".join(parts[:length]) + ".")
-        if reason is not None:
-            return reason
+    if (key := _find_key(name)) is not None:
+        return IGNORED_DYNAMIC.get(key) or IGNORED_STATIC[key]
     if name.startswith("listener.name."):
         rest = name.split(".", 3)[-1]
         if rest.startswith("ssl."):
             return why_ignored(rest)
         return _NO_SASL if rest.startswith("sasl.") or ".sasl." in rest else None
     return None
+
+
+def is_ignored_static(name: str) -> bool:
+    """Whether Kafka would refuse to change an ignored setting while brokers run."""
+    return _find_key(name) in IGNORED_STATIC
+
+
+def _find_key(name: str) -> str | None:
+    """The longest name or prefix in the tables that is, or begins, this name."""
+    parts = name.split(".")
+    prefixes = (".".join(parts[:length]) + "." for length in range(len(parts) - 1, 0, -1))
+    return next((key for key in (name, *prefixes) if key in IGNORED_STATIC or key in IGNORED_DYNAMIC), None)

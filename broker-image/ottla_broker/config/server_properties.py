@@ -69,7 +69,7 @@ def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
                 static.values[setting] = setting.parse(item.text)
                 if setting.no_effect:
                     static.notes.append(f"{item.place}: {name} has no effect: {setting.no_effect}")
-            elif (found := _find_listener_setting(name)) is not None:
+            elif (found := find_listener_setting(name)) is not None:
                 static.of_listeners[found] = found[1].parse(item.text)
             else:
                 _accept_ignored(item, static)
@@ -93,7 +93,7 @@ def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[
     return last
 
 
-def _find_listener_setting(name: str) -> tuple[str, Setting[object]] | None:
+def find_listener_setting(name: str) -> tuple[str, Setting[object]] | None:
     """The listener and the setting of `listener.name.NAME.ssl.…`."""
     if not name.startswith(LISTENER_PREFIX):
         return None

@@ -6,7 +6,7 @@ A test fails when they differ.
 from itertools import chain, groupby
 
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
-from ottla_broker.config.ignored_settings import IGNORED, REFUSED
+from ottla_broker.config.ignored_settings import IGNORED_DYNAMIC, IGNORED_STATIC, REFUSED
 
 _START = """\
 # Broker settings
@@ -32,7 +32,9 @@ _IGNORED = """
 ## Settings of Kafka without effect
 
 Accepted with a note at start, so that a server.properties written for Kafka works. A name that ends in a dot
-stands for all names that begin with it.
+stands for all names that begin with it. Those that Kafka can change while brokers run can be set dynamically,
+too; so can names that are unknown to Kafka itself, which plugins of Kafka's may read. A broker logs a warning
+for each, with the nearest name that it knows.
 
 | setting | why |
 |---|---|
@@ -55,7 +57,7 @@ def settings_page() -> str:
         parts.append(f"\n## {section}\n\n{_TABLE}")
         parts += [_row(setting) for setting in rows]
     parts.append(_IGNORED)
-    parts += [f"| `{name}` | {why} |\n" for name, why in sorted(IGNORED.items())]
+    parts += [f"| `{name}` | {why} |\n" for name, why in sorted({**IGNORED_STATIC, **IGNORED_DYNAMIC}.items())]
     parts.append(_REFUSED)
     parts += [f"| `{name}` | {why} |\n" for name, (_, why) in sorted(REFUSED.items())]
     return "".join(parts)

@@ -7,9 +7,9 @@ INVALID_CONFIG with a sentence for every problem.
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from ottla_broker.config.ignored_settings import why_ignored
+from ottla_broker.config.ignored_settings import REFUSED, is_ignored_static
 from ottla_broker.config.mirror_settings import MIRROR_BOOTSTRAP_SERVERS, source_security
-from ottla_broker.config.server_properties import ALIASES
+from ottla_broker.config.server_properties import ALIASES, find_listener_setting
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
     MIRROR_SETTINGS,
@@ -64,12 +64,13 @@ def _unknown_topic_setting(name: str) -> str:
 
 
 def _find_broker_problems(name: str, text: str | None, cluster_wide: bool) -> Iterator[str]:
+    """Names that Ottla does not know are accepted, as by Kafka: plugins of Kafka's may read them."""
     setting = BROKER_SETTINGS.get(ALIASES.get(name, name))
     if setting is None:
-        reason = why_ignored(name)
-        yield (
-            f"{name} has no effect: {reason}" if reason else unknown_name(name, BROKER_SETTINGS, "setting of a broker")
-        )
+        if text is not None and name in REFUSED and text.strip() != REFUSED[name][0]:
+            yield f"{name} is refused: {REFUSED[name][1]}"
+        elif is_ignored_static(name) or find_listener_setting(name) is not None:
+            yield f"{name} is read-only: it is read when a broker starts"
     elif setting.update_mode is UpdateMode.READ_ONLY:
         yield f"{name} is read-only: it is read when a broker starts"
     elif setting.update_mode is UpdateMode.PER_BROKER and cluster_wide:

@@ -22,6 +22,7 @@ MAX_DOUBLE = 1.7976931348623157e308
 class ConfigType(IntEnum):
     """The codes of DescribeConfigs' `config_type`."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3

@@ -145,5 +145,5 @@ def _server(server: Server) -> Iterator[Family]:
     listeners = Counter(connection.state.listener for connection in server.connections)
     yield metrics.CONNECTIONS, [Sample((name,), count) for name, count in sorted(listeners.items())]
     yield single(metrics.CONNECTIONS_REFUSED, server.refused_connections)
-    yield single(metrics.REQUEST_MEMORY, server.requests.taken)
-    yield single(metrics.RESPONSE_MEMORY, server.responses.taken)
+    yield single(metrics.REQUEST_MEMORY, server.requests.allocated_bytes)
+    yield single(metrics.RESPONSE_MEMORY, server.responses.allocated_bytes)

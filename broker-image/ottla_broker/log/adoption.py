@@ -1,9 +1,10 @@
 """Making a log that Apache Kafka wrote this cluster's own.
 
 - Transactions that are open are aborted: their coordinator is in the other cluster.
-- Apache Kafka's cleaner leaves gaps between segments. This one's leaves none, so that a gap shows what a loss of power
-  took (`LogCheckpoint.gapless`). Each gap is filled with an empty batch at the end of the segment before it, as both
-  cleaners write them. From then on every gap is a loss.
+- Apache Kafka's cleaner leaves gaps between segments. This broker's leaves none, so that a gap
+  shows what a loss of power took (`LogCheckpoint.gapless`). Each gap is filled with an empty batch
+  at the end of the segment before it, as both cleaners write them. From then on every gap is a
+  loss.
 """
 
 import logging
@@ -41,7 +42,8 @@ async def adopt_log(log: PartitionLog, now_ms: int) -> None:
 def fill_gaps(log: LogState) -> None:
     """Makes each segment end where the next one begins, on the device.
 
-    KafkaError KAFKA_STORAGE_ERROR when the disk fails; a segment that is corrupt takes the log offline.
+    KafkaError KAFKA_STORAGE_ERROR when the disk fails; a segment that is corrupt takes the log
+    offline.
     """
     for segment, following in pairwise(log.segments):
         try:
@@ -61,7 +63,8 @@ def _end_of(log: LogState, segment: Segment) -> int:
     try:
         return segment.next_offset()
     except CorruptSegment as error:
-        # A loss of power may have cut off the empty batch of an earlier start; no batch with a record is so short.
+        # A loss of power may have cut off the empty batch of an earlier start; no batch with a
+        # record is so short.
         if error.path == segment.path and segment.size - error.position <= HEADER_SIZE:
             segment.file.truncate(error.position)
             segment.size = error.position

@@ -1,7 +1,9 @@
-"""The small text files of Kafka's log directories, read and written.
+"""The small text files of Kafka's log directories.
 
-`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint`: `0`, the number of entries, then one `<topic>
-<partition> <offset>` a line. `partition.metadata`: `version: 0` and `topic_id: <base64>`. `meta.properties`: a Java properties file, `version=1`.
+`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint` and
+`replication-offset-checkpoint` hold `0`, the number of entries, and one `<topic> <partition>
+<offset>` a line. `partition.metadata` holds `version: 0` and `topic_id: <base64>`.
+`meta.properties` is a Java properties file, `version=1`.
 """
 
 import json
@@ -19,8 +21,10 @@ _ID_CHARACTERS: Final = 22
 
 
 def read_offsets(disk: Disk, path: str) -> Offsets:
-    """Offsets by (topic, partition); none when there is no file, or an empty one, as Kafka makes it at its first start. ValueError names the
-    file and the line."""
+    """Offsets by (topic, partition). ValueError names the file and the line.
+
+    None if there is no file, or an empty one, as Kafka writes it at its first start.
+    """
     if not disk.exists(path):
         return {}
     lines = disk.read_file(path).decode().splitlines()
@@ -46,8 +50,11 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def read_topic_id(disk: Disk, path: str) -> UUID | None:
-    """The topic's id in a `partition.metadata`; None when there is no file, or only its beginning: it is written without waiting for the
-    device, so a loss of power can leave it empty or torn. ValueError names the file."""
+    """The topic's id in a `partition.metadata`. ValueError names the file.
+
+    None if there is no file or only its beginning: it is written without waiting for the device, so
+    that a loss of power can leave it empty or torn.
+    """
     if not disk.exists(path):
         return None
     text = disk.read_file(path).decode(errors="replace")
@@ -69,7 +76,7 @@ def encode_topic_id(topic_id: UUID) -> bytes:
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str]:
-    """A Java properties file of plain `key=value` lines; empty when there is none."""
+    """A Java properties file of plain `key=value` lines; empty if there is none."""
     if not disk.exists(path):
         return {}
     lines = (line.strip() for line in disk.read_file(path).decode().splitlines())
@@ -82,12 +89,13 @@ def encode_properties(values: Mapping[str, str]) -> bytes:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """`.kafka_cleanshutdown` (KIP-966): the broker's epoch proves at the next registration that nothing was lost."""
+    """`.kafka_cleanshutdown` (KIP-966): at the next registration the broker epoch proves that
+    nothing was lost."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker's epoch when it stopped cleanly; -1 for a marker that does not say."""
+    """The broker epoch when it stopped cleanly; -1 if the file does not have it."""
     try:
         epoch = json.loads(data).get("brokerEpoch")
     except (ValueError, AttributeError):

@@ -1,9 +1,9 @@
 """The cleaner: compacts the logs of one log directory, the dirtiest first, one at a time.
 
-`log.cleaning_plan` decides what to clean and `log.compaction` what stays. `log.cleaning_job` reads and writes, off the
-protocol's thread; `log.segment_swap` puts the result in place, on it. Groups of segments are cleaned from old to new, and
-a cleaning that cannot continue ends there: so a segment whose tombstones are removed never follows an older one that has
-not been cleaned.
+`log.cleaning_plan` decides what to clean and `log.compaction` what stays. `log.cleaning_job` reads
+and writes, off the protocol's thread; `log.segment_swap` puts the result in place, on it. Groups of
+segments are cleaned from old to new, and a cleaning that cannot continue ends there: so a segment
+whose tombstones are removed never follows an older one that has not been cleaned.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final, ParamSpec, TypeVar
 from ottla_broker.log import cleaning_job, segment_swap
 from ottla_broker.log.checkpoints import encode_offsets, read_offsets
 from ottla_broker.log.cleaning_job import CleaningJob, SourceSegment
-from ottla_broker.log.cleaning_plan import DirtyRange, choose_range, filthiest
+from ottla_broker.log.cleaning_plan import DirtyRange, choose_filthiest, choose_range
 from ottla_broker.log.compaction import CleanerStats, OffsetMap, RecordFilter
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
@@ -47,9 +47,11 @@ class LogChanged(Exception):
 
 
 class Cleaner:
-    """`config` may be replaced while it runs. `logs` is the directory's own mapping, with new logs and without deleted ones.
+    """`config` may be replaced while it runs. `logs` is the directory's own mapping, with new logs
+    and without deleted ones.
 
-    `checkpoints`: where each log's last cleaning ended. `uncleanable`: why a log is not cleaned until the next start.
+    `checkpoints`: where each log's last cleaning ended. `uncleanable`: why a log is not cleaned
+    until the next start.
     """
 
     def __init__(self, storage: Storage, directory: str, logs: Mapping[Partition, PartitionLog]) -> None:
@@ -81,8 +83,9 @@ class Cleaner:
             if cleaned is None:
                 await asyncio.sleep(config.backoff_ms / 1000)
 
-    def forget(self, topic: str, partition: int) -> None:
-        """Drops what is known of a deleted log: one that is created later under its name is another."""
+    def forget_log(self, topic: str, partition: int) -> None:
+        """Drops what is known of a deleted log: one that is created later under its name is
+        another."""
         self.uncleanable.pop((topic, partition), None)
         self._checkpointed.pop((topic, partition), None)
         self._is_file_stale |= self.checkpoints.pop((topic, partition), None) is not None
@@ -90,7 +93,8 @@ class Cleaner:
     async def clean_filthiest_log(self) -> CleanerStats | None:
         """Cleans one log; None when none needs it, or when it failed.
 
-        A failure concerns its log alone: the log becomes `uncleanable` or goes offline, or is tried again later.
+        A failure concerns its log alone: the log becomes `uncleanable` or goes offline, or is tried
+        again later.
         """
         chosen = self.choose_log()
         if chosen is None:
@@ -125,7 +129,7 @@ class Cleaner:
     def choose_log(self) -> tuple[PartitionLog, DirtyRange] | None:
         """What to clean next; None when no log needs it."""
         now_ms = self.storage.runtime.now_ms()
-        return filthiest(
+        return choose_filthiest(
             (log, dirty)
             for partition, log in list(self.logs.items())
             if log.config.cleanup_compact and len(log.segments) > 1 and log.failure is None
@@ -136,7 +140,7 @@ class Cleaner:
         current = (log, log.flush.truncation_count)
         if self._checkpointed.setdefault(partition, current) != current:
             # What was clean may have been replaced by something else.
-            self.forget(*partition)
+            self.forget_log(*partition)
             self._checkpointed[partition] = current
         if not cleaning_job.can_clean(log):
             return None
@@ -200,7 +204,8 @@ class Cleaner:
         return self.logs.get((job.log.topic, job.log.partition)) is job.log and job.is_current(sources)
 
     async def _run_paced(self, steps: Iterator[int]) -> None:
-        """Runs steps off the protocol's thread, each of which yields how many bytes it moved, at the configured pace."""
+        """Runs steps off the protocol's thread, each of which yields how many bytes it moved, at
+        the configured pace."""
         loop = asyncio.get_running_loop()
         began, moved = loop.time(), 0
         while (step := await self._run_in_thread(next, steps, None)) is not None:
@@ -210,7 +215,8 @@ class Cleaner:
                 await asyncio.sleep(ahead_s)
 
     async def _run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `Runtime.run_in_thread`, but a cancelled caller waits for the thread, which still uses its files."""
+        """As `Runtime.run_in_thread`, but a cancelled caller waits for the thread, which still uses
+        its files."""
         running = asyncio.ensure_future(self.storage.runtime.run_in_thread(call, *args, **kwargs))
         try:
             return await asyncio.shield(running)

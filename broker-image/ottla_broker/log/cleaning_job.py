@@ -1,8 +1,9 @@
-"""One cleaning of one log, in steps that run off the protocol's thread and touch nothing but closed files.
+"""One cleaning of one log, in steps that run off the protocol's thread and touch nothing but closed
+files.
 
-The steps are generators that yield how many bytes they moved, about a MiB at a time: their caller sets the pace and may
-stop. They open files for themselves. They release the interpreter's lock after every batch, so that the protocol's thread
-does not wait for it.
+The steps are generators that yield how many bytes they moved, about a MiB at a time: their caller
+sets the pace and may stop. They open files for themselves. They release the interpreter's lock
+after every batch, so that the protocol's thread does not wait for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +12,7 @@ from time import sleep
 from typing import Final
 
 from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, group_segments, needs_timestamps
-from ottla_broker.log.compaction import (
-    CleanedTransactions,
-    CleanerStats,
-    LastRecord,
-    OffsetMap,
-    RecordFilter,
-    map_keys,
-)
+from ottla_broker.log.compaction import CleanedTransactions, CleanerStats, LastRecord, OffsetMap, RecordFilter, map_keys
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, AbortedTransaction, CorruptSegment
 from ottla_broker.log.log_state import LogState
@@ -39,8 +33,9 @@ _YIELD_S: Final = 1e-6
 class GilYield:
     """Gives up the interpreter's lock often enough.
 
-    Python code in a thread keeps it for 5 ms otherwise: the protocol's thread would have to wait that long each time that
-    it wakes up while compaction runs. Work is counted in bytes, with `_WORK_PER_RECORD` for each record.
+    Python code in a thread keeps it for 5 ms otherwise: the protocol's thread would have to wait
+    that long each time that it wakes up while compaction runs. Work is counted in bytes, with
+    `_WORK_PER_RECORD` for each record.
     """
 
     __slots__ = ("_work",)
@@ -64,7 +59,8 @@ class SourceSegment:
     next_base: int
 
     def reopen(self, files: OpenFiles) -> Segment:
-        """The segment through the cleaning's own open files: the log's belong to the protocol's thread."""
+        """The segment through the cleaning's own open files: the log's belong to the protocol's
+        thread."""
         of = self.segment
         return Segment(files, of.directory, of.base, size=self.summary.size, now_ms=of.created_ms)
 
@@ -73,8 +69,8 @@ class SourceSegment:
 class CleaningJob:
     """What a cleaning needs to know of a log, gathered on the protocol's thread.
 
-    `sources`: the segments from the log's start up to the end of `dirty`. `later_aborted`: aborted transactions in the
-    indexes of the segments after those.
+    `sources`: the segments from the log's start up to the end of `dirty`. `later_aborted`: aborted
+    transactions in the indexes of the segments after those.
     """
 
     log: LogState
@@ -87,7 +83,8 @@ class CleaningJob:
     now_ms: int
 
     def is_current(self, sources: Sequence[SourceSegment]) -> bool:
-        """True if the log still has these segments as they were: no truncation, retention or failure came between."""
+        """True if the log still has these segments as they were: no truncation, retention or
+        failure came between."""
         log = self.log
         present = set(map(id, log.segments))
         return (
@@ -107,7 +104,8 @@ class CleaningJob:
 def summarize_segments(log: LogState) -> list[SegmentSummary]:
     """What `log.cleaning_plan` needs of every segment. OSError, CorruptSegment.
 
-    Timestamps are read only if a setting needs them. Index sizes are the most that rebuilt indexes would have.
+    Timestamps are read only if a setting needs them. Index sizes are the most that rebuilt indexes
+    would have.
     """
     largest, first = needs_timestamps(log.config)
     active = log.segments.active
@@ -148,8 +146,8 @@ def plan_job(log: LogState, dirty: DirtyRange, now_ms: int) -> CleaningJob:
 def last_offset_to_keep(log: LogState, producer: ProducerStateEntry) -> int:
     """The end of the batch of a producer that stays, empty if need be: its last one; -1 for none.
 
-    Of a reserved producer id it is the last one below the high watermark. A change of leader can remove a later one, and
-    then nothing of that id would be left.
+    Of a reserved producer id it is the last one below the high watermark. A change of leader can
+    remove a later one, and then nothing of that id would be left.
     """
     if producer.producer_id < FIRST_RESERVED_PRODUCER_ID:
         return producer.last_offset
@@ -157,7 +155,8 @@ def last_offset_to_keep(log: LogState, producer: ProducerStateEntry) -> int:
 
 
 def can_clean(log: LogState) -> bool:
-    """True if the batches to keep are known: only the last few are remembered, and all of them may be new."""
+    """True if the batches to keep are known: only the last few are remembered, and all of them may
+    be new."""
     return all(
         last_offset_to_keep(log, producer) >= 0
         for producer in log.producers
@@ -210,7 +209,8 @@ def make_filter(
     groups: Sequence[Sequence[SourceSegment]],
     stats: CleanerStats,
 ) -> RecordFilter:
-    """The second pass's filter. Reads all transaction indexes: off the protocol's thread. OSError, CorruptSegment."""
+    """The second pass's filter. Reads all transaction indexes: off the protocol's thread. OSError,
+    CorruptSegment."""
     ends = frozenset((job.dirty.end, *(group[-1].next_base for group in groups)))
     transactions = CleanedTransactions(job.aborted_transactions(files))
     return RecordFilter(offsets, transactions, job.last_records, job.config, ends, job.now_ms, stats)
@@ -219,7 +219,8 @@ def make_filter(
 def clean_group(
     files: OpenFiles, group: Sequence[SourceSegment], record_filter: RecordFilter, new: Segment
 ) -> Iterator[int]:
-    """Writes what stays of a group into `new` and brings it to the device. OSError, CorruptSegment."""
+    """Writes what stays of a group into `new` and brings it to the device. OSError,
+    CorruptSegment."""
     interval = record_filter.config.index_interval_bytes
     pending: list[Buffer] = []
     pending_bytes = moved = 0

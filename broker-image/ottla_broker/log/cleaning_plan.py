@@ -1,8 +1,10 @@
-"""Which log is compacted next, how far, and which segments become one: pure decisions, as Kafka's cleaner makes them.
+"""Which log is compacted next, how far, and which segments become one: pure decisions, as Kafka's
+cleaner makes them.
 
-A log is *clean* below the offset that cleaner-offset-checkpoint has for it, *dirty* from there on. Invariant: the range
-that `choose_range` returns ends at the base of a segment. It never reaches past the last stable offset, into the active
-segment, or into a segment that has anything younger than min.compaction.lag.ms.
+A log is *clean* below the offset that cleaner-offset-checkpoint has for it, *dirty* from there on.
+Invariant: the range that `choose_range` returns ends at the base of a segment. It never reaches
+past the last stable offset, into the active segment, or into a segment that has anything younger
+than min.compaction.lag.ms.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +21,8 @@ Key = TypeVar("Key")
 class SegmentSummary:
     """What the decisions need of a segment. Sizes in bytes, timestamps in ms (-1: none).
 
-    `largest_timestamp` is read only with min.compaction.lag.ms, `first_timestamp` only with max.compaction.lag.ms.
+    `largest_timestamp` is read only with min.compaction.lag.ms, `first_timestamp` only with
+    max.compaction.lag.ms.
     """
 
     base: int
@@ -61,8 +64,8 @@ def choose_range(
 ) -> DirtyRange | None:
     """What to clean of one log, or None when it needs no cleaning.
 
-    `segments`: all of them, the last is the active one. `start`, `end`, `stable`: the log's first, next and last stable
-    offset. `checkpoint`: where the last cleaning ended, if there was one.
+    `segments`: all of them, the last is the active one. `start`, `end`, `stable`: the log's first,
+    next and last stable offset. `checkpoint`: where the last cleaning ended, if there was one.
     """
     if checkpoint is None or not start <= checkpoint <= end:
         # Never cleaned, or the log was truncated at either end since.
@@ -99,20 +102,23 @@ def first_uncleanable(
 
 
 def needs_timestamps(config: LogConfig) -> tuple[bool, bool]:
-    """True for each of the (largest, first) timestamps that decisions need; reading them may cost disk access."""
+    """True for each of the (largest, first) timestamps that decisions need; reading them may cost
+    disk access."""
     return config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < MAX_INT64
 
 
-def filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:
+def choose_filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:
     """The one to clean first: what is overdue, then the dirtiest."""
     return max(candidates, key=lambda one: (one[1].is_overdue, one[1].dirty_ratio), default=None)
 
 
 def group_segments(segments: Sequence[SegmentSummary], config: LogConfig, end: int) -> list[list[SegmentSummary]]:
-    """Neighbours that together fit into one segment, so that segments do not shrink to nothing over many cleanings.
+    """Neighbours that together fit into one segment, so that segments do not shrink to nothing over
+    many cleanings.
 
-    `segments` are those to be cleaned, oldest first, `end` is where they end. A group keeps to segment.bytes,
-    segment.index.bytes and to offsets that fit the indexes (relative to the first base, in 31 bits).
+    `segments` are those to be cleaned, oldest first, `end` is where they end. A group keeps to
+    segment.bytes, segment.index.bytes and to offsets that fit the indexes (relative to the first
+    base, in 31 bits).
     """
     groups: list[list[SegmentSummary]] = []
     total = (0, 0, 0)

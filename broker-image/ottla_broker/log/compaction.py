@@ -1,18 +1,20 @@
-"""Compaction of batches, without files: which records of a compacted topic stay, and what their batches look like then.
+"""Compaction of batches, without files: which records of a compacted topic stay, and what their
+batches become.
 
-It takes two passes over the log, as Kafka's cleaner does. The first maps every key in the dirty part to its newest offset
-(`OffsetMap`). The second (`RecordFilter`) goes through all batches from the log's start to the last mapped offset and
-removes:
+It takes two passes over the log, as Kafka's cleaner does. The first maps every key in the dirty
+part to its newest offset (`OffsetMap`). The second (`RecordFilter`) goes through all batches from
+the log's start to the last mapped offset and removes:
 
 - records whose key has a newer offset, and records without a key;
-- all records of an aborted transaction; its marker, and that of a transaction of which nothing is left, one
-  delete.retention.ms later;
-- tombstones (null values), one delete.retention.ms after the first cleaning that kept them (KIP-534): that cleaning
-  writes the delete horizon into the batch (attribute bit 6, base timestamp), the first one past it removes them.
+- all records of an aborted transaction; its marker, and that of a transaction of which nothing is
+  left, one delete.retention.ms later;
+- tombstones (null values), one delete.retention.ms after the first cleaning that kept them
+  (KIP-534): that cleaning writes the delete horizon into the batch (attribute bit 6, base
+  timestamp), the first one past it removes them.
 
-Offsets never change, nor do a batch's base offset, last offset and base sequence. The last batch of every active producer
-stays, empty if need be: so its state can be rebuilt from the cleaned log. So does the last batch of every new segment:
-a hole between two segments would look like a loss.
+Offsets never change, nor do a batch's base offset, last offset and base sequence. The last batch of
+every active producer stays, empty if need be: so its state can be rebuilt from the cleaned log. So
+does the last batch of every new segment: a hole between two segments would look like a loss.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -45,14 +47,17 @@ from ottla_broker.wire.records import (
 )
 
 BYTES_PER_KEY: Final = 220
-"""Memory of one key in an `OffsetMap`, measured: key, offset, and their share of the table while it grows."""
+"""Memory of one key in an `OffsetMap`, measured: key, offset, and their share of the table while it
+grows."""
 _MAX_PLAIN_KEY: Final = 32
 
 
 class OffsetMap:
-    """The newest offset of each key, up to `capacity` keys. `latest`: the last offset that is mapped.
+    """The newest offset of each key, up to `capacity` keys. `latest`: the last offset that is
+    mapped.
 
-    A long key is represented by 33 bytes, which no short key has: its BLAKE2b-256 digest and a zero.
+    A long key is represented by 33 bytes, which no short key has: its BLAKE2b-256 digest and a
+    zero.
     """
 
     __slots__ = ("_offsets", "capacity", "first_dirty", "latest")
@@ -67,7 +72,8 @@ class OffsetMap:
         return len(self._offsets)
 
     def put_keys(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Maps a data batch's keys from the first dirty offset on. False, with nothing mapped, when they might not fit.
+        """Maps a data batch's keys from the first dirty offset on. False, with nothing mapped, when
+        they might not fit.
 
         The first batch always fits, so that every cleaning makes progress.
         """
@@ -92,8 +98,8 @@ def _digest(key: bytes) -> bytes:
 class CleanedTransactions:
     """Which transactions a pass has read anything of: Kafka's CleanedTransactionMetadata.
 
-    `aborted`: from the transaction indexes, at least all whose records or markers the pass may read. `kept`: aborted ones
-    whose marker stays, for the new segment's transaction index.
+    `aborted`: from the transaction indexes, at least all whose records or markers the pass may
+    read. `kept`: aborted ones whose marker stays, for the new segment's transaction index.
     """
 
     __slots__ = ("_aborted", "_committed", "_next", "_upcoming", "kept")
@@ -120,7 +126,8 @@ class CleanedTransactions:
         return True
 
     def on_marker(self, header: BatchHeader, kind: ControlRecordType) -> bool:
-        """Returns whether nothing is left of the transaction that the marker ends, so that it may be removed."""
+        """Returns whether nothing is left of the transaction that the marker ends, so that it may
+        be removed."""
         self._begin_up_to(header.last_offset)
         if kind is ControlRecordType.abort:
             transaction, was_read = self._aborted.pop(header.producer_id, (None, False))
@@ -145,14 +152,16 @@ class CleanedTransactions:
         while self._next < len(upcoming) and upcoming[self._next].first_offset <= offset:
             transaction = upcoming[self._next]
             known = self._aborted.get(transaction.producer_id)
-            # One whose marker the pass does not read (the pass starts after it) makes way for the producer's next.
+            # A transaction whose marker the pass does not read (it starts later) is replaced by the
+            # producer's next.
             if known is None or known[0].last_offset < transaction.first_offset:
                 self._aborted[transaction.producer_id] = transaction, False
             self._next += 1
 
 
 class LastRecord(NamedTuple):
-    """What stays of an active producer: the last offset of its last data batch, or -1 when only a marker is left."""
+    """What stays of an active producer: the last offset of its last data batch, or -1 when only a
+    marker is left."""
 
     last_data_offset: int
     epoch: int
@@ -175,8 +184,8 @@ class CleanerStats:
 class RecordFilter:
     """The second pass, batch by batch in the log's order.
 
-    `last_records`: by producer id. `ends`: offsets at which the cleaning or one of the segments that it writes ends; the
-    batch before each of them stays, empty if need be.
+    `last_records`: by producer id. `ends`: offsets at which the cleaning or one of the segments
+    that it writes ends; the batch before each of them stays, empty if need be.
     """
 
     offsets: OffsetMap
@@ -211,7 +220,8 @@ class RecordFilter:
         return kept
 
     def _keep_later_batch(self, batch: Buffer, header: BatchHeader) -> None:
-        """A batch after the mapped offsets stays as it is, but may end a transaction that began before."""
+        """A batch after the mapped offsets stays as it is, but may end a transaction that began
+        before."""
         if not header.is_control:
             self.transactions.on_data_batch(header)
         elif header.count:
@@ -270,7 +280,8 @@ class RecordFilter:
     def _pack_records(
         self, header: BatchHeader, payload: bytes, kept: list[RecordSpan], *, sets_horizon: bool
     ) -> bytes:
-        """The batch with only these records. Their bytes stay, unless the base timestamp becomes the delete horizon."""
+        """The batch with only these records. Their bytes stay, unless the base timestamp becomes
+        the delete horizon."""
         attributes, base_timestamp = header.attributes, header.base_timestamp
         max_timestamp = header.max_timestamp
         if not attributes & LOG_APPEND_TIME_FLAG:
@@ -294,13 +305,15 @@ def _marker_type(batch: Buffer, header: BatchHeader) -> ControlRecordType:
 
 
 def _empty_batch(header: BatchHeader) -> bytes:
-    """The batch without its records: it still holds its producer's last sequence and the log's last offset."""
+    """The batch without its records: it still holds its producer's last sequence and the log's last
+    offset."""
     attributes = header.attributes & (LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG) & ~COMPRESSION_MASK
     return pack_batch(replace(header, attributes=attributes, base_timestamp=header.max_timestamp, count=0), b"")
 
 
 def map_keys(offsets: OffsetMap, transactions: CleanedTransactions, batch: Buffer, header: BatchHeader) -> bool:
-    """The first pass over one batch. False when `offsets` is full: the cleaning then ends before this batch."""
+    """The first pass over one batch. False when `offsets` is full: the cleaning then ends before
+    this batch."""
     if header.is_control:
         if header.count:
             transactions.on_marker(header, _marker_type(batch, header))

@@ -1,6 +1,6 @@
 """The settings of one partition's log, under Kafka's topic-level names (dots become underscores).
 
-Defaults here are Kafka 4.1's; the table in `ottla_broker.config` is what users see, and builds these.
+Defaults are those of Kafka 4.1. Users see the table in `ottla_broker.config`, which builds these.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,16 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
-    retention_ms: int = 7 * 24 * 3600 * 1000  # -1: no limit
-    retention_bytes: int = -1  # -1: no limit
+    # -1: no limit
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000
-    flush_messages: int = MAX_INT64  # records between fsyncs; 1 makes acks wait for a shared fsync
+    # Records between fsyncs; 1 makes acks wait for a shared fsync.
+    flush_messages: int = MAX_INT64
     flush_ms: int = MAX_INT64
-    cleanup_delete: bool = True  # cleanup.policy contains delete
-    cleanup_compact: bool = False  # cleanup.policy contains compact
+    # cleanup.policy contains delete, compact
+    cleanup_delete: bool = True
+    cleanup_compact: bool = False
     delete_retention_ms: int = 24 * 3600 * 1000
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = MAX_INT64
@@ -44,8 +47,8 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is closed. Compaction leaves the active one alone, so max.compaction.lag.ms bounds
-        it too."""
+        """The age at which a segment is closed: at most max.compaction.lag.ms, as the active one is
+        not compacted."""
         if self.cleanup_compact and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

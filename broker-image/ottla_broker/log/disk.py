@@ -1,7 +1,9 @@
-"""The one small door to files. Real disks go through `OsDisk`; the simulation brings its own, which loses unsynced writes.
+"""The one small door to files. Real disks go through `OsDisk`; the simulation brings its own, which
+loses unsynced writes.
 
-All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made off the protocol's thread by the caller
-(`Runtime.offload`). Every path is a plain string below one of the broker's `log.dirs`.
+All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made
+off the protocol's thread by the caller (`Runtime.offload`). Every path is a plain string below one
+of the broker's `log.dirs`.
 """
 
 import errno
@@ -26,7 +28,8 @@ class File(Protocol):
     def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
         """Writes all buffers at the end as one gathered write; returns the bytes written.
 
-        A short write is completed or, on an error, undone: the file then holds all of it or none of it.
+        A short write is completed or, on an error, undone: the file then holds all of it or none of
+        it.
         """
         ...
 
@@ -45,7 +48,8 @@ class Lock(Protocol):
 
 
 class LockHeld(Exception):
-    """Another process, or another broker in this process, holds the lock. `holder`: its process id, 0 if unknown."""
+    """Another process, or another broker in this process, holds the lock. `holder`: its process id,
+    0 if unknown."""
 
     def __init__(self, path: str, holder: int) -> None:
         super().__init__(f"{path} is locked by " + (f"process {holder}" if holder else "another process"))
@@ -84,7 +88,8 @@ class Disk(Protocol):
 
 
 def write_file(disk: Disk, path: str, data: bytes) -> None:
-    """Replaces a small file's content without waiting for the device. A crash can leave a part of it."""
+    """Replaces a small file's content without waiting for the device. A crash can leave a part of
+    it."""
     file = disk.open(path, create=True)
     try:
         file.truncate(0)

@@ -1,7 +1,8 @@
-"""How files and folders of a log are named, exactly as Apache Kafka names them.
+"""Names of a log's files and folders, exactly Apache Kafka's.
 
-A segment's files start with its base offset in 20 digits: `00000000000000000042.log`. A partition's folder is `<topic>-<partition>`.
-Suffixes `.deleted`, `.cleaned` and `.swap` mark files on their way out or in; `-delete`, `-future` and `-stray` mark such folders.
+A segment's files start with its base offset in 20 digits: `00000000000000000042.log`. A partition's
+folder is `<topic>-<partition>`. Suffixes `.deleted`, `.cleaned` and `.swap` mark files that are
+being removed or put in place; `-delete`, `-future` and `-stray` mark such folders.
 """
 
 from typing import Final
@@ -37,7 +38,8 @@ def segment_file(directory: str, base: int, suffix: str) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """The base offset in a file's name, or None when the name does not start with 20 digits and a dot."""
+    """The base offset in a file's name; None if the name does not start with 20 digits and a
+    dot."""
     digits = name[:_DIGITS]
     return int(digits) if name[_DIGITS : _DIGITS + 1] == "." and digits.isdecimal() else None
 
@@ -47,6 +49,7 @@ def partition_folder(topic: str, partition: int) -> str:
 
 
 def partition_of(folder: str) -> tuple[str, int] | None:
-    """(topic, partition) of a partition's folder; None for any other name, also for folders on their way out or in."""
+    """(topic, partition) of a partition's folder; None for any other name, also for one with a
+    folder's suffix."""
     topic, dash, number = folder.rpartition("-")
     return (topic, int(number)) if dash and topic and number.isdecimal() else None

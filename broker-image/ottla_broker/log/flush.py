@@ -1,7 +1,8 @@
 """Bringing a log to stable storage, off the protocol's thread.
 
-A *sync* makes records durable (`flush.messages`; all that wait at the same time share one fsync). A *checkpoint* makes
-indexes, leader epochs and producer state durable too, and so moves the recovery point: a restart reads nothing below it.
+A *sync* makes records durable (`flush.messages`; all that wait at the same time share one fsync). A
+*checkpoint* makes indexes, leader epochs and producer state durable too, and so moves the recovery
+point: a restart reads nothing below it.
 """
 
 import asyncio
@@ -17,10 +18,12 @@ from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 
 @dataclass(frozen=True, slots=True)
 class FlushWork:
-    """What one flush brings to the device: whole small files first, then files, then the names in directories.
+    """What one flush brings to the device: whole small files first, then files, then the names in
+    directories.
 
-    `end`: the log's. `last_batch_end`: of its last batch; lower where a truncation left the end in a hole, in which a
-    recovery point would protect bytes that are not its own. `created_names`: as in `FlushState`, when this was planned.
+    `end`: the log end offset. `last_batch_end`: the end of the last batch, which is lower if a
+    truncation left the log end in a hole. The recovery point must not lie in a hole: it would
+    protect bytes that are written there later. `created_names`: as in `FlushState`.
     """
 
     end: int
@@ -50,25 +53,26 @@ def flush_to_device(disk: Disk, work: FlushWork) -> None:
 
 def is_flushed(log: LogState) -> bool:
     """True if everything about the log is durable."""
-    return log.flush.recovery_point == log.end and not log.epochs.dirty
+    return log.flush.recovery_point == log.end and not log.epochs.is_dirty
 
 
 async def wait_until_synced(log: LogState, offset: int) -> None:
-    """Returns when all records below `offset` that the log still has are durable. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Returns when all records below `offset` that the log still has are durable. KafkaError:
+    KAFKA_STORAGE_ERROR."""
     state = log.flush
-    while state.flushed < min(offset, log.end):
+    while state.flushed_offset < min(offset, log.end):
         if log.failure is not None:
             raise log.failure
-        if state.running is None:
-            state.running = asyncio.ensure_future(_sync(log))
-        await asyncio.shield(state.running)
+        if state.running_sync is None:
+            state.running_sync = asyncio.ensure_future(_sync(log))
+        await asyncio.shield(state.running_sync)
 
 
 async def _sync(log: LogState) -> None:
     try:
         await _run(log, _plan_sync(log))
     finally:
-        log.flush.running = None
+        log.flush.running_sync = None
 
 
 async def checkpoint(log: LogState) -> None:
@@ -92,12 +96,12 @@ async def _run(log: LogState, work: FlushWork) -> None:
         state.is_folder_name_durable = True
         state.durable_names = max(state.durable_names, work.created_names)
     if work.truncation_count == state.truncation_count:
-        state.flushed = max(state.flushed, work.end)
+        state.flushed_offset = max(state.flushed_offset, work.end)
 
 
 def _plan_sync(log: LogState) -> FlushWork:
     state = log.flush
-    paths = tuple(segment.path for segment in log.segments.since(state.flushed))
+    paths = tuple(segment.path for segment in log.segments.from_offset(state.flushed_offset))
     directories: tuple[str, ...] = ()
     if state.has_names_at_risk:
         directories = directories_to_sync(log)
@@ -106,7 +110,7 @@ def _plan_sync(log: LogState) -> FlushWork:
 
 
 def _plan_checkpoint(log: LogState) -> FlushWork:
-    state, segments = log.flush, log.segments.since(log.flush.recovery_point)
+    state, segments = log.flush, log.segments.from_offset(log.flush.recovery_point)
     for segment in segments:
         try:
             segment.save_indexes()
@@ -117,9 +121,9 @@ def _plan_checkpoint(log: LogState) -> FlushWork:
     except (CorruptSegment, OSError) as error:
         raise log.storage_error("read", log.segments.active.path, error, log.end) from error
     contents = [(log.snapshots.path(end), encode_producer_snapshot(log.producers))]
-    if log.epochs.dirty:
+    if log.epochs.is_dirty:
         contents.append((log.epochs.path, log.epochs.encode()))
-        log.epochs.dirty = False
+        log.epochs.is_dirty = False
     paths = tuple(path for segment in segments for path in segment.paths)
     paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
     directories = directories_to_sync(log)
@@ -127,6 +131,9 @@ def _plan_checkpoint(log: LogState) -> FlushWork:
 
 
 def directories_to_sync(log: LogState) -> tuple[str, ...]:
-    """A new file is safe when the folder that names it was synced, a new folder when its parent was."""
+    """The partition's folder, and its parent until the folder's own name is durable.
+
+    A new file is durable when the directory that names it was synced.
+    """
     folder = log.directory
     return (folder,) if log.flush.is_folder_name_durable else (folder, folder.rpartition("/")[0] or "/")

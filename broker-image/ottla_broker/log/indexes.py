@@ -1,7 +1,8 @@
-"""The three indexes of a segment: `.index` by offset, `.timeindex` by time, `.txnindex` of aborted transactions.
+"""The three indexes of a segment: `.index` by offset, `.timeindex` by time, `.txnindex` of aborted
+transactions.
 
-They are Kafka's files. An index is loaded at its first use and kept in memory until `unload`; new entries reach the file
-at `save`.
+They are Kafka's files. An index is loaded at its first use and kept in memory until `unload`; new
+entries reach the file at `save`.
 """
 
 from array import array
@@ -19,7 +20,8 @@ _TXN_VERSION: Final = 0
 
 
 class CorruptSegment(ValueError):
-    """Bytes in one of a segment's files that are not what they must be. Names the file and the position."""
+    """Bytes in one of a segment's files that are not what they must be. Names the file and the
+    position."""
 
     def __init__(self, path: str, position: int, why: str) -> None:
         super().__init__(f"{path}: corrupt at position {position}: {why}")
@@ -46,7 +48,8 @@ class AbortedTransaction(NamedTuple):
 
 
 class IndexFile:
-    """The file of an index, in entries of `entry_bytes`. `saved`: how many entries of the index it holds."""
+    """The file of an index, in entries of `entry_bytes`. `saved`: how many entries of the index it
+    holds."""
 
     __slots__ = ("_files", "entry_bytes", "path", "saved")
 
@@ -80,7 +83,8 @@ class IndexFile:
         self.saved = 0
 
     def append(self, entries: bytes) -> None:
-        """Writes behind the saved entries; whatever else lies there (preallocated zeros) is cut off first."""
+        """Writes behind the saved entries; whatever else lies there (preallocated zeros) is cut off
+        first."""
         file = self._files.create(self.path)
         if file.size() != self.saved * self.entry_bytes:
             file.truncate(self.saved * self.entry_bytes)
@@ -92,8 +96,9 @@ class IndexFile:
 class OffsetIndex:
     """Where in a segment an offset is.
 
-    An entry names the *last* offset of a batch, relative to the segment's base (i32), and the position where that batch
-    starts (i32). Both rise. There is one entry for every `index.interval.bytes` of log.
+    An entry names the *last* offset of a batch, relative to the segment's base (i32), and the
+    position where that batch starts (i32). Both rise. There is one entry for every
+    `index.interval.bytes` of log.
     """
 
     __slots__ = ("_file", "_positions", "_relative", "base")
@@ -144,20 +149,21 @@ class OffsetIndex:
         self._load().append(offset - self.base)
         self._positions.append(position)
 
-    def floor(self, offset: int) -> int:
+    def lookup_position(self, offset: int) -> int:
         """The largest known position at or before the batch that holds `offset`."""
         at = bisect_right(self._load(), offset - self.base)
         return self._positions[at - 1] if at else 0
 
     def last_below(self, offset: int) -> int:
-        """The largest known last offset of a batch that is below `offset`; base - 1 when there is none."""
+        """The largest known last offset of a batch that is below `offset`; base - 1 when there is
+        none."""
         relative = self._load()
         at = bisect_left(relative, offset - self.base)
         return self.base + (relative[at - 1] if at else -1)
 
-    def boundary(self, position: int, before: int) -> int:
-        """The largest known position of a batch, at most `position`, that has every batch before it end below offset
-        `before`."""
+    def batch_boundary(self, position: int, before: int) -> int:
+        """The largest known position of a batch, at most `position`, that has every batch before it
+        end below offset `before`."""
         relative = self._load()
         at = min(bisect_right(self._positions, position), bisect_left(relative, before - self.base))
         return self._positions[at - 1] if at else 0
@@ -190,9 +196,10 @@ class OffsetIndex:
 class TimeIndex:
     """From when on a segment's records are.
 
-    An entry (largest timestamp so far i64 in ms, relative offset i32) says that up to its offset nothing in the segment
-    is newer than its timestamp. The offset is the last of the batch that holds that timestamp. Timestamps rise. The last
-    entry is added when the segment is rolled or closed.
+    An entry (largest timestamp so far i64 in ms, relative offset i32) says that up to its offset
+    nothing in the segment is newer than its timestamp. The offset is the last of the batch that
+    holds that timestamp. Timestamps rise. The last entry is added when the segment is rolled or
+    closed.
     """
 
     __slots__ = ("_file", "_relative", "_timestamps", "base")
@@ -245,7 +252,8 @@ class TimeIndex:
             self._relative.append(relative)
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset up to which every record is older than `timestamp`; the base offset when none is known."""
+        """An offset up to which every record is older than `timestamp`; the base offset when none
+        is known."""
         at = bisect_left(self._load(), timestamp)
         return self.base + self._relative[at - 1] if at else self.base
 
@@ -269,10 +277,12 @@ class TimeIndex:
 
 
 class TransactionIndex:
-    """The aborted transactions whose end marker lies in a segment; read_committed readers leave their records out.
+    """The aborted transactions whose end marker lies in a segment; read_committed readers leave
+    their records out.
 
-    Entries: version i16 (0) · producer id i64 · first offset i64 · last offset (of the marker) i64 · last stable offset
-    i64 when the marker was written. A segment without aborted transactions has no such file.
+    Entries: version i16 (0) · producer id i64 · first offset i64 · last offset (of the marker) i64
+    · last stable offset i64 when the marker was written. A segment without aborted transactions has
+    no such file.
     """
 
     __slots__ = ("_entries", "_file")

@@ -1,7 +1,9 @@
-"""Which leader wrote from which offset on (KIP-101, KIP-279): how replicas and clients find where two logs part.
+"""Leader epochs and their start offsets (KIP-101, KIP-279): replicas and clients find by them where
+two logs diverge.
 
-The file `leader-epoch-checkpoint` holds: `0`, the number of entries, then one `<epoch> <start offset>` a line. It is written before the
-recovery point passes an entry, not when the entry is made: what lies above the recovery point is read again from the batches themselves.
+The file `leader-epoch-checkpoint` holds `0`, the number of entries, and one `<epoch> <start
+offset>` a line. It is written before the recovery point passes an entry, not when the entry is
+made. Above the recovery point a restart reads the epochs from the batches.
 """
 
 from bisect import bisect_right
@@ -15,9 +17,10 @@ _NO_EPOCHS: Final = "0\n0\n"
 
 
 class LeaderEpochs:
-    """Epochs and their start offsets, both rising strictly. `dirty` when the file is older than this."""
+    """Epochs and their start offsets, both rising strictly. `is_dirty`: the file is older than
+    this."""
 
-    __slots__ = ("_epochs", "_starts", "dirty", "path")
+    __slots__ = ("_epochs", "_starts", "is_dirty", "path")
 
     def __init__(self, path: str, entries: list[tuple[int, int]] | None = None) -> None:
         self.path = path
@@ -25,12 +28,15 @@ class LeaderEpochs:
         self._starts: list[int] = []
         for epoch, start in entries or ():
             self.assign(epoch, start)
-        self.dirty = False
+        self.is_dirty = False
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
-        """Raises ValueError, naming the file and the line, when it cannot be understood. The first, empty one is written without waiting
-        for the device: a loss of power can leave its beginning, which is as good; Kafka's is empty at first."""
+        """Reads the file. ValueError, with the file and the line, when it is damaged.
+
+        An empty file, or the beginning of one without entries, is none: Kafka's is empty at first,
+        and a loss of power can leave such a beginning.
+        """
         text = disk.read_file(path).decode() if disk.exists(path) else ""
         return cls(path, None if text == _NO_EPOCHS[: len(text)] else _parse(path, text))
 
@@ -41,33 +47,37 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 when it lies before every known epoch."""
+        """The epoch that wrote `offset`; -1 if it lies before every known epoch."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start: int) -> None:
-        """Epoch `epoch` begins at offset `start`. Entries that contradict it (a newer epoch, or a later start) are dropped."""
+        """Begins an epoch at offset `start`. Entries that contradict it (a newer epoch, or a later
+        start) are dropped."""
         if epoch < 0 or start < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start}: neither may be negative")
-        while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] > start or self._replaces(epoch, start)):
+        while self._epochs and (
+            self._epochs[-1] > epoch or self._starts[-1] > start or self._is_replaced_by(epoch, start)
+        ):
             self._epochs.pop()
             self._starts.pop()
-            self.dirty = True
+            self.is_dirty = True
         if self._epochs and self._epochs[-1] == epoch:
-            return  # it began earlier
+            # It began earlier.
+            return
         self._epochs.append(epoch)
         self._starts.append(start)
-        self.dirty = True
+        self.is_dirty = True
 
-    def _replaces(self, epoch: int, start: int) -> bool:
-        """Whether another epoch begins where the latest did."""
+    def _is_replaced_by(self, epoch: int, start: int) -> bool:
+        """True if another epoch begins where the latest did."""
         return self._starts[-1] == start and self._epochs[-1] != epoch
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """(epoch, end offset): the largest known epoch ≤ `epoch` and where the next one starts.
+        """(epoch, end offset): the largest known epoch ≤ `epoch`, and where the next one starts.
 
-        The latest epoch ends at `log_end`. An epoch older than all known ones is answered with itself and the start of the first
-        known one; one newer than all with (-1, -1).
+        The latest epoch ends at `log_end`. An epoch older than all known ones gives itself and the
+        start of the first known one; one newer than all gives (-1, -1).
         """
         if not self._epochs or epoch < 0 or epoch > self._epochs[-1]:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -77,22 +87,23 @@ class LeaderEpochs:
         return (self._epochs[at - 1] if at else epoch), self._starts[at]
 
     def truncate_from_end(self, end: int) -> None:
-        """Drops epochs that start at or after `end`: no record of theirs is left."""
+        """Drops epochs that start at or after `end`: none of their records is left."""
         while self._starts and self._starts[-1] >= end:
             self._starts.pop()
             self._epochs.pop()
-            self.dirty = True
+            self.is_dirty = True
 
     def truncate_from_start(self, start: int) -> None:
-        """The log now starts at `start`: the epoch that wrote it starts there too, older ones are gone."""
+        """Drops epochs that ended by the log's new start; the one that wrote `start` begins there
+        now."""
         at = bisect_right(self._starts, start)
         if at and (at > 1 or self._starts[0] != start):
             del self._epochs[: at - 1], self._starts[: at - 1]
             self._starts[0] = start
-            self.dirty = True
+            self.is_dirty = True
 
     def clear(self) -> None:
-        self.dirty = self.dirty or bool(self._epochs)
+        self.is_dirty = self.is_dirty or bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()
 

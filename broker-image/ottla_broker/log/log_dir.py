@@ -1,4 +1,5 @@
-"""One of `log.dirs`: its lock, its identity, its checkpoint files and the logs of its partitions."""
+"""One of `log.dirs`: its lock, its identity, its checkpoint files and the logs of its
+partitions."""
 
 import asyncio
 import logging
@@ -54,10 +55,11 @@ def _log_dir_errors(path: str) -> Iterator[None]:
 
 
 class LogDir:
-    """Open one with `LogDir.open`. `failure`: why the whole directory is offline; None while it works.
+    """Open one with `attach` and `load`. `failure`: why the whole directory is offline; None while
+    it works.
 
-    `previous_broker_epoch`: of the broker that stopped cleanly here (KIP-966). `broker_epoch`: of this one; the broker
-    sets it when it is registered, and the clean shutdown file keeps it.
+    `previous_broker_epoch`: of the broker that stopped cleanly here (KIP-966). `broker_epoch`: of
+    this one; the broker sets it when it is registered, and the clean shutdown file keeps it.
     """
 
     def __init__(
@@ -88,31 +90,17 @@ class LogDir:
         self._lock = lock
         self._closed = False
         self._loaded = False
-        # What each checkpoint file says of partitions that are not loaded yet, and its present content.
+        # What each checkpoint file says of partitions that are not loaded yet, and its present
+        # content.
         self._unloaded: dict[str, Offsets] = {name: {} for name in _CHECKPOINTS}
         self._written: dict[str, bytes] = {}
         # Partitions that were deleted or moved away and that the checkpoint files still name.
         self._removed: set[tuple[str, int]] = set()
 
     @classmethod
-    def open(
-        cls,
-        path: str,
-        *,
-        disk: Disk,
-        runtime: Runtime,
-        node_id: int,
-        cluster_id: str | None,
-        config_of: Callable[[str], LogConfig],
-    ) -> "LogDir":
-        """Attaches the directory and loads all partitions in it. LogDirError: see `attach`."""
-        opened = cls.attach(path, disk=disk, runtime=runtime, node_id=node_id, cluster_id=cluster_id)
-        opened.load(config_of)
-        return opened
-
-    @classmethod
     def attach(cls, path: str, *, disk: Disk, runtime: Runtime, node_id: int, cluster_id: str | None) -> "LogDir":
-        """Opens the directory or makes it: lock, identity, checkpoint files. Its partitions come with `load`.
+        """Opens the directory or makes it: lock, identity, checkpoint files. Its partitions come
+        with `load`.
 
         LogDirError: not writable, locked, of another node or cluster, unreadable files.
         """
@@ -146,10 +134,11 @@ class LogDir:
         self.folders_to_delete += [f"{self.path}/{one}" for one in folders if one.endswith(file_names.DELETE_FOLDER)]
 
     def load(self, config_of: Callable[[str], LogConfig], only: str | None = None, *, gapless: bool = True) -> None:
-        """Opens the partitions that are not open yet, of one topic or of all; those that are damaged have `failure` set.
+        """Opens the partitions that are not open yet, of one topic or of all; those that are
+        damaged have `failure` set.
 
-        `config_of`: a topic's name → its log's settings. `gapless`: see `LogCheckpoint`. LogDirError: the directory
-        cannot be read.
+        `config_of`: a topic's name → its log's settings. `gapless`: see `LogCheckpoint`.
+        LogDirError: the directory cannot be read.
         """
         points = self._unloaded[file_names.RECOVERY_POINTS]
         with _log_dir_errors(self.path):
@@ -160,7 +149,8 @@ class LogDir:
             # Most partitions may not be used for long.
             self.storage.files.close_all()
             if any(log.recovery_point < points.get(key, 0) for key, log in self.logs.items()):
-                # Or a restart after a crash would take what is written next for flushed.
+                # Otherwise a restart after a crash would assume that what is written next is
+                # flushed.
                 self._write_now(file_names.RECOVERY_POINTS)
             if only is None:
                 self._loaded = True
@@ -185,8 +175,8 @@ class LogDir:
     # --- partitions
 
     def create_log(self, topic: str, partition: int, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
-        """The partition's log; a new one if there is none. KafkaError: KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID if the
-        folder belongs to an earlier topic of that name."""
+        """The partition's log; a new one if there is none. KafkaError: KAFKA_STORAGE_ERROR;
+        INCONSISTENT_TOPIC_ID if the folder belongs to an earlier topic of that name."""
         existing = self.logs.get((topic, partition))
         if existing is not None:
             self._require_topic_id(existing, topic_id)
@@ -220,18 +210,20 @@ class LogDir:
             raise self._storage_error(path, error) from error
 
     def delete_log(self, topic: str, partition: int) -> None:
-        """Deletes a partition, if there is one: its folder is renamed now and removed in the background."""
+        """Deletes a partition, if there is one: its folder is renamed now and removed in the
+        background."""
         self._remove_log(topic, partition, file_names.DELETE_FOLDER)
 
     def move_to_stray(self, topic: str, partition: int) -> None:
-        """Removes a partition and keeps its folder, under a name that Kafka calls a stray and does not touch either."""
+        """Removes a partition and keeps its folder, under a name that Kafka calls a stray and does
+        not touch either."""
         self._remove_log(topic, partition, file_names.STRAY_FOLDER)
 
     def _remove_log(self, topic: str, partition: int, suffix: str) -> None:
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return
-        self.cleaner.forget(topic, partition)
+        self.cleaner.forget_log(topic, partition)
         log.clear_tail_cache()
         for segment in log.segments:
             segment.unload()
@@ -254,8 +246,8 @@ class LogDir:
         return KafkaError(ErrorCode.kafka_storage_error, reason)
 
     async def adopt_foreign_logs(self) -> None:
-        """Makes logs that another cluster wrote this cluster's own (`log.adoption`), on the device. KafkaError:
-        KAFKA_STORAGE_ERROR."""
+        """Makes logs that another cluster wrote this cluster's own (`log.adoption`), on the device.
+        KafkaError: KAFKA_STORAGE_ERROR."""
         now_ms = self.storage.runtime.now_ms()
         for log in self.logs.values():
             if log.failure is None:
@@ -265,7 +257,8 @@ class LogDir:
     # --- checkpoint files
 
     async def write_checkpoints(self, *, recovery_points: bool) -> None:
-        """Writes high watermarks and log starts, and recovery points if asked; files that would not change are left."""
+        """Writes high watermarks and log starts, and recovery points if asked; files that would not
+        change are left."""
         self._removed.clear()
         for name in _CHECKPOINTS if recovery_points else _CHECKPOINTS[1:]:
             data = self._encode_checkpoint(name)
@@ -298,7 +291,8 @@ class LogDir:
     async def close(self) -> None:
         """Brings everything to the device and writes the clean shutdown file.
 
-        It is not written if something failed, or if the start was given up before all logs were recovered.
+        It is not written if something failed, or if the start was given up before all logs were
+        recovered.
         """
         if self._closed:
             return
@@ -334,7 +328,8 @@ class LogDir:
 def _read_identity(
     disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
 ) -> tuple[UUID, str | None]:
-    """(directory id, cluster id) from `meta.properties`, which is made or completed if need be. LogDirError."""
+    """(directory id, cluster id) from `meta.properties`, which is made or completed if need be.
+    LogDirError."""
     file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(disk, file)
     if found and found.get("version") != META_VERSION:

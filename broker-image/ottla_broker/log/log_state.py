@@ -1,7 +1,8 @@
-"""The state of one partition's log. Each operation on a log takes it and changes it alone.
+"""The state of one partition's log, which every operation on the log takes and changes.
 
-`PartitionLog` adds the operations as methods. The modules below it (`reading`, `rolling`, `retention`, `truncation`,
-`flush`, `producer_rebuild`) each hold one group of operations and know nothing of each other but what they import.
+Operations are functions over `LogState`, in modules named for them: `reading`, `rolling`,
+`retention`, `truncation`, `flush`, `producer_rebuild`, `recovery`. `PartitionLog` offers them as
+methods.
 """
 
 import asyncio
@@ -30,21 +31,22 @@ logger = logging.getLogger(__name__)
 class FlushState:
     """How much of a log is on stable storage.
 
-    Records below `flushed` are durable. Below `recovery_point` indexes, leader epochs and producer state are durable too,
-    so that a restart reads nothing there.
+    Records below `flushed_offset` are durable. Below `recovery_point` indexes, leader epochs and
+    producer state are durable too, so that a restart reads nothing there.
     """
 
-    flushed: int = 0
+    flushed_offset: int = 0
     recovery_point: int = 0
     # A flush that began before a truncation proves nothing about what is written after it.
     truncation_count: int = 0
-    # How often files were created in the folder, and how many of these names are known to be durable.
+    # How often files were created in the folder, and how many of these names are known to be
+    # durable.
     created_names: int = 1
     durable_names: int = 0
     is_folder_name_durable: bool = False
     has_rolled_segment: bool = False
     unflushed_since_ms: int = -1
-    running: "asyncio.Task[None] | None" = None
+    running_sync: "asyncio.Task[None] | None" = None
 
     @property
     def has_names_at_risk(self) -> bool:
@@ -54,17 +56,19 @@ class FlushState:
     def truncate_to(self, offset: int) -> None:
         """Takes both offsets back to `offset` and invalidates the flush in progress."""
         self.truncation_count += 1
-        self.flushed = min(self.flushed, offset)
+        self.flushed_offset = min(self.flushed_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class LogState:
-    """A log without records at first, which starts and ends at `start`; `log.recovery` fills it.
+    """As constructed, a log without records that starts and ends at `start`; `log.recovery` fills
+    it.
 
-    Offsets count records. `start`: log start offset; `end`: log end offset, which the next record gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall time in ms from which on to
-    remove it, path) of each file that was renamed to `.deleted`. `is_checkpoint_stale`: an offset changed since the
-    directory's checkpoint files were written.
+    Offsets count records. `start`: log start offset; `end`: log end offset, which the next record
+    gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall
+    time in ms from which on to remove it, path) of each file that was renamed to `.deleted`.
+    `is_checkpoint_stale`: an offset changed since the directory's checkpoint files were written.
     """
 
     topic: str
@@ -100,7 +104,7 @@ class LogState:
 
     def set_config(self, config: LogConfig) -> None:
         self.config = config
-        # The hot path asks one question: may a client's batch be written as it came?
+        # Computed once, because every append asks whether a client's batch is written as it came.
         self.appends_unchanged = (
             config.compression_type == "producer"
             and config.message_timestamp_type == "CreateTime"
@@ -108,13 +112,14 @@ class LogState:
         )
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Sets the high watermark, which a truncation may have lowered, within the log's start and end."""
+        """Sets the high watermark, which a truncation may have lowered, within the log's start and
+        end."""
         self.high_watermark = min(max(offset, self.start), self.end)
         self.producers.remove_replicated_transactions(self.high_watermark)
         self.is_checkpoint_stale = True
 
     def raise_start(self, offset: int) -> None:
-        """Moves the log start offset up: what is below may not be read any more."""
+        """Raises the log start offset: records below it can no longer be read."""
         self.start = offset
         self.epochs.truncate_from_start(offset)
         self.advance_high_watermark(max(self.high_watermark, offset))
@@ -122,7 +127,7 @@ class LogState:
     # --- failures
 
     def take_offline(self, reason: KafkaError) -> None:
-        """Refuses everything from now on with the first reason that was given."""
+        """Makes every operation fail with `reason`, unless there is an earlier reason."""
         if self.failure is None:
             logger.error("%s-%d is offline: %s", self.topic, self.partition, reason.message)
             self.failure = reason
@@ -130,9 +135,10 @@ class LogState:
     def storage_error(
         self, action: str, path: str, error: OSError | CorruptSegment, offset: int | None = None
     ) -> KafkaError:
-        """The KAFKA_STORAGE_ERROR to raise for an error of the disk, or for corrupt bytes near `offset`.
+        """The KAFKA_STORAGE_ERROR to raise for an error of the disk, or for corrupt bytes near
+        `offset`.
 
-        The partition goes offline with it. A full disk is the exception: it refuses and nothing more.
+        It takes the partition offline, unless the disk is full: that passes.
         """
         if isinstance(error, CorruptSegment):
             message, is_transient = f"{error}, near offset {offset}", False

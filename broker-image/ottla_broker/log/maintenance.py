@@ -1,7 +1,8 @@
-"""The background work of a log directory, in one loop: flushing, checkpoints, retention, deletion, expiry of producers.
+"""The background work of a log directory, in one loop: flushing, checkpoints, retention, deletion,
+expiry of producers.
 
-One loop serves all partitions, so that thousands of idle ones cost next to nothing: it wakes once a second, and most of
-its work concerns changed logs only.
+One loop serves all partitions, so that thousands of idle ones cost next to nothing: it wakes once a
+second, and most of its work concerns changed logs only.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from ottla_broker.wire.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES: Final = 16 << 20
-"""Bytes of unflushed log from which on a checkpoint flushes it: they bound what a restart after a crash has to read."""
+"""Bytes of unflushed log from which on a checkpoint flushes it: they bound what a restart after a
+crash has to read."""
 _TICK_S: Final = 1.0
 
 
@@ -92,7 +94,7 @@ class LogDirMaintenance:
         now_ms = self._runtime.now_ms()
         for log in self._working_logs():
             state = log.flush
-            if state.flushed >= log.end:
+            if state.flushed_offset >= log.end:
                 state.unflushed_since_ms = -1
             elif state.unflushed_since_ms < 0:
                 state.unflushed_since_ms = now_ms

@@ -1,4 +1,5 @@
-"""Open files, at most so many: a broker with thousands of partitions keeps descriptors only for those in use."""
+"""A bounded set of open files: a broker with thousands of partitions keeps descriptors only for
+those in use."""
 
 import errno
 import resource
@@ -8,48 +9,51 @@ from typing import Final
 
 from ottla_broker.log.disk import Disk, File
 
-LARGEST_LIMIT: Final = 4_096
+MAX_OPEN_FILES: Final = 4_096
+MIN_OPEN_FILES: Final = 16
 
 
-def affordable() -> int:
+def default_limit() -> int:
     """Half of the descriptors that this process may have; the others are for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return LARGEST_LIMIT if soft == resource.RLIM_INFINITY else max(min(soft // 2, LARGEST_LIMIT), 16)
+    return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(min(soft // 2, MAX_OPEN_FILES), MIN_OPEN_FILES)
 
 
 class OpenFiles:
-    """Files by path, opened at first use for reading and writing; the one unused for longest is closed when `limit` is passed.
+    """Files by path, opened at first use for reading and writing. Above `limit` the least recently
+    used is closed.
 
-    Belongs to the protocol's thread. Calls made off that thread (fsync) open the file for themselves: any descriptor of a file
-    syncs all of it.
+    It belongs to the protocol's thread. Calls in other threads (fsync) open the file for
+    themselves: any descriptor of a file syncs all of it.
     """
 
     __slots__ = ("_open", "disk", "limit")
 
     def __init__(self, disk: Disk, limit: int | None = None) -> None:
         self.disk = disk
-        self.limit = affordable() if limit is None else limit
+        self.limit = default_limit() if limit is None else limit
         self._open: OrderedDict[str, File] = OrderedDict()
 
     def get(self, path: str) -> File:
-        """The open file. FileNotFoundError when there is none."""
+        """The open file. FileNotFoundError if it does not exist."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)
             return file
-        return self._keep(path, create=False)
+        return self._open_file(path, create=False)
 
     def create(self, path: str) -> File:
-        """The open file; made empty when there was none."""
-        return self._open.get(path) or self._keep(path, create=True)
+        """The open file; an empty one is created if it does not exist."""
+        return self._open.get(path) or self._open_file(path, create=True)
 
-    def _keep(self, path: str, *, create: bool) -> File:
+    def _open_file(self, path: str, *, create: bool) -> File:
         try:
             file = self.disk.open(path, create=create)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
                 raise
-            self.close_all()  # connections have taken more than their half
+            # Connections have taken more than their half.
+            self.close_all()
             file = self.disk.open(path, create=create)
         self._open[path] = file
         if len(self._open) > self.limit:
@@ -57,7 +61,7 @@ class OpenFiles:
         return file
 
     def close(self, path: str) -> None:
-        """Closes one file if it is open; called before a rename or a removal."""
+        """Closes a file, if it is open: before it is renamed or removed."""
         if (file := self._open.pop(path, None)) is not None:
             file.close()
 

@@ -1,8 +1,10 @@
-"""One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it, everyone reads from it.
+"""One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it, everyone reads
+from it.
 
-It belongs to the protocol's thread and never waits for a device there, except for the write into the page cache; fsync
-runs in another thread (`log.flush`). `log.recovery` opens it. Appending and reading the tail, the hot paths, are here.
-The other operations are functions over `LogState`, in modules named for them.
+It belongs to the protocol's thread and never waits for a device there, except for the write into
+the page cache; fsync runs in another thread (`log.flush`). `log.recovery` opens it. Appending and
+reading the tail, the hot paths, are here. The other operations are functions over `LogState`, in
+modules named for them.
 """
 
 from collections.abc import Sequence
@@ -46,8 +48,8 @@ NO_TIMESTAMP: Final = -1
 class PartitionLog(LogState):
     """The operations on a log, beside its state.
 
-    It inherits the state's fields, because produce and fetch read a dozen of them: each would cost 50 ns more through a
-    property.
+    It inherits the state's fields, because produce and fetch read a dozen of them: each would cost
+    50 ns more through a property.
     """
 
     __slots__ = ()
@@ -63,13 +65,13 @@ class PartitionLog(LogState):
 
     def size_from(self, offset: int) -> int:
         """About how many bytes hold `offset` and what follows it."""
-        first, *others = self.segments.since(offset)
+        first, *others = self.segments.from_offset(offset)
         return first.size_from(offset) + sum(segment.size for segment in others)
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed readers stop: the high watermark, or before it the first transaction that is open or whose
-        marker is not replicated."""
+        """Where read_committed readers stop: the high watermark, or before it the first transaction
+        that is open or whose marker is not replicated."""
         first = self.producers.first_unstable_offset
         return self.high_watermark if first is None else min(max(first, self.start), self.high_watermark)
 
@@ -78,11 +80,13 @@ class PartitionLog(LogState):
     def append_as_leader(
         self, records: Buffer, *, leader_epoch: int, now_ms: int, from_client: bool = True
     ) -> LogAppendInfo:
-        """Checks, stamps and writes batches; a client may send one, a coordinator several. The bytes are copied.
+        """Checks, stamps and writes batches; a client may send one, a coordinator several. The
+        bytes are copied.
 
-        `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling. KafkaError, with nothing
-        written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
-        UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
+        `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling.
+        KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
         if self.failure is not None:
@@ -147,10 +151,12 @@ class PartitionLog(LogState):
         return total
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int) -> LogAppendInfo:
-        """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off is left out.
+        """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off
+        is left out.
 
-        `leader_epoch`: of the leader that was asked; a batch of a newer one is not appended. KafkaError:
-        CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (offsets below the end of this log), KAFKA_STORAGE_ERROR.
+        `leader_epoch`: of the leader that was asked; a batch of a newer one is not appended.
+        KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (offsets below the end of this log),
+        KAFKA_STORAGE_ERROR.
         """
         if self.failure is not None:
             raise self.failure
@@ -208,11 +214,12 @@ class PartitionLog(LogState):
         end = (largest[0] if first is None else first) + largest[6] + 1
         try:
             if segment.must_roll(size, end - 1, largest[8], now_ms, config):
-                # The segment starts where the last one ends, or at the batches after a hole that no relative offset spans.
+                # The segment starts where the last one ends, or at the batches after a hole that no
+                # relative offset spans.
                 last_batch_end = segment.next_offset()
                 base = last_batch_end if end - 1 - last_batch_end <= MAX_INT32 else batches[0][1][0]
                 segment = rolling.roll_at(self, base, now_ms)
-            arena = self.tail.room(size, self.end)
+            arena = self.tail.arena_for(size, self.end)
             at = arena.used
             view = arena.view[at : at + size]
             view[:] = records
@@ -252,10 +259,12 @@ class PartitionLog(LogState):
     # --- reading
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True) -> Buffer:
-        """Whole batches, from the one that holds `offset` (or the first one after a hole) on; none that ends above `up_to`.
+        """Whole batches, from the one that holds `offset` (or the first one after a hole) on; none
+        that ends above `up_to`.
 
-        At most `max_bytes`; but with `at_least_one` the first batch is returned whatever its size. Empty when there is no
-        such batch. KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
+        At most `max_bytes`; but with `at_least_one` the first batch is returned whatever its size.
+        Empty when there is no such batch. KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end],
+        KAFKA_STORAGE_ERROR.
         """
         if self.failure is not None:
             raise self.failure
@@ -308,10 +317,11 @@ class PartitionLog(LogState):
     @property
     def is_sync_due(self) -> bool:
         """True if flush.messages requires an fsync before the next acknowledgement."""
-        return self.end - self.flush.flushed >= self.config.flush_messages
+        return self.end - self.flush.flushed_offset >= self.config.flush_messages
 
     def seal(self) -> None:
-        """Completes the active segment's indexes, as before a stop. KafkaError: KAFKA_STORAGE_ERROR."""
+        """Completes the active segment's indexes, as before a stop. KafkaError:
+        KAFKA_STORAGE_ERROR."""
         active = self.segments.active
         try:
             active.seal()

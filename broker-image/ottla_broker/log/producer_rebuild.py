@@ -1,8 +1,9 @@
-"""Producer state rebuilt from what is on disk: the newest snapshot up to an offset, and the batch headers from there on.
+"""Producer state rebuilt from what is on disk: the newest snapshot up to an offset, and the batch
+headers from there on.
 
-A snapshot has the last batch of each producer, as Kafka's have. A client that had several batches in flight when the
-broker stopped may send an older one again. So before such a duplicate is refused as out of sequence,
-`restore_recent_batches` finds the others in the log.
+A snapshot has the last batch of each producer, as Kafka's have. A client that had several batches
+in flight when the broker stopped may send an older one again. So before such a duplicate is refused
+as out of sequence, `restore_recent_batches` finds the others in the log.
 """
 
 import logging
@@ -28,13 +29,14 @@ SEARCH_BYTES: Final = 16 << 20
 
 
 def rebuild_producer_states(log: LogState, end: int) -> ProducerStates:
-    """The producers just before offset `end`. Unreadable snapshots are removed. OSError, CorruptSegment."""
+    """The producers just before offset `end`. Unreadable snapshots are removed. OSError,
+    CorruptSegment."""
     now_ms = log.storage.runtime.now_ms()
     producers, since = _load_newest_snapshot(log.snapshots, end, now_ms)
     since = max(since, log.start)
     if since >= end:
         return producers
-    for segment in log.segments.since(since):
+    for segment in log.segments.from_offset(since):
         if segment.base >= end or (found := segment.find_batch(since)) is None:
             continue
         for position, header in segment.iter_headers(found.position):
@@ -47,7 +49,8 @@ def rebuild_producer_states(log: LogState, end: int) -> ProducerStates:
 
 
 def _load_newest_snapshot(snapshots: ProducerSnapshots, up_to: int, now_ms: int) -> tuple[ProducerStates, int]:
-    """The producers of the newest readable snapshot at or below `up_to`, and its offset; (none, 0) without one."""
+    """The producers of the newest readable snapshot at or below `up_to`, and its offset; (none, 0)
+    without one."""
     while (offset := snapshots.newest_up_to(up_to)) is not None:
         try:
             return ProducerStates(decode_producer_snapshot(snapshots.read(offset), now_ms)), offset
@@ -91,18 +94,19 @@ def replay_batch(
 
 
 def restore_recent_batches(log: LogState, producer: ProducerStateEntry) -> None:
-    """Completes `producer.batches` from the batch headers in the log. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Completes `producer.batches` from the batch headers in the log. KafkaError:
+    KAFKA_STORAGE_ERROR."""
     producer.has_all_batches = True
     if not producer.batches:
         return
     found: list[BatchMetadata] = []
     last = producer.batches[-1].last_offset
     budget = SEARCH_BYTES
-    at = log.segments.floor(last)
+    at = log.segments.index_of_offset(last)
     while at >= 0 and budget > 0 and len(found) < BATCHES_TO_RETAIN:
         segment = log.segments[at]
-        stop = segment.offsets.floor(last) + log.config.max_message_bytes
-        start = segment.offsets.boundary(max(min(stop, segment.size) - budget, 0), last)
+        stop = segment.offsets.lookup_position(last) + log.config.max_message_bytes
+        start = segment.offsets.batch_boundary(max(min(stop, segment.size) - budget, 0), last)
         with log.storage_errors("read", segment.path, last):
             found = [
                 BatchMetadata(

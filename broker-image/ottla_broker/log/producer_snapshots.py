@@ -1,8 +1,9 @@
 """`.snapshot` files: the producers of a partition just before the offset in the file's name.
 
-Kafka's ProducerSnapshot format, version 1: version i16 · CRC-32C u32 of what follows · number of entries i32 · entries of
-50 bytes: producer id i64, epoch i16, last sequence i32, last offset i64, offset delta i32, timestamp i64, coordinator
-epoch i32, first offset of the open transaction i64 (-1: none).
+Kafka's ProducerSnapshot format, version 1: version i16 · CRC-32C u32 of what follows · number of
+entries i32 · entries of 50 bytes: producer id i64, epoch i16, last sequence i32, last offset i64,
+offset delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64
+(-1: none).
 
 A partition has one where each segment starts and one at the recovery point or the log's end.
 """
@@ -26,7 +27,8 @@ _NO_BATCH: Final = BatchMetadata(-1, NO_OFFSET, 0, -1)
 
 
 class CorruptProducerSnapshot(ValueError):
-    """The file is no snapshot of a known version, or its CRC is wrong. An older snapshot or the log itself replaces it."""
+    """The file is no snapshot of a known version, or its CRC is wrong. An older snapshot or the log
+    itself replaces it."""
 
 
 def encode_producer_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
@@ -50,7 +52,8 @@ def _encode_entry(producer: ProducerStateEntry) -> bytes:
 
 
 def decode_producer_snapshot(data: bytes, now_ms: int) -> list[ProducerStateEntry]:
-    """The producers of a snapshot; `now_ms` counts as their last append. Raises CorruptProducerSnapshot."""
+    """The producers of a snapshot; `now_ms` counts as their last append. Raises
+    CorruptProducerSnapshot."""
     if len(data) < _FRONT.size + _COUNT.size:
         raise CorruptProducerSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc = _FRONT.unpack_from(data)
@@ -97,7 +100,8 @@ class ProducerSnapshots:
         return self._disk.read_file(self.path(offset))
 
     def write(self, offset: int, data: bytes) -> None:
-        """Writes without syncing: a torn snapshot is known by its CRC, and the one before it replaces it."""
+        """Writes without syncing: a torn snapshot is known by its CRC, and the one before it
+        replaces it."""
         write_file(self._disk, self.path(offset), data)
         self.add(offset)
 

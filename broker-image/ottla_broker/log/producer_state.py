@@ -1,12 +1,16 @@
-"""What a partition knows of its idempotent and transactional producers: Kafka's ProducerStateManager.
+"""What a partition knows of its idempotent and transactional producers: Kafka's
+ProducerStateManager.
 
-- The last five batches of each producer. A batch that is sent again is answered with its *original* offset. A gap in the
-  sequence numbers, which wrap at 2³¹, is refused (KIP-98).
-- Open transactions, and those whose end marker is not replicated yet: read_committed readers stop before the first.
-- A producer that has been silent for `producer.id.expiration.ms` is removed, unless its transaction is open. Reserved
-  producer ids never expire: each says how far another cluster's log was copied (`mirroring.positions`).
+- The last five batches of each producer. A batch that is sent again is answered with its *original*
+  offset. A gap in the sequence numbers, which wrap at 2³¹, is refused (KIP-98).
+- Open transactions, and those whose end marker is not replicated yet: read_committed readers stop
+  before the first.
+- A producer that has been silent for `producer.id.expiration.ms` is removed, unless its transaction
+  is open. Reserved producer ids never expire: each says how far another cluster's log was copied
+  (`mirroring.positions`).
 
-`check_batch` decides before a batch is written, `apply_batch` records it afterwards. Replication and recovery only apply.
+`check_batch` decides before a batch is written, `apply_batch` records it afterwards. Replication
+and recovery only apply.
 """
 
 from collections import deque
@@ -23,8 +27,9 @@ NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 FIRST_RESERVED_PRODUCER_ID: Final = 1 << 62
-"""Ids from here on are reserved for this cluster: no producer gets one, and no client may use one. Of a reserved id only
-the newest batch or marker counts: what a snapshot says of an older one may lie below the log's start."""
+"""Ids from here on are reserved for this cluster: no producer gets one, and no client may use one.
+Of a reserved id only the newest batch or marker counts: what a snapshot says of an older one may
+lie below the log's start."""
 
 
 class BatchMetadata(NamedTuple):
@@ -46,10 +51,11 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """One producer. `last_timestamp` (ms): that of its newest batch or marker, as Kafka's snapshots have it.
+    """One producer. `last_timestamp` (ms): that of its newest batch or marker, as Kafka's snapshots
+    have it.
 
-    `last_append_ms`: wall time of its last append here, for expiry. `has_all_batches`: False when only the last of its
-    batches is known, from a snapshot.
+    `last_append_ms`: wall time of its last append here, for expiry. `has_all_batches`: False when
+    only the last of its batches is known, from a snapshot.
     """
 
     producer_id: int
@@ -98,7 +104,8 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest transaction that is open or whose marker is not replicated; None without any."""
+        """First offset of the oldest transaction that is open or whose marker is not replicated;
+        None without any."""
         if not self._ongoing_txns and not self._unreplicated_txns:
             return None
         ongoing = next(iter(self._ongoing_txns), None)
@@ -117,10 +124,12 @@ class ProducerStates:
         transactional: bool,
         sequenced: bool,
     ) -> BatchMetadata | None:
-        """Returns None if a data batch may be written; the batch as it was written before if it is a duplicate.
+        """Returns None if a data batch may be written; the batch as it was written before if it is
+        a duplicate.
 
-        `sequenced` is False for a coordinator's own writes, whose epoch counts and whose sequence does not. Raises
-        KafkaError: INVALID_PRODUCER_EPOCH (a newer instance has written), OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        `sequenced` is False for a coordinator's own writes, whose epoch counts and whose sequence
+        does not. Raises KafkaError: INVALID_PRODUCER_EPOCH (a newer instance has written),
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -149,7 +158,8 @@ class ProducerStates:
         return None
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """Returns if an end marker may be written. KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+        """Returns if an end marker may be written. KafkaError: INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return
@@ -197,7 +207,8 @@ class ProducerStates:
         aborted: bool,
         now_ms: int,
     ) -> AbortedTransaction | None:
-        """Records an end marker at `offset`. Returns the transaction index's entry when it aborts a transaction."""
+        """Records an end marker at `offset`. Returns the transaction index's entry when it aborts a
+        transaction."""
         producer = self._entry(producer_id, epoch, now_ms)
         first, producer.current_txn_first_offset = producer.current_txn_first_offset, NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch

@@ -1,7 +1,8 @@
-"""Reading a log from its files: batches by offset, where the tail in memory does not reach, records by time (KIP-79,
-KIP-734), and aborted transactions.
+"""Reading a log from its files: batches by offset, where the tail in memory does not reach, records
+by time (KIP-79, KIP-734), and aborted transactions.
 
-Bytes that cannot be read take the partition offline; every function raises KafkaError KAFKA_STORAGE_ERROR then.
+Bytes that cannot be read take the partition offline; every function raises KafkaError
+KAFKA_STORAGE_ERROR then.
 """
 
 import logging
@@ -17,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 def read_files(log: LogState, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> Buffer:
     """As `PartitionLog.read`."""
-    for at in range(log.segments.floor(offset), len(log.segments)):
+    for at in range(log.segments.index_of_offset(offset), len(log.segments)):
         segment = log.segments[at]
         if segment.base >= up_to:
             break
@@ -46,7 +47,7 @@ def _read_segment(
 def aborted_transactions(log: LogState, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
     """Aborted transactions that have records in [from_offset, to_offset)."""
     found: list[AbortedTransaction] = []
-    for segment in log.segments.since(from_offset):
+    for segment in log.segments.from_offset(from_offset):
         try:
             entries = segment.transactions.entries()
         except (CorruptSegment, OSError) as error:
@@ -73,12 +74,12 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampOffset | Non
 def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
     """The record at or after the log start with the largest timestamp, the first of several."""
     ranked: list[tuple[int, Segment]] = []
-    for segment in log.segments.since(log.start):
+    for segment in log.segments.from_offset(log.start):
         with log.storage_errors("read", segment.path, segment.base):
             ranked.append((segment.max_timestamp_and_offset.timestamp, segment))
     best: TimestampOffset | None = None
-    # The record that a segment's indexes name may lie below the log start, or compaction removed it: then another
-    # segment may have a larger one.
+    # The record that a segment's indexes name may lie below the log start, or compaction removed
+    # it: then another segment may have a larger one.
     for largest, segment in sorted(ranked, key=lambda one: -one[0]):
         if best is not None and largest < best.timestamp:
             break
@@ -90,8 +91,9 @@ def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
 
 
 def _search(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:
-    """The segment's first record from offset `start` on that is not older. Batches are parsed where it may lie only."""
-    position = segment.offsets.floor(segment.times.offset_before(timestamp))
+    """The segment's first record from offset `start` on that is not older. Batches are parsed where
+    it may lie only."""
+    position = segment.offsets.lookup_position(segment.times.offset_before(timestamp))
     for at, header in segment.iter_headers(position):
         if header.max_timestamp < timestamp or header.last_offset < start:
             continue
@@ -104,7 +106,7 @@ def _search(segment: Segment, timestamp: int, start: int) -> TimestampOffset | N
 def _search_largest(segment: Segment, start: int) -> TimestampOffset | None:
     """The newest record from offset `start` on, by the records themselves."""
     best: TimestampOffset | None = None
-    for at, header in segment.iter_headers(segment.offsets.floor(start)):
+    for at, header in segment.iter_headers(segment.offsets.lookup_position(start)):
         if header.last_offset < start or (best is not None and header.max_timestamp <= best.timestamp):
             continue
         for record in decode_batch(segment.file.read(header.size, at), header):

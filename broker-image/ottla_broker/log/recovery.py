@@ -1,9 +1,10 @@
 """Opening a partition's folder: after a clean stop, after a crash, or new.
 
-After a clean stop only the last few KiB are read. After a crash the batches above the recovery point are read and their
-CRCs checked; indexes, epochs and producers follow from them. The first bytes that are no batch end the log: a torn tail
-is cut off. Everything below the recovery point was on the device. So corruption there is not cut off but takes the
-partition offline, with the file and the offset in the log.
+After a clean stop only the last few KiB are read. After a crash the batches above the recovery
+point are read and their CRCs checked; indexes, epochs and producers follow from them. The first
+bytes that are no batch end the log: a torn tail is cut off. Everything below the recovery point was
+on the device. So corruption there is not cut off but takes the partition offline, with the file and
+the offset in the log.
 """
 
 import logging
@@ -39,8 +40,8 @@ _FAILED_ROLL: Final = "it is empty and the segment before it has its offsets"
 class LogCheckpoint:
     """What the directory's checkpoint files say of a partition. `clean`: the last stop was clean.
 
-    `gapless`: segments follow each other without a gap, as those that this broker writes do (`log.rolling`,
-    `Compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
+    `gapless`: segments follow each other without a gap, as those that this broker writes do
+    (`log.rolling`, `Compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
     """
 
     clean: bool = False
@@ -50,28 +51,22 @@ class LogCheckpoint:
 
 
 def create_log(
-    storage: Storage,
-    directory: str,
-    topic: str,
-    partition: int,
-    topic_id: UUID | None,
-    config: LogConfig,
-    start: int = 0,
+    storage: Storage, directory: str, topic: str, partition: int, topic_id: UUID | None, config: LogConfig
 ) -> PartitionLog:
     """A new partition's folder with one empty segment. OSError."""
     storage.disk.make_directory(directory)
     if topic_id is not None:
         write_file(storage.disk, f"{directory}/{file_names.PARTITION_METADATA}", encode_topic_id(topic_id))
-    log = PartitionLog(topic, partition, directory, config, storage, start, topic_id)
-    log.flush.truncate_to(start)
-    log.segments = Segments([Segment.create(storage.files, directory, start, now_ms=storage.runtime.now_ms())])
+    log = PartitionLog(topic, partition, directory, config, storage, topic_id=topic_id)
+    log.segments = Segments([Segment.create(storage.files, directory, log.start, now_ms=storage.runtime.now_ms())])
     return log
 
 
 def open_log(
     storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, checkpoint: LogCheckpoint
 ) -> PartitionLog:
-    """An existing partition's folder. A partition that is damaged has `failure` set; OSError only from a full disk."""
+    """An existing partition's folder. A partition that is damaged has `failure` set; OSError only
+    from a full disk."""
     log = PartitionLog(topic, partition, directory, config, storage, checkpoint.start)
     recovery = LogRecovery(log, checkpoint)
     try:
@@ -80,11 +75,11 @@ def open_log(
     except (CorruptSegment, ValueError) as error:
         reason = str(error)
     except OSError as error:
-        # The partition is sound: the start is tried again when there is room.
+        # Nothing is wrong with the partition: the start is tried again when there is room.
         if is_out_of_space(error):
             raise
         reason = f"{error.filename or directory}: {error.strerror or error}"
-    # One without records, at the offsets that the checkpoint files name.
+    # Without records, at the offsets in the checkpoint files.
     damaged = PartitionLog(topic, partition, directory, config, storage, checkpoint.start, log.topic_id)
     damaged.flush = FlushState(checkpoint.recovery_point, checkpoint.recovery_point)
     damaged.end = max(checkpoint.start, checkpoint.recovery_point)
@@ -93,7 +88,7 @@ def open_log(
 
 
 class LogRecovery:
-    """The opening of one folder, step by step. It fills in a log that has no records yet."""
+    """The opening of one folder. It fills the state of a log that has no records yet."""
 
     def __init__(self, log: LogState, checkpoint: LogCheckpoint) -> None:
         self.log = log
@@ -168,10 +163,10 @@ class LogRecovery:
         return segment
 
     def _without_failed_rolls(self, segments: list[Segment]) -> list[Segment]:
-        """Removes empty segments that rolls left for which the disk had no room.
+        """Removes empty segments of failed rolls; appends continued in the segments before them.
 
-        The segment before such a one went on and has its offsets. If it is the last one, only what was on the device tells
-        whether it did; `_recover_after_crash` finds out the rest.
+        An empty last segment is kept unless the recovery point shows that the one before it has its
+        offsets. `_recover_after_crash` decides the other cases.
         """
         kept = segments[:1]
         for segment in segments[1:]:
@@ -192,9 +187,12 @@ class LogRecovery:
             return False
 
     def _rebuild_missing_indexes(self, names: set[str]) -> None:
-        """What lies above the recovery point after a crash is indexed anew in any case, by `_recover_after_crash`."""
+        """Not above the recovery point after a crash: there `_recover_after_crash` rebuilds all
+        indexes."""
         tail = (
-            len(self.log.segments) if self.checkpoint.clean else self.log.segments.floor(self.checkpoint.recovery_point)
+            len(self.log.segments)
+            if self.checkpoint.clean
+            else self.log.segments.index_of_offset(self.checkpoint.recovery_point)
         )
         for at, segment in enumerate(self.log.segments):
             present = all(path.rpartition("/")[2] in names for path in (segment.offsets.path, segment.times.path))
@@ -225,8 +223,9 @@ class LogRecovery:
     def _recover_after_crash(self) -> int:
         """Returns the offset where the log ends."""
         log, point, segments = self.log, self.checkpoint.recovery_point, list(self.log.segments)
-        first = log.segments.floor(point)
-        # The file may be older than the batches above the recovery point, which have the epochs themselves.
+        first = log.segments.index_of_offset(point)
+        # The file may be older than the batches above the recovery point, which have the epochs
+        # themselves.
         log.epochs.truncate_from_end(point)
         end = segments[first].base
         for at in range(first, len(segments)):
@@ -254,7 +253,8 @@ class LogRecovery:
         return end
 
     def _recover_tail(self, segment: Segment, point: int) -> int:
-        """Recovers what follows the recovery point inside a segment; what is below it is only skipped, by the index."""
+        """Recovers what follows the recovery point inside a segment; the index finds where that
+        begins."""
         file_size = segment.size
         found = self._find_first_batch_at(segment, point)
         if found is None:
@@ -269,10 +269,11 @@ class LogRecovery:
         return self._read_on(segment, position, file_size, expected, point)
 
     def _find_first_batch_at(self, segment: Segment, point: int) -> tuple[int, int] | None:
-        """(position, offset) of the first batch that ends at or above the recovery point. None if the index is wrong."""
+        """(position, offset) of the first batch that ends at or above the recovery point. None if
+        the index is wrong."""
         if segment is self._unindexed or not segment.offsets.is_sound(segment.size) or not segment.times.is_sound():
             return None
-        position, expected = segment.offsets.floor(point - 1), segment.base
+        position, expected = segment.offsets.lookup_position(point - 1), segment.base
         try:
             for found in segment.iter_batches(position):
                 if found.base_offset < expected or found.base_offset > found.last_offset:
@@ -294,7 +295,8 @@ class LogRecovery:
     def _read_on(self, segment: Segment, position: int, file_size: int, expected: int, protected: int) -> int:
         """Reads and checks batches from `position` on. Returns the offset after the last one.
 
-        What is wrong below offset `protected` raises CorruptSegment; what is wrong above ends the log.
+        What is wrong below offset `protected` raises CorruptSegment; what is wrong above ends the
+        log.
         """
         interval, epochs, producers = self._index_interval, self.log.epochs, self.log.producers
         try:
@@ -315,7 +317,8 @@ class LogRecovery:
                 ) from error
             file = self.log.storage.files.get(segment.path)
             file.truncate(segment.size)
-            # Or a second loss of power could bring it back, when this segment is no longer the last.
+            # Otherwise a second loss of power could restore it, when this segment is no longer the
+            # last.
             file.sync()
         segment.seal()
         return expected

@@ -1,8 +1,8 @@
 """Deleting a log's oldest records: by time, by size, by DeleteRecords.
 
-Time and size delete whole segments, never above the high watermark. DeleteRecords raises the log start offset, and the
-next retention deletes the segments below it. Files are renamed to `.deleted` and removed after `file.delete.delay.ms`,
-so that readers that have them open can finish.
+Time and size delete whole segments, never above the high watermark. DeleteRecords raises the log
+start offset, and the next retention deletes the segments below it. Files are renamed to `.deleted`
+and removed after `file.delete.delay.ms`, so that readers that have them open can finish.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def delete_records_before(log: LogState, offset: int) -> int:
-    """Raises the log start offset to `offset`; returns it. KafkaError: OFFSET_OUT_OF_RANGE above the high watermark."""
+    """Raises the log start offset to `offset`; returns it. KafkaError: OFFSET_OUT_OF_RANGE above
+    the high watermark."""
     if offset > log.high_watermark or offset < 0:
         raise KafkaError(
             ErrorCode.offset_out_of_range, f"cannot delete up to {offset}: the high watermark is {log.high_watermark}"
@@ -29,7 +30,10 @@ def delete_records_before(log: LogState, offset: int) -> int:
 
 
 def apply_retention(log: LogState, now_ms: int) -> int:
-    """Deletes the segments that time, size or the log start expire; returns how many. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Deletes the segments that expired by time or size or lie below the log start.
+
+    Returns how many. KafkaError: KAFKA_STORAGE_ERROR.
+    """
     if log.failure is not None:
         return 0
     try:
@@ -48,7 +52,8 @@ def apply_retention(log: LogState, now_ms: int) -> int:
 
 
 def retention_offset(log: LogState, config: LogConfig, now_ms: int) -> int:
-    """The offset below which these settings' time and size would delete everything; at most the high watermark. OSError."""
+    """The offset below which these settings' time and size would delete everything; at most the
+    high watermark. OSError."""
     count = len(_expired(log, config, now_ms))
     if count == len(log.segments):
         return log.end
@@ -100,7 +105,8 @@ def _above_retention_bytes(log: LogState, config: LogConfig) -> list[Segment]:
 
 
 def mark_deleted(log: LogState, segment: Segment, now_ms: int) -> None:
-    """Renames a segment's files to `.deleted`, and its snapshot if no other segment starts there."""
+    """Renames a segment's files to `.deleted`, and its snapshot if no other segment starts
+    there."""
     segment.unload()
     disk = log.storage.disk
     paths = list(segment.paths)

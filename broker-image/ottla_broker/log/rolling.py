@@ -7,7 +7,8 @@ from ottla_broker.log.segment import Segment
 
 
 def roll(log: LogState) -> None:
-    """Starts a segment at the log's end, unless the active one is empty. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Starts a segment at the log's end, unless the active one is empty. KafkaError:
+    KAFKA_STORAGE_ERROR."""
     active = log.segments.active
     if active.size:
         try:
@@ -17,14 +18,15 @@ def roll(log: LogState) -> None:
 
 
 def roll_at(log: LogState, base: int, now_ms: int) -> Segment:
-    """Starts a segment at offset `base`. OSError, and the old segment goes on.
+    """Starts a segment at offset `base`. On OSError the old segment stays active.
 
-    Segments follow each other without a gap: a hole at the log's end belongs to the new one. So a gap after a loss of
-    power shows that something is missing.
+    Segments follow each other without a gap: a hole at the log's end belongs to the new one. So a
+    gap after a loss of power shows that something is missing.
     """
     old = log.segments.active
     if log.flush.has_names_at_risk:
-        # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
+        # Otherwise a loss of power could keep the new segment's name and not the old one's: the
+        # log would seem to begin at its end.
         log.storage.disk.sync_directory(log.directory)
     jitter = min(log.config.segment_jitter_ms, log.config.roll_ms)
     segment = Segment.create(
@@ -38,7 +40,7 @@ def roll_at(log: LogState, base: int, now_ms: int) -> Segment:
         old.seal()
         log.snapshots.write(base, encode_producer_snapshot(log.producers))
     except OSError:
-        # Left in place, the new one would look, after a crash, like a log that ends here.
+        # Recovery would take an empty last segment for the end of the log.
         segment.remove()
         raise
     if old.size:

@@ -20,15 +20,10 @@ from ottla_broker.log.indexes import (
     TransactionIndex,
 )
 from ottla_broker.log.open_files import OpenFiles
-from ottla_broker.wire.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    BatchHeader,
-    Buffer,
-    parse_batch_header,
-)
+from ottla_broker.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, parse_batch_header
 
-# The fields of a batch header that say where the batch ends: base offset, batch length, last offset delta.
+# The fields of a batch header that say where the batch ends: base offset, batch length, last offset
+# delta.
 _EXTENT: Final = Struct(">qi11xi")
 _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 _FIRST_CHUNK_BYTES: Final = 8 << 10
@@ -45,7 +40,8 @@ class BatchLocation(NamedTuple):
 
 
 class Segment:
-    """Offsets from `base` on. `size`: bytes of batches. `suffix`: ending of the files' names while they are not in use.
+    """Offsets from `base` on. `size`: bytes of batches. `suffix`: ending of the files' names while
+    they are not in use.
 
     `unindexed_bytes`: bytes since the last index entry.
     """
@@ -97,7 +93,8 @@ class Segment:
 
     @classmethod
     def create(cls, files: OpenFiles, directory: str, base: int, *, now_ms: int, jitter_ms: int = 0) -> "Segment":
-        """A new, empty segment; files of these names are emptied. OSError, and none of its files is left."""
+        """A new, empty segment; files of these names are emptied. OSError, and none of its files is
+        left."""
         segment = cls(files, directory, base, now_ms=now_ms, jitter_ms=jitter_ms)
         try:
             for path in (segment.path, segment.offsets.path, segment.times.path):
@@ -134,7 +131,8 @@ class Segment:
         return age_ms > config.roll_ms - self.jitter_ms
 
     def first_batch_timestamp(self) -> int:
-        """Largest timestamp of the first batch, which stands for the segment's age. The segment must not be empty."""
+        """Largest timestamp of the first batch, which stands for the segment's age. The segment
+        must not be empty."""
         if self._first_timestamp is None:
             self._first_timestamp = parse_batch_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
         return self._first_timestamp
@@ -146,7 +144,8 @@ class Segment:
         ) * TIME_ENTRY_BYTES > index_bytes
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int) -> None:
-        """Takes a batch that was written at `position` into account; adds index entries every `interval` bytes."""
+        """Takes a batch that was written at `position` into account; adds index entries every
+        `interval` bytes."""
         largest = self._max_timestamp_and_offset
         if largest is None:
             largest = self.max_timestamp_and_offset
@@ -165,7 +164,8 @@ class Segment:
     def max_timestamp_and_offset(self) -> TimestampOffset:
         """The newest timestamp, and the last offset of its batch. OSError, CorruptSegment."""
         if self._max_timestamp_and_offset is None:
-            # Whenever an offset was indexed, so was the largest timestamp before it: only what follows can be larger.
+            # Whenever an offset was indexed, so was the largest timestamp before it: only what
+            # follows can be larger.
             largest, entry = self.times.last(), self.offsets.last()
             for _, header in self.iter_headers(entry[1] if entry else 0):
                 if header.max_timestamp > largest.timestamp:
@@ -174,7 +174,8 @@ class Segment:
         return self._max_timestamp_and_offset
 
     def seal(self) -> None:
-        """Saves the indexes at the segment's end: the last time index entry holds its largest timestamp."""
+        """Saves the indexes at the segment's end: the last time index entry holds its largest
+        timestamp."""
         if self.size:
             self.times.append(self.max_timestamp_and_offset)
         self.save_indexes()
@@ -196,7 +197,8 @@ class Segment:
         self._max_timestamp_and_offset = TimestampOffset(-1, self.base)
 
     def rebuild_indexes(self, interval: int) -> None:
-        """Rebuilds the offset and time indexes from the batch headers. CorruptSegment if the batches are wrong, too."""
+        """Rebuilds the offset and time indexes from the batch headers. CorruptSegment if the
+        batches are wrong, too."""
         size = self.size
         headers = list(self.iter_headers())
         self._clear_offset_indexes()
@@ -233,14 +235,16 @@ class Segment:
     # --- reading
 
     def find_batch(self, offset: int) -> BatchLocation | None:
-        """The first batch that ends at or after `offset`: the one that holds it, or the next one after a hole."""
-        for position, size, base, last, _, _ in self._walk(self.offsets.floor(offset)):
+        """The first batch that ends at or after `offset`: the one that holds it, or the next one
+        after a hole."""
+        for position, size, base, last, _, _ in self._walk(self.offsets.lookup_position(offset)):
             if last >= offset:
                 return BatchLocation(position, size, base, last)
         return None
 
     def iter_batches(self, start: int) -> Iterator[BatchLocation]:
-        """Batches from position `start` on, by the few bytes that say where they end. Raises CorruptSegment."""
+        """Batches from position `start` on, by the few bytes that say where they end. Raises
+        CorruptSegment."""
         for position, size, base, last, _, _ in self._walk(start):
             yield BatchLocation(position, size, base, last)
 
@@ -250,7 +254,8 @@ class Segment:
             yield position, parse_batch_header(data, at)
 
     def _walk(self, position: int) -> Iterator[tuple[int, int, int, int, bytes, int]]:
-        """(position, size, base offset, last offset, data, index of the header in data) of each batch.
+        """(position, size, base offset, last offset, data, index of the header in data) of each
+        batch.
 
         Reads much at once where batches are small, and a header at a time where they are large.
         """
@@ -275,7 +280,8 @@ class Segment:
         return CorruptSegment(self.path, position, f"{left} bytes left, a batch header takes {HEADER_SIZE}")
 
     def iter_whole_batches(self, position: int, end: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
-        """(position, whole batch, header) of the batches from `position` to `end`. Raises CorruptSegment."""
+        """(position, whole batch, header) of the batches from `position` to `end`. Raises
+        CorruptSegment."""
         data, start = memoryview(b""), position
         file = self.file
         while position < end:
@@ -308,8 +314,9 @@ class Segment:
         return self.file.read(stop - start, start)
 
     def _stop_at(self, stop: int, limit: int, up_to: int) -> int:
-        """The end of the last batch that fits below position `limit` and ends below offset `up_to`."""
-        stop = max(stop, self.offsets.boundary(limit, up_to))
+        """The end of the last batch that fits below position `limit` and ends below offset
+        `up_to`."""
+        stop = max(stop, self.offsets.batch_boundary(limit, up_to))
         if stop >= limit:
             return stop
         data = self.file.read(limit - stop, stop)
@@ -324,15 +331,17 @@ class Segment:
         return stop + at
 
     def indexed_end_below(self, offset: int) -> int:
-        """The end of a batch, at or below `offset`, that the index names; the base offset when it names none."""
+        """The end of a batch, at or below `offset`, that the index names; the base offset when it
+        names none."""
         return self.offsets.last_below(offset) + 1
 
     def size_from(self, offset: int) -> int:
         """About how many bytes hold `offset` and what follows it, by the index."""
-        return self.size - self.offsets.floor(offset)
+        return self.size - self.offsets.lookup_position(offset)
 
     def next_offset(self) -> int:
-        """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""
+        """The offset after the last batch; the base offset of an empty segment. Raises
+        CorruptSegment."""
         entry = self.offsets.last()
         if entry is not None and not 0 <= entry[1] < self.size:
             raise CorruptSegment(self.offsets.path, entry[1], f"no position in a log of {self.size} bytes")

@@ -1,9 +1,12 @@
-"""Putting a cleaned segment in the place of those that it replaces, so that a crash at any step loses nothing.
+"""Putting a cleaned segment in the place of those that it replaces, so that a crash at any step
+loses nothing.
 
-1. Its files are written and synced under `.cleaned` names. After a crash they are removed: the old segments are whole.
-2. They are renamed to `.swap`, the log last. After a crash an index alone is removed and rebuilt. Once the log is
-   `.swap`, `finish_swaps` does the rest.
-3. The old files are renamed to `.deleted`, oldest first, so that a deleted value never comes back without its tombstone.
+1. Its files are written and synced under `.cleaned` names. After a crash they are removed: the old
+   segments are whole.
+2. They are renamed to `.swap`, the log last. After a crash an index alone is removed and rebuilt.
+   Once the log is `.swap`, `finish_swaps` does the rest.
+3. The old files are renamed to `.deleted`, oldest first, so that a deleted value never comes back
+   without its tombstone.
 4. `.swap` is cut off the names.
 
 These are Apache Kafka's names and steps: either program finishes what the other began.
@@ -50,8 +53,8 @@ def sync_segment(disk: Disk, segment: Segment) -> None:
 def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int) -> None:
     """Replaces `old`, neighbours and all closed, by the synced segment under `.cleaned` names.
 
-    Runs on the protocol's thread; the caller syncs the folder. KafkaError KAFKA_STORAGE_ERROR, with the log offline, when
-    a rename fails.
+    Runs on the protocol's thread; the caller syncs the folder. KafkaError KAFKA_STORAGE_ERROR, with
+    the log offline, when a rename fails.
     """
     disk = log.storage.disk
     new = Segment(
@@ -81,9 +84,10 @@ def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int
 def finish_swaps(storage: Storage, directory: str) -> list[str]:
     """Cleans a partition's folder up after a crash; returns the names that it holds then, sorted.
 
-    Removes what is `.deleted`, and what is `.cleaned`, which a cleaning or a split was still writing. Finishes each
-    `.swap`; but one at or above the smallest `.cleaned` belongs to an unfinished split and is removed. Removes indexes
-    without a `.log`. OSError; CorruptSegment of a `.swap`.
+    Removes what is `.deleted`, and what is `.cleaned`, which a cleaning or a split was still
+    writing. Finishes each `.swap`; but one at or above the smallest `.cleaned` belongs to an
+    unfinished split and is removed. Removes indexes without a `.log`. OSError; CorruptSegment of a
+    `.swap`.
     """
     disk = storage.disk
     names = disk.list(directory)

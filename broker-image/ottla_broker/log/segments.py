@@ -1,4 +1,5 @@
-"""A log's segments in order of their base offsets; the last one is active, the only one that is written."""
+"""A log's segments in order of their base offsets; the last one is active, the only one that is
+written."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,7 @@ from ottla_broker.log.segment import Segment
 
 
 class Segments:
-    """Never empty."""
+    """There is always at least one."""
 
     __slots__ = ("_bases", "_segments", "active")
 
@@ -33,23 +34,25 @@ class Segments:
     def size(self) -> int:
         return sum(segment.size for segment in self._segments)
 
-    def floor(self, offset: int) -> int:
-        """Index of the segment that may hold `offset`: the last one whose base is not above it; 0 when all are."""
+    def index_of_offset(self, offset: int) -> int:
+        """Index of the segment that may hold `offset`: the last one whose base is not above it; 0
+        if all are."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
-    def since(self, offset: int) -> list[Segment]:
-        """The segments that may hold `offset` or anything above it."""
-        return self._segments[self.floor(offset) :]
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segments that may hold `offset` or an offset above it."""
+        return self._segments[self.index_of_offset(offset) :]
 
     def add(self, segment: Segment) -> None:
-        """A new active segment."""
+        """Adds a segment, which becomes the active one."""
         self._segments.append(segment)
         self._bases.append(segment.base)
         self.active = segment
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
         """Puts `new` in the place of `old`. At least one segment must remain."""
-        gone = set(map(id, old))
-        self._segments = sorted([s for s in self._segments if id(s) not in gone] + list(new), key=lambda s: s.base)
+        replaced = set(map(id, old))
+        kept = [segment for segment in self._segments if id(segment) not in replaced]
+        self._segments = sorted(kept + list(new), key=lambda segment: segment.base)
         self._bases = [segment.base for segment in self._segments]
         self.active = self._segments[-1]

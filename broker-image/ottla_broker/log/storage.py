@@ -21,9 +21,9 @@ INDEXES_IN_MEMORY: Final = 256
 class Storage:
     """The disk, the runtime, the open files and the memory for tails.
 
-    `write_recovery_points`: writes the directory's checkpoint file and returns when it is durable. A log calls it before
-    it is truncated below its recovery point. Otherwise a restart after a crash would take what replaces the old end for
-    flushed.
+    `write_recovery_points`: writes the directory's checkpoint file and returns when it is durable.
+    A log calls it before it is truncated below its recovery point. Otherwise a restart after a
+    crash would take what replaces the old end for flushed.
     """
 
     disk: Disk
@@ -37,7 +37,8 @@ class Storage:
         self.files = OpenFiles(self.disk)
 
     def keep_indexes(self, segment: Segment) -> None:
-        """Keeps a closed segment's indexes in memory until enough others have been read after it."""
+        """Keeps a closed segment's indexes in memory until enough others have been read after
+        it."""
         self._indexed[id(segment)] = segment
         self._indexed.move_to_end(id(segment))
         if len(self._indexed) > INDEXES_IN_MEMORY:
@@ -45,5 +46,6 @@ class Storage:
 
 
 def is_out_of_space(error: OSError) -> bool:
-    """True if a call failed for want of room (or of file descriptors): that passes, and is no fault of the disk."""
+    """True if a call failed for want of room (or of file descriptors): that passes, and is no fault
+    of the disk."""
     return error.errno in _TRANSIENT

@@ -24,7 +24,8 @@ class EndTransactionMarker(NamedTuple):
 
 
 def read_end_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """The end marker in a control batch; None in one that compaction has emptied, and for KRaft's control records.
+    """The end marker in a control batch; None in one that compaction has emptied, and for KRaft's
+    control records.
 
     KafkaError: CORRUPT_MESSAGE.
     """
@@ -42,8 +43,8 @@ def read_end_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker 
 def build_abort_markers(producers: Iterable[ProducerStateEntry], now_ms: int, *, below: int = MAX_INT64) -> list[bytes]:
     """Batches that abort the transactions that are open and began below an offset.
 
-    They take the place of a coordinator that is in another cluster. Without them nobody could end these transactions, and
-    read_committed readers would wait for ever.
+    They take the place of a coordinator that is in another cluster. Without them nobody could end
+    these transactions, and read_committed readers would wait for ever.
     """
     return [
         encode_end_transaction_marker(

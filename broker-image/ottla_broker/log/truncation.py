@@ -1,4 +1,5 @@
-"""Cutting a log's end off, as a follower does where its log diverges from its leader's (KIP-101), and emptying it."""
+"""Cutting a log's end off, as a follower does where its log diverges from its leader's (KIP-101),
+and emptying it."""
 
 from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
@@ -7,7 +8,8 @@ from ottla_broker.log.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int) -> None:
-    """Cuts off everything at and above `offset`, and the batch that holds it. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Cuts off everything at and above `offset`, and the batch that holds it. KafkaError:
+    KAFKA_STORAGE_ERROR."""
     if offset >= log.end:
         return
     if offset < log.segments[0].base:
@@ -15,7 +17,7 @@ def truncate_to(log: LogState, offset: int) -> None:
         return
     log.tail.clear()
     try:
-        keep = log.segments.floor(offset)
+        keep = log.segments.index_of_offset(offset)
         _lower_recovery_point(log, log.segments[keep].indexed_end_below(offset))
         removed = list(log.segments)[keep + 1 :]
         if removed:
@@ -25,7 +27,7 @@ def truncate_to(log: LogState, offset: int) -> None:
                 segment.remove()
         active = log.segments.active
         _end_at(log, active.truncate_to(offset))
-        # Or what was cut off could come back after a loss of power, beside what replaced it.
+        # Otherwise a loss of power could restore what was cut off, next to what replaced it.
         active.file.sync()
         log.snapshots.remove_above(log.end)
         log.producers = rebuild_producer_states(log, log.end)
@@ -35,7 +37,8 @@ def truncate_to(log: LogState, offset: int) -> None:
 
 
 def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
-    """Drops every record: the log is empty, starts and ends at `offset`. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Drops every record: the log is empty, starts and ends at `offset`. KafkaError:
+    KAFKA_STORAGE_ERROR."""
     log.tail.clear()
     try:
         _lower_recovery_point(log, 0)
@@ -58,9 +61,10 @@ def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
 
 
 def _lower_recovery_point(log: LogState, offset: int) -> None:
-    """Lowers it to `offset`, the end of a batch that stays: an end in a hole would protect bytes that are gone.
+    """Lowers the recovery point to `offset`, the end of a batch that stays.
 
-    It is on the device before anything is cut off. Or a restart would take what replaces the old end for flushed.
+    The checkpoint file is durable before anything is cut off. Otherwise a restart would assume that
+    what replaces the old end is flushed.
     """
     if offset < log.flush.recovery_point:
         log.flush.truncate_to(offset)

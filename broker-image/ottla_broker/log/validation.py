@@ -1,7 +1,8 @@
 """What a leader checks and changes in a batch before it appends it: Kafka's LogValidator.
 
-Checks read the header alone. Each refusal is a KafkaError with the code that Kafka's clients expect for it. A topic with
-`compression.type=producer` and `message.timestamp.type=CreateTime`, the defaults, never decompresses a byte.
+Checks read the header alone. Each refusal is a KafkaError with the code that Kafka's clients expect
+for it. A topic with `compression.type=producer` and `message.timestamp.type=CreateTime`, the
+defaults, never decompresses a byte.
 """
 
 from collections.abc import Sequence
@@ -42,15 +43,15 @@ _CODECS: Final = {
 }
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""A batch header as `wire.batch.HEADER` unpacks it; the hot path makes no object of it."""
+"""A batch header as `wire.batch.HEADER` unpacks it; the hot path constructs no object of it."""
 
 
 @dataclass(slots=True)
 class LogAppendInfo:
     """What an append did. Offsets are inclusive.
 
-    `log_append_time_ms` is -1 unless the topic has LogAppendTime. `is_duplicate`: nothing was written, the offsets are
-    those of the first time. `byte_count`: bytes written to the log.
+    `log_append_time_ms` is -1 unless the topic has LogAppendTime. `is_duplicate`: nothing was
+    written, the offsets are those of the first time. `byte_count`: bytes written to the log.
     """
 
     first_offset: int
@@ -64,8 +65,8 @@ class LogAppendInfo:
 
 
 def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
-    """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE; INVALID_RECORD when no whole
-    batch is there, as with the short messages of formats 0 and 1."""
+    """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE;
+    INVALID_RECORD when no whole batch is there, as with the short messages of formats 0 and 1."""
     if end - at < HEADER_SIZE:
         raise KafkaError(
             ErrorCode.invalid_record, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
@@ -78,8 +79,8 @@ def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
 
 
 def validate_crc(data: Buffer, at: int, fields: HeaderFields) -> None:
-    """Checks the magic byte first: the CRC's place depends on it. KafkaError: CORRUPT_MESSAGE; INVALID_RECORD for the
-    message formats 0 and 1."""
+    """Checks the magic byte first: the CRC's place depends on it. KafkaError: CORRUPT_MESSAGE;
+    INVALID_RECORD for the message formats 0 and 1."""
     magic = fields[3]
     if magic != MAGIC:
         if magic in (0, 1):
@@ -106,7 +107,8 @@ def validate_size(fields: HeaderFields, config: LogConfig) -> None:
 
 
 def validate_client_batch(fields: HeaderFields, config: LogConfig, now_ms: int) -> None:
-    """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
+    """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE."""
     _, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
     if count < 1 or count != delta + 1:
         raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")
@@ -155,7 +157,8 @@ def validate_keys(data: Buffer, header: BatchHeader) -> None:
 
 
 def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """(bytes, [(position, header)]) of the whole batches in what a leader sent; the last one may be cut off.
+    """(bytes, [(position, header)]) of the whole batches in what a leader sent; the last one may be
+    cut off.
 
     KafkaError: CORRUPT_MESSAGE.
     """
@@ -173,8 +176,9 @@ def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFi
 
 
 def split_leader_batches(data: Buffer, end: int, leader_epoch: int) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """As `split_whole_batches`: the batches that a follower appends at offset `end`, before the first one of a leader
-    newer than `leader_epoch`. KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
+    """As `split_whole_batches`: the batches that a follower appends at offset `end`, before the
+    first one of a leader newer than `leader_epoch`. KafkaError: CORRUPT_MESSAGE,
+    OFFSET_OUT_OF_RANGE."""
     size, found = split_whole_batches(data)
     for number, (at, fields) in enumerate(found):
         validate_crc(data, at, fields)
@@ -205,7 +209,8 @@ def compression_level(codec: Compression, config: LogConfig) -> int | None:
 
 
 def needs_conversion(header: BatchHeader, config: LogConfig) -> bool:
-    """True if the topic's settings change this batch's bytes beyond base offset and leader epoch."""
+    """True if the topic's settings change this batch's bytes beyond base offset and leader
+    epoch."""
     if config.message_timestamp_type == "LogAppendTime" or header.has_log_append_time:
         return True
     return _codec_to_change_to(header, config) is not None
@@ -220,10 +225,12 @@ def _codec_to_change_to(header: BatchHeader, config: LogConfig) -> Compression |
 def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int) -> Buffer:
     """The batch as the topic's settings require it, itself when it is so already.
 
-    It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change and the records do not:
-    readers take the batch's time for each of them. The CRC covers all of that and is computed anew.
+    It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change
+    and the records do not: readers take the batch's time for each of them. The CRC covers all of
+    that and is computed anew.
 
-    KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE when the records do not decompress.
+    KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE when the records do
+    not decompress.
     """
     if not needs_conversion(header, config):
         return memoryview(data)[: header.size]

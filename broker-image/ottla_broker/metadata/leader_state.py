@@ -1,9 +1,10 @@
-"""The office of the metadata log's leader in one epoch: whom it has heard, what they have, what is committed.
+"""The leader of the metadata log in one epoch: which replicas fetch, how far their logs go, what is committed.
 
-Invariants, of which `quorum_rules` says why they suffice:
-- Nobody is told anything of the log before enough members were heard in this epoch and the most advanced of their logs was taken over.
-- Nothing counts as committed before a record of this epoch does.
-- A fetch counts as an acknowledgement only where the follower's log is a beginning of this one; followers ask when they have fsynced.
+Invariants; `quorum_rules` says why they suffice:
+- The leader serves no records before it has heard from enough voters in this epoch and copied the most advanced of
+  their logs.
+- No record is committed before one of this epoch is.
+- A fetch acknowledges records only if the follower's log is a prefix of this one. Followers fetch after an fsync.
 """
 
 import asyncio
@@ -13,15 +14,23 @@ from dataclasses import dataclass
 from ottla_broker.metadata.image import MetadataDelta
 from ottla_broker.metadata.metadata_fetch import UNKNOWN_OFFSET, MetadataFetchRequest, MetadataFetchResponse
 from ottla_broker.metadata.metadata_log import MetadataLog
-from ottla_broker.metadata.quorum_rules import EpochAndOffset, committed_offset, election_quorum_size, majority_size
+from ottla_broker.metadata.quorum import QuorumDescription, QuorumReplica
+from ottla_broker.metadata.quorum_rules import (
+    EpochAndOffset,
+    ReplicaKey,
+    Voter,
+    committed_offset,
+    election_quorum_size,
+    majority_size,
+)
 from ottla_broker.metadata.records import MetadataRecord
-from ottla_broker.metadata.register import RegisterValue, ReplicaKey, Voter
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 @dataclass(slots=True)
 class ReplicaState:
-    """`claim`: how far its log goes, as it said; `end`: as far as that is known to agree with ours. Times by the loop's clock."""
+    """`reported_log_end`: the end of its log, as it said; `acknowledged_offset`: up to where its log is known to equal
+    this one. Times by the event loop's clock."""
 
     key: ReplicaKey
     reported_log_end: EpochAndOffset
@@ -31,77 +40,87 @@ class ReplicaState:
 
 
 class LeaderState:
-    """`now`: the loop's clock; `ended` is called once, when it is over."""
+    """`now`: the event loop's clock. `on_ended` is called once, when this broker no longer leads in the epoch."""
 
     def __init__(
-        self, value: RegisterValue, me: Voter, log: MetadataLog, now: Callable[[], float], ended: Callable[[], None]
+        self,
+        epoch: int,
+        voters: tuple[Voter, ...],
+        me: Voter,
+        log: MetadataLog,
+        now: Callable[[], float],
+        on_ended: Callable[[], None],
     ) -> None:
-        self.epoch = value.epoch
+        self.epoch = epoch
         self.me = me
-        self.voter_sets = [value.isr]  # two, while a change is on its way to the register
+        self.voter_sets = [voters]  # two while a change of voters is in flight
         self.replicas: dict[ReplicaKey, ReplicaState] = {}
-        self.epoch_start_offset: int | None = None  # where the epoch begins; None until the log is taken over
+        self.epoch_start_offset: int | None = None  # None until the most advanced log is copied
         self.is_established = False
         self.is_over = False
-        self.failure: KafkaError | None = None  # what this broker's own log said, if that ended it
+        self.failure: KafkaError | None = None  # the error of this broker's own log that ended the epoch
         self.started_s = now()
         self._log = log
         self._now = now
-        self._on_ended = ended
+        self._on_ended = on_ended
         self._synced_offset = 0
         self._changed = asyncio.Event()
         self._sync_task: asyncio.Task[None] | None = None
 
-    # --- before it leads
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        return self.voter_sets[0]
+
+    # --- start of the epoch
 
     async def wait_for_election_quorum(self) -> tuple[ReplicaKey, EpochAndOffset] | None:
-        """Waits until enough members have been heard; the most advanced of them, None when that is this broker itself."""
-        while len(heard := self._heard_voters()) + 1 < election_quorum_size(len(self.voter_sets[0])):
+        """Waits until enough voters have fetched; the one with the most advanced log, None if that is this broker."""
+        while len(heard := self._heard_voters()) + 1 < election_quorum_size(len(self.voters)):
             await self.wait_for_change()
         own = await self._log.wait_until_durable()
-        best = max(heard, key=lambda follower: follower.reported_log_end, default=None)
+        best = max(heard, key=lambda replica: replica.reported_log_end, default=None)
         return (best.key, best.reported_log_end) if best is not None and best.reported_log_end > own else None
 
     def _heard_voters(self) -> list[ReplicaState]:
-        others = [member.key for member in self.voter_sets[0] if member.key != self.me.key]
+        others = [voter.key for voter in self.voters if voter.key != self.me.key]
         return [self.replicas[key] for key in others if key in self.replicas]
 
     def remove_replica(self, key: ReplicaKey) -> None:
-        """It could not be reached: it has to be heard anew."""
+        """After a failed connection: the replica counts again once it fetches."""
         self.replicas.pop(key, None)
 
     def start_epoch(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[MetadataDelta]":
-        """The log is taken over: the epoch begins with these records, and followers are answered from now on."""
-        self.epoch_start_offset = self._log.log.end
+        """Appends the first records of the epoch. From now on followers are served."""
+        self.epoch_start_offset = self._log.end_offset
         return self._append(records)
 
     # --- records
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
-        """NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the disk refuses: where there are others, they should lead then, because whatever else has to be
-        decided would be refused too."""
+        """NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with other voters ends the epoch: this
+        broker could not commit later records either."""
         if self.is_over or not self.is_established:
             raise KafkaError(ErrorCode.not_controller, "this broker does not lead the metadata log")
         try:
-            waiter = self._append(records)
+            committed = self._append(records)
         except KafkaError as reason:
-            if len(self.voter_sets[0]) > 1:
+            if len(self.voters) > 1:
                 self.fail(reason)
             raise
-        return await waiter
+        return await committed
 
     def _append(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[MetadataDelta]":
-        waiter = self._log.append_as_leader(records, self.epoch)
+        committed = self._log.append_as_leader(records, self.epoch)
         self._notify()
         if self._sync_task is None:
             self._sync_task = asyncio.get_running_loop().create_task(self._sync_log())
-        return waiter
+        return committed
 
     async def _sync_log(self) -> None:
-        """Brings to the device what was appended; what comes meanwhile is taken by the next round."""
+        """Syncs appended records; those appended during a sync are synced by the next one."""
         try:
-            while not self.is_over and self._synced_offset < (end := self._log.log.end):
-                await self._log.log.wait_until_synced(end)
+            while not self.is_over and self._synced_offset < (end := self._log.end_offset):
+                await self._log.partition_log.wait_until_synced(end)
                 self._synced_offset = end
                 self._maybe_advance_high_watermark()
         except KafkaError as reason:
@@ -112,124 +131,139 @@ class LeaderState:
     def _maybe_advance_high_watermark(self) -> None:
         if self.epoch_start_offset is None or self.is_over:
             return
-        ends = {key: follower.acknowledged_offset for key, follower in self.replicas.items()}
-        ends[self.me.key] = self._synced_offset
-        point = committed_offset(ends, self.voter_sets)
-        if self.epoch_start_offset < point and self._log.high_watermark < point:
+        offset = committed_offset(self.acknowledged_offsets, self.voter_sets)
+        if self.epoch_start_offset < offset and self._log.high_watermark < offset:
             try:
-                self._log.advance_high_watermark(point)
+                self._log.advance_high_watermark(offset)
             except KafkaError as reason:
                 self.fail(reason)
             self._notify()
 
-    def set_voter_sets(self, memberships: list[tuple[Voter, ...]]) -> None:
-        self.voter_sets = memberships
+    def set_voter_sets(self, voter_sets: list[tuple[Voter, ...]]) -> None:
+        self.voter_sets = voter_sets
         self._maybe_advance_high_watermark()
 
     @property
     def acknowledged_offsets(self) -> dict[ReplicaKey, int]:
-        return {key: follower.acknowledged_offset for key, follower in self.replicas.items()} | {
-            self.me.key: self._synced_offset
-        }
+        offsets = {key: replica.acknowledged_offset for key, replica in self.replicas.items()}
+        offsets[self.me.key] = self._synced_offset
+        return offsets
 
     # --- followers
 
-    async def handle_fetch(self, ask: MetadataFetchRequest) -> MetadataFetchResponse:
-        """What a broker that fetches is told, when there is something to tell or `max_wait_ms` is over."""
-        if ask.leader_epoch != self.epoch:
-            return MetadataFetchResponse(
-                ErrorCode.fenced_leader_epoch if ask.leader_epoch < self.epoch else ErrorCode.unknown_leader_epoch
-            )
-        follower = self._record_fetch(ask)
-        deadline = self._now() + ask.max_wait_ms / 1000
+    async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
+        """The response to a broker's fetch, when there is news for it or `max_wait_ms` is over."""
+        if request.leader_epoch < self.epoch:
+            return MetadataFetchResponse(ErrorCode.fenced_leader_epoch)
+        if request.leader_epoch > self.epoch:
+            return MetadataFetchResponse(ErrorCode.unknown_leader_epoch)
+        replica = self._record_fetch(request)
+        deadline_s = self._now() + request.max_wait_ms / 1000
         while not self.is_over:
-            if self.epoch_start_offset is not None and (told := self._build_response(ask, follower)) is not None:
-                return told
-            left = deadline - self._now()
-            if left <= 0:
-                return MetadataFetchResponse(
-                    high_watermark=UNKNOWN_OFFSET
-                    if self.epoch_start_offset is None
-                    else self._reportable_high_watermark()
-                )
-            await self.wait_for_change(left)
+            if self.epoch_start_offset is not None and (response := self._build_response(request, replica)) is not None:
+                return response
+            remaining_s = deadline_s - self._now()
+            if remaining_s <= 0:
+                return MetadataFetchResponse(high_watermark=self._reportable_high_watermark())
+            await self.wait_for_change(remaining_s)
         return MetadataFetchResponse(ErrorCode.not_leader_or_follower)
 
-    def _record_fetch(self, ask: MetadataFetchRequest) -> ReplicaState | None:
-        if ask.directory_id is None:
+    def _record_fetch(self, request: MetadataFetchRequest) -> ReplicaState | None:
+        if request.directory_id is None:
             return None
-        key = (ask.replica_id, ask.directory_id)
-        now = self._now()
-        follower = self.replicas.get(key)
-        if follower is None:
-            follower = self.replicas[key] = ReplicaState(key, ask.log_end, now, self.started_s)
+        key = (request.replica_id, request.directory_id)
+        now_s = self._now()
+        replica = self.replicas.get(key)
+        if replica is None:
+            replica = self.replicas[key] = ReplicaState(key, request.log_end, now_s, self.started_s)
             self._notify()
-        follower.reported_log_end, follower.last_fetch_s = ask.log_end, now
-        return follower
+        replica.reported_log_end, replica.last_fetch_s = request.log_end, now_s
+        return replica
 
-    def _build_response(self, ask: MetadataFetchRequest, follower: ReplicaState | None) -> MetadataFetchResponse | None:
-        log = self._log.log
-        if (elsewhere := self._log.find_divergence(ask.log_end)) is not None:
-            return elsewhere
-        if follower is not None and follower.acknowledged_offset != ask.log_end.offset:
-            follower.acknowledged_offset = ask.log_end.offset
+    def _build_response(
+        self, request: MetadataFetchRequest, replica: ReplicaState | None
+    ) -> MetadataFetchResponse | None:
+        """None while there is no news for the follower."""
+        offset = request.log_end.offset
+        if (divergence := self._log.find_divergence(request.log_end)) is not None:
+            return divergence
+        if replica is not None and replica.acknowledged_offset != offset:
+            replica.acknowledged_offset = offset
             self._maybe_advance_high_watermark()
-        if follower is not None and ask.log_end.offset >= self._log.high_watermark:
-            follower.last_caught_up_s = self._now()
-        watermark = self._reportable_high_watermark()
-        if ask.log_end.offset == log.end and ask.high_watermark >= watermark:
+        if replica is not None and offset >= self._log.high_watermark:
+            replica.last_caught_up_s = self._now()
+        high_watermark, log = self._reportable_high_watermark(), self._log.partition_log
+        if offset == log.end and request.high_watermark >= high_watermark:
             return None
-        records = bytes(log.read(ask.log_end.offset, ask.max_bytes, up_to=log.end))
-        return MetadataFetchResponse(high_watermark=watermark, log_start_offset=log.start, records=records)
+        records = bytes(log.read(offset, request.max_bytes, up_to=log.end))
+        return MetadataFetchResponse(high_watermark=high_watermark, log_start_offset=log.start, records=records)
 
     def _reportable_high_watermark(self) -> int:
-        """Nothing is said of what is committed before the first record of this epoch is: it might be less than what is known already."""
-        return (
-            self._log.high_watermark
-            if self.epoch_start_offset is not None and self._log.high_watermark > self.epoch_start_offset
-            else UNKNOWN_OFFSET
-        )
+        """Unknown until a record of this epoch is committed: before, it may be below the one that followers know."""
+        high_watermark = self._log.high_watermark
+        is_known = self.epoch_start_offset is not None and high_watermark > self.epoch_start_offset
+        return high_watermark if is_known else UNKNOWN_OFFSET
 
     def hears_majority(self, within_s: float) -> bool:
-        """Whether a majority of every membership has asked for something lately."""
-        since = self._now() - within_s
-        for members in self.voter_sets:
-            heard = sum(
-                1
-                for member in members
-                if member.key == self.me.key
-                or ((follower := self.replicas.get(member.key)) is not None and follower.last_fetch_s >= since)
-            )
-            if heard < majority_size(len(members)):
-                return False
-        return True
+        """True if a majority of every voter set has fetched within this time."""
+        since_s = self._now() - within_s
+        heard = {key for key, replica in self.replicas.items() if replica.last_fetch_s >= since_s} | {self.me.key}
+        return all(
+            sum(voter.key in heard for voter in voters) >= majority_size(len(voters)) for voters in self.voter_sets
+        )
 
-    # --- its end
+    def describe(self, now_ms: int) -> QuorumDescription:
+        """`now_ms`: wall clock."""
+
+        def describe_replica(key: ReplicaKey) -> QuorumReplica:
+            replica = self.replicas.get(key)
+            if key == self.me.key:
+                return QuorumReplica(key, self._synced_offset, now_ms, now_ms)
+            if replica is None:
+                return QuorumReplica(key)
+            return QuorumReplica(
+                key,
+                replica.acknowledged_offset,
+                last_fetch_ms=now_ms - round((self._now() - replica.last_fetch_s) * 1000),
+                last_caught_up_ms=now_ms - round((self._now() - replica.last_caught_up_s) * 1000),
+            )
+
+        voters = sorted(voter.key for voter in self.voters)
+        return QuorumDescription(
+            leader_id=self.me.broker,
+            leader_epoch=self.epoch,
+            high_watermark=self._log.high_watermark,
+            voters=tuple(describe_replica(key) for key in voters),
+            observers=tuple(describe_replica(key) for key in sorted(self.replicas) if key not in voters),
+            endpoints={voter.broker: voter.endpoint for voter in self.voters if voter.endpoint is not None},
+        )
+
+    # --- end of the epoch
 
     def fail(self, reason: KafkaError) -> None:
-        """Another member should lead; nothing if this leadership is over anyway."""
+        """Ends the epoch, so that another voter can lead."""
         if not self.is_over:
             self.failure = reason
             self.end_term()
 
     def end_term(self) -> None:
-        """Whoever waits for this leader is told that it is none."""
+        """Fails pending commits and fetches."""
         if not self.is_over:
             self.is_over = True
             self._log.fail_pending_commits()
             self._notify()
             self._on_ended()
 
-    # --- waiting for something to change
+    # --- waiting
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def wait_for_change(self, within_s: float | None = None) -> None:
-        """Returns at the next change, or when the time is over."""
+    async def wait_for_change(self, timeout_s: float | None = None) -> None:
+        """Returns at the next change, or at the timeout."""
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
         except TimeoutError:
             return

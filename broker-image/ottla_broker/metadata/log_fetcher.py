@@ -1,20 +1,18 @@
-"""Copying the metadata log from another broker: ask, cut off what is not there, append what is, bring it to the device, and so on.
+"""Copies the metadata log from another broker: fetch, truncate what diverges, append, sync, and fetch again.
 
-The position that a step asks from is on this broker's device: to its leader, asking is acknowledging.
+Each fetch names an offset that is synced to this broker's device, so to the leader a fetch is an acknowledgement.
 """
 
 import asyncio
-import errno
 import logging
-from collections.abc import Callable
-from uuid import UUID
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from ottla_broker.metadata import snapshot_generator
+from ottla_broker.metadata.failure_detector import is_connection_refused
 from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse, truncation_offset
 from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
-from ottla_broker.metadata.register import RegisterValue
-from ottla_broker.metadata.register.steps import address_of
+from ottla_broker.metadata.quorum_rules import EpochAndOffset, Voter
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -22,159 +20,148 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 1.0
-RESPONSE_TIMEOUT_S = 2.0  # beyond the time that an answer may wait for news
+RESPONSE_TIMEOUT_S = 2.0  # in addition to the time that the leader may wait for records
 RETRY_PAUSE_S = 0.1
 
 
 class MetadataLogFetcher:
-    """Copies into `log`. `me`, `directory`: this broker and its log directory; `cluster_id`: what both sides must belong to, once known."""
+    """Copies into `log` for broker `me`. `cluster_id`: sent with each fetch, once known."""
 
-    def __init__(self, log: MetadataLog, me: int, directory: UUID, runtime: Runtime) -> None:
+    def __init__(self, log: MetadataLog, me: Voter, runtime: Runtime) -> None:
         self.log = log
-        self._runtime = runtime
-        self._loop = asyncio.get_running_loop()
-        self.last_response_s = 0.0  # when another broker last had an answer, by the loop's clock
-        self.client_id = f"ottla-quorum-{me}"
+        self.last_response_s = 0.0  # event loop time
+        self.client_id = f"ottla-quorum-{me.broker}"
         self.cluster_id: str | None = None
         self._me = me
-        self._directory = directory
+        self._runtime = runtime
+        self._loop = asyncio.get_running_loop()
 
     async def fetch_once(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> MetadataFetchResponse:
-        """One question to a broker in `epoch`, and what follows from its answer; the answer. What is committed is applied.
+        """Sends one fetch to a broker in `epoch` and applies the response to the log.
 
-        KafkaError: what the other side says, what the log says (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, Parted). ConnectionError, TimeoutError.
+        KafkaError: the response's error, or the log's (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged).
+        ConnectionError, TimeoutError.
         """
-        from ottla_broker.metadata.fetch_messages import (  # a broker that is alone needs none of it
-            build_fetch_request,
-            parse_fetch_response,
-        )
+        from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 
         log = self.log
-        position = await log.wait_until_durable()
-        ask = MetadataFetchRequest(
-            self._me,
-            self._directory,
+        log_end = await log.wait_until_durable()
+        request = MetadataFetchRequest(
+            self._me.broker,
+            self._me.directory,
             epoch,
-            position,
+            log_end,
             log.high_watermark,
             max_wait_ms=max_wait_ms,
             cluster_id=self.cluster_id,
         )
         async with asyncio.timeout(max_wait_ms / 1000 + RESPONSE_TIMEOUT_S):
-            told = parse_fetch_response(await channel.send(build_fetch_request(ask)))
-        if told.error is not ErrorCode.none:
-            raise KafkaError(told.error, f"the leader of the metadata log answers {told.error.name}")
+            answer = await channel.send(quorum_messages.build_fetch_request(request))
+        response = quorum_messages.parse_fetch_response(answer)
+        if response.error is not ErrorCode.none:
+            raise KafkaError(response.error, f"fetch of the metadata log failed: {response.error.name}")
         self.last_response_s = self._loop.time()
-        if told.snapshot_id is not None:
-            await self._fetch_snapshot(channel, epoch, told.snapshot_id)
-        elif told.diverging_epoch is not None:
-            log.truncate_to(truncation_offset(log.log.epochs, log.log.end, told.diverging_epoch))
-            if log.log.end >= position.offset:
+        if response.snapshot_id is not None:
+            await self._store_snapshot(
+                response.snapshot_id,
+                quorum_messages.fetch_snapshot(channel, self._me.broker, epoch, response.snapshot_id),
+            )
+        elif response.diverging_epoch is not None:
+            log.truncate_to(truncation_offset(log.partition_log.epochs, log.end_offset, response.diverging_epoch))
+            if log.end_offset >= log_end.offset:
                 raise CommittedLogDiverged(
-                    ErrorCode.unknown_server_error, f"{told.diverging_epoch} parts from nothing of {position}"
+                    ErrorCode.unknown_server_error,
+                    f"diverging epoch {response.diverging_epoch} truncates nothing of a log that ends at {log_end}",
                 )
-        elif told.records:
-            log.append_as_follower(told.records, epoch)
-        if told.diverging_epoch is None and told.high_watermark >= 0:
-            log.advance_high_watermark(told.high_watermark)
-        return told
+        elif response.records:
+            log.append_as_follower(response.records, epoch)
+        if response.diverging_epoch is None and response.high_watermark >= 0:
+            log.advance_high_watermark(response.high_watermark)
+        return response
 
-    async def _fetch_snapshot(self, channel: Channel, epoch: int, snapshot: EpochAndOffset) -> None:
-        """This broker's log ends before the other's begins, or parts from what was before that."""
-        from ottla_broker.metadata.snapshot_fetching import fetch_snapshot  # as seldom as it is needed
-
-        log = self.log
+    async def _store_snapshot(self, snapshot_id: EpochAndOffset, chunks: AsyncIterator[bytes]) -> None:
+        """Replaces this broker's log, which ends before the sender's starts or diverges before that."""
+        snapshots = self.log.snapshots
         try:
-            log.snapshots.create_partial(snapshot)
-            async for data in fetch_snapshot(channel, self._me, epoch, snapshot):
+            snapshots.create_partial(snapshot_id)
+            async for chunk in chunks:
                 self.last_response_s = self._loop.time()
-                log.snapshots.append_partial(snapshot, data)
-            await self._runtime.run_in_thread(log.snapshots.complete_partial, snapshot)
+                snapshots.append_partial(snapshot_id, chunk)
+            await self._runtime.run_in_thread(snapshots.complete_partial, snapshot_id)
         except OSError as error:
             if isinstance(error, ConnectionError):
                 raise
-            raise KafkaError(ErrorCode.kafka_storage_error, f"a snapshot cannot be kept: {error}") from error
-        snapshot_generator.install_snapshot(log, snapshot)
+            raise KafkaError(ErrorCode.kafka_storage_error, f"failed to store a metadata snapshot: {error}") from error
+        snapshot_generator.install_snapshot(self.log, snapshot_id)
 
 
 class FollowerState:
-    """Follows the leader that `value` names. `gone`: its port refuses connections, of which `news` is called; `told` is called after each answer."""
+    """Follows one leader in one epoch. `on_leader_down` is called when the leader's port refuses connections, and
+    `on_response` after each fetch."""
 
     def __init__(
         self,
-        copying: MetadataLogFetcher,
-        value: RegisterValue,
-        wait_ms: int,
-        news: Callable[[], None],
-        told: Callable[[MetadataFetchResponse], None],
+        fetcher: MetadataLogFetcher,
+        leader: Voter,
+        epoch: int,
+        max_wait_ms: int,
+        on_leader_down: Callable[[], None],
+        on_response: Callable[[MetadataFetchResponse], None],
     ) -> None:
-        self._fetcher = copying
-        self._value = value
-        self._wait_ms = wait_ms
-        self._on_change = news
-        self._on_response = told
+        self.is_leader_down = False
+        self._fetcher = fetcher
+        self._leader = leader
+        self._epoch = epoch
+        self._max_wait_ms = max_wait_ms
+        self._on_leader_down = on_leader_down
+        self._on_response = on_response
         self._loop = asyncio.get_running_loop()
         self._started_s = self._loop.time()
-        self.is_leader_down = False
 
     @property
     def last_response_s(self) -> float:
-        """When the leader last had an answer, by the loop's clock."""
+        """Event loop time of the last response, or of the start."""
         return max(self._started_s, self._fetcher.last_response_s)
 
     async def run(self) -> None:
         """Until cancelled. KafkaError when this broker's own log fails or cannot follow."""
-        address = address_of(self._value, self._value.leader)
-        tried_at = self._loop.time() - RETRY_PAUSE_S
+        last_attempt_s = self._loop.time() - RETRY_PAUSE_S
         while True:
-            await asyncio.sleep(
-                tried_at + RETRY_PAUSE_S - self._loop.time()
-            )  # one that was good and broke is made anew at once
-            tried_at = self._loop.time()
+            # A connection that worked and broke is replaced at once.
+            await asyncio.sleep(last_attempt_s + RETRY_PAUSE_S - self._loop.time())
+            last_attempt_s = self._loop.time()
             try:
-                channel = await connect_to_peer(address, self._fetcher.client_id)
-                self.is_leader_down = False
-                try:
-                    await self._fetch_continuously(channel)
-                finally:
-                    channel.close()
-            except (OSError, TimeoutError) as error:
-                self._on_connection_lost(error)
+                async with connect_to_peer(self._leader, self._fetcher.client_id) as channel:
+                    self.is_leader_down = False
+                    while True:
+                        self._on_response(await self._fetcher.fetch_once(channel, self._epoch, self._max_wait_ms))
+            except OSError as error:
+                self._handle_connection_error(error)
             except KafkaError as reason:
-                if self._fetcher.log.log.failure is not None or is_fatal(reason):
+                if self._fetcher.log.partition_log.failure is not None or is_fatal(reason):
                     raise
-                logger.info("cannot follow broker %d in epoch %d: %s", self._value.leader, self._value.epoch, reason)
+                logger.info("cannot follow broker %d in epoch %d: %s", self._leader.broker, self._epoch, reason)
 
-    async def _fetch_continuously(self, channel: Channel) -> None:
-        while True:
-            told = await self._fetcher.fetch_once(channel, self._value.epoch, self._wait_ms)
-            self._on_response(told)
-
-    def _on_connection_lost(self, error: Exception) -> None:
+    def _handle_connection_error(self, error: OSError) -> None:
         if is_connection_refused(error) and not self.is_leader_down:
-            logger.info("broker %d, which leads the metadata log, is gone", self._value.leader)
+            logger.info("broker %d, the leader of the metadata log, refuses connections", self._leader.broker)
             self.is_leader_down = True
-            self._on_change()
+            self._on_leader_down()
 
 
 def is_fatal(reason: KafkaError) -> bool:
-    """Whether it would be the same the next time: two logs that have parted, or records of a newer version."""
+    """True for errors that a retry cannot change: diverged logs, and records of a newer version."""
     return isinstance(reason, CommittedLogDiverged) or reason.code is ErrorCode.unsupported_version
 
 
-async def connect_to_peer(address: str, client_id: str) -> Channel:
-    """`address`: host:port. OSError, of which `refused` knows the one that says that nobody is there; TimeoutError."""
+@asynccontextmanager
+async def connect_to_peer(peer: Voter, client_id: str) -> AsyncIterator[Channel]:
+    """A connection to another broker, closed at the end. OSError, ConnectionRefusedError among them; TimeoutError."""
+    if peer.endpoint is None:
+        raise ConnectionError(f"the address of broker {peer.broker} is unknown")
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-        return await open_channel(*parse_host_and_port(address), client_id)
-
-
-def parse_host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port or 0)
-
-
-def is_connection_refused(error: BaseException) -> bool:
-    """Whether a port is there and nobody listens: the process is gone."""
-    return isinstance(error, ConnectionRefusedError) or (
-        isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
-    )
+        channel = await open_channel(*peer.endpoint, client_id)
+    try:
+        yield channel
+    finally:
+        channel.close()

@@ -1,4 +1,4 @@
-"""What a broker asks and is told when it copies the metadata log; in what messages, is `fetch_messages`' matter."""
+"""Fetches of the metadata log as values; `quorum_messages` converts them to protocol messages."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -15,10 +15,8 @@ NO_EPOCH_AND_OFFSET = EpochAndOffset(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetchRequest:
-    """What a broker (or a consumer, `replica` −1) wants of the metadata log. `position`: how far its own copy goes on its device.
-
-    `epoch`: of the leader that it follows; `high_watermark`: what it knows to be committed, so that it can be told of more.
-    """
+    """A broker's fetch, or a consumer's with `replica_id` −1. `log_end`: the end of the sender's log on its device;
+    `leader_epoch`: of the leader that it follows; `high_watermark`: the newest one it knows."""
 
     replica_id: int
     directory_id: UUID | None
@@ -32,8 +30,8 @@ class MetadataFetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetchResponse:
-    """`high_watermark` −1: the leader has not settled yet, and says nothing of the log. `diverging`: where the asker's log may still agree with
-    the leader's. `snapshot`: what to fetch instead of records that are gone."""
+    """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: where the follower's log may still agree
+    with the leader's. `snapshot_id`: the snapshot to fetch instead of deleted records."""
 
     error: ErrorCode = ErrorCode.none
     high_watermark: int = UNKNOWN_OFFSET
@@ -43,18 +41,18 @@ class MetadataFetchResponse:
     snapshot_id: EpochAndOffset | None = None
 
 
-def find_diverging_epoch(epochs: LeaderEpochs, log_end: int, asked: EpochAndOffset) -> EpochAndOffset | None:
-    """None when a log that goes as far as `asked` is a beginning of this one; else the largest epoch of this log that is not above the asker's,
-    and its end, as KIP-595 has it."""
-    if asked.offset == 0:
+def find_diverging_epoch(epochs: LeaderEpochs, log_end: int, follower_end: EpochAndOffset) -> EpochAndOffset | None:
+    """The largest epoch of this log that is not above the follower's, and its end offset (KIP-595). None when the
+    follower's log is a prefix of this one."""
+    if follower_end.offset == 0:
         return None
-    epoch, end = epochs.end_offset_for(asked.epoch, log_end)
-    if epoch == asked.epoch and asked.offset <= end:
+    epoch, end = epochs.end_offset_for(follower_end.epoch, log_end)
+    if epoch == follower_end.epoch and follower_end.offset <= end:
         return None
     return EpochAndOffset(epoch, max(end, 0))
 
 
-def truncation_offset(epochs: LeaderEpochs, log_end: int, diverging: EpochAndOffset) -> int:
-    """The offset from which on a follower's log is not its leader's, as far as can be told from where the leader says that they part."""
-    epoch, end = epochs.end_offset_for(diverging.epoch, log_end)
-    return min(diverging.offset, log_end if epoch < 0 else end)
+def truncation_offset(epochs: LeaderEpochs, log_end: int, diverging_epoch: EpochAndOffset) -> int:
+    """The offset to which a follower truncates its log after a leader's `diverging_epoch`."""
+    epoch, end = epochs.end_offset_for(diverging_epoch.epoch, log_end)
+    return min(diverging_epoch.offset, log_end if epoch < 0 else end)

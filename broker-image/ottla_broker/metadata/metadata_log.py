@@ -1,7 +1,7 @@
-"""The metadata log as every broker keeps it: what is appended, what is committed, and the image that follows what is committed.
+"""The metadata log of one broker: appends, commits, and the image built from the committed records.
 
-Invariant: the image is the fold of the records below the high watermark, and of nothing else. So it never has to be taken back: a leader that
-was deposed truncates its log, and no broker has acted on what is cut off.
+Invariant: the image results from the records below the high watermark and from no others. So it is never rolled back: a
+former leader truncates its log, and no broker has acted on the records that it truncates.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ READ_BYTES = 1 << 20
 
 
 class CommittedLogDiverged(KafkaError):
-    """A leader's log parts from this broker's where it was committed: two clusters share a register, or a disk has lost what it had been told to
-    keep. Nothing that was committed is taken back."""
+    """A leader's log diverges from this broker's below the high watermark: two clusters share a register, or a disk has
+    lost synced data. Committed records are never truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """Records that this broker appended as leader, and who waits for them."""
+    """Records that this broker appended as leader. `future` is done when they are committed."""
 
     first_offset: int
     records: Sequence[MetadataRecord]
@@ -38,7 +38,7 @@ class PendingCommit:
 
 
 class MetadataLog:
-    """`publish` is called with what was committed, right after the image was changed, before the committer goes on."""
+    """`on_commit` is called after each change of the image, before the commit's future is done."""
 
     def __init__(
         self,
@@ -48,136 +48,139 @@ class MetadataLog:
         runtime: Runtime,
         on_commit: Callable[[MetadataDelta], None],
     ) -> None:
-        self.log = partition_log
+        self.partition_log = partition_log
         self.image = image
         self.snapshots = snapshots
-        self.publish = on_commit
-        self.records_read = 0  # from the disk, since this broker started
+        self.on_commit = on_commit
+        self.records_read = 0  # from disk, since this broker started
         self.bytes_since_snapshot = 0
         self._runtime = runtime
         self._pending: deque[PendingCommit] = deque()
 
     @property
     def high_watermark(self) -> int:
-        return self.log.high_watermark
+        return self.partition_log.high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        return self.partition_log.end
 
     @property
     def log_end(self) -> EpochAndOffset:
-        """How far the log goes."""
-        end = self.log.end
-        before = self.snapshots.epoch_before(end) if end == self.log.start else None
-        return EpochAndOffset(self.log.epochs.epoch_for_offset(end - 1) if before is None else before, end)
+        end = self.partition_log.end
+        before = self.snapshots.epoch_before(end) if end == self.partition_log.start else None
+        return EpochAndOffset(self.partition_log.epochs.epoch_for_offset(end - 1) if before is None else before, end)
 
-    def find_divergence(self, asked: EpochAndOffset) -> MetadataFetchResponse | None:
-        """What to tell a broker whose log, which goes as far as `asked`, is not a beginning of this one; None when it is.
+    def find_divergence(self, follower_end: EpochAndOffset) -> MetadataFetchResponse | None:
+        """The response to a follower whose log is not a prefix of this one; None when it is.
 
-        The beginning of this log may be a snapshot: whoever has not exactly what that stands for is to take it.
+        A follower whose log ends before this one starts fetches the snapshot instead.
         """
-        start = self.log.start
-        if asked.offset < start or (asked.offset == start > 0 and asked.epoch != self.snapshots.epoch_before(start)):
+        start, offset = self.partition_log.start, follower_end.offset
+        if offset < start or (offset == start > 0 and follower_end.epoch != self.snapshots.epoch_before(start)):
             return MetadataFetchResponse(log_start_offset=start, snapshot_id=self.snapshots.latest)
-        parting = find_diverging_epoch(self.log.epochs, self.log.end, asked)
-        return None if parting is None else MetadataFetchResponse(log_start_offset=start, diverging_epoch=parting)
+        diverging = find_diverging_epoch(self.partition_log.epochs, self.end_offset, follower_end)
+        return None if diverging is None else MetadataFetchResponse(log_start_offset=start, diverging_epoch=diverging)
 
     async def wait_until_durable(self) -> EpochAndOffset:
-        """How far it goes on the device, after everything in it was brought there. KAFKA_STORAGE_ERROR."""
-        await self.log.wait_until_synced(self.log.end)
+        """The log end, once everything below it is on the device. KAFKA_STORAGE_ERROR."""
+        await self.partition_log.wait_until_synced(self.end_offset)
         return self.log_end
 
-    def read_committed(self, ask: MetadataFetchRequest) -> MetadataFetchResponse:
-        """A consumer sees what is committed. KafkaError: KAFKA_STORAGE_ERROR."""
-        log = self.log
-        if not log.start <= ask.log_end.offset <= log.high_watermark:
+    def read_committed(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
+        """The response to a consumer. KAFKA_STORAGE_ERROR."""
+        log = self.partition_log
+        if not log.start <= request.log_end.offset <= log.high_watermark:
             return MetadataFetchResponse(
                 ErrorCode.offset_out_of_range, log.high_watermark, log.start, snapshot_id=self.snapshots.latest
             )
-        records = bytes(log.read(ask.log_end.offset, ask.max_bytes, up_to=log.high_watermark))
+        records = bytes(log.read(request.log_end.offset, request.max_bytes, up_to=log.high_watermark))
         return MetadataFetchResponse(high_watermark=log.high_watermark, log_start_offset=log.start, records=records)
 
-    def read_for_new_leader(self, ask: MetadataFetchRequest) -> MetadataFetchResponse:
-        """The leader of the epoch promised takes over whatever this log has more than its own."""
-        if (elsewhere := self.find_divergence(ask.log_end)) is not None:
-            return elsewhere
-        records = bytes(self.log.read(ask.log_end.offset, ask.max_bytes, up_to=self.log.end))
-        return MetadataFetchResponse(log_start_offset=self.log.start, records=records)
+    def read_for_new_leader(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
+        """The response to the leader of a new epoch, which copies the records that its own log lacks."""
+        if (divergence := self.find_divergence(request.log_end)) is not None:
+            return divergence
+        records = bytes(self.partition_log.read(request.log_end.offset, request.max_bytes, up_to=self.end_offset))
+        return MetadataFetchResponse(log_start_offset=self.partition_log.start, records=records)
 
     # --- as leader
 
     def append_as_leader(self, records: Sequence[MetadataRecord], epoch: int) -> "asyncio.Future[MetadataDelta]":
-        """All of `records` or none (one batch); done when they are committed. KAFKA_STORAGE_ERROR when the disk refuses."""
+        """Appends `records` as one batch; the future is done when they are committed. KAFKA_STORAGE_ERROR."""
         now_ms = self._runtime.now_ms()
         batch = encode_batch([Record(now_ms, None, encode_record(record)) for record in records])
-        appended = self.log.append_as_leader(batch, leader_epoch=epoch, now_ms=now_ms, from_client=False)
+        appended = self.partition_log.append_as_leader(batch, leader_epoch=epoch, now_ms=now_ms, from_client=False)
         self.bytes_since_snapshot += len(batch)
-        waiter: asyncio.Future[MetadataDelta] = asyncio.get_running_loop().create_future()
-        self._pending.append(PendingCommit(appended.first_offset, records, waiter))
-        return waiter
+        future: asyncio.Future[MetadataDelta] = asyncio.get_running_loop().create_future()
+        self._pending.append(PendingCommit(appended.first_offset, records, future))
+        return future
 
     def fail_pending_commits(self) -> None:
-        """Whoever waits for a commit is told that this broker leads no longer; what becomes of the records is for the next leader to say."""
+        """Fails them with NOT_CONTROLLER: this broker is no longer the leader. The next leader may commit their records."""
         pending, self._pending = self._pending, deque()
-        for one in pending:
-            if not one.future.done():
-                one.future.set_exception(KafkaError(ErrorCode.not_controller, "this broker leads no longer"))
+        for commit in pending:
+            if not commit.future.done():
+                commit.future.set_exception(
+                    KafkaError(ErrorCode.not_controller, "this broker is no longer the leader of the metadata log")
+                )
 
     # --- as follower
 
     def append_as_follower(self, data: bytes, epoch: int) -> None:
-        """Appends what a leader sent. CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
-        self.log.append_as_follower(data, leader_epoch=epoch)
+        """Appends a leader's batches. CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
+        self.partition_log.append_as_follower(data, leader_epoch=epoch)
         self.bytes_since_snapshot += len(data)
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts off what a leader does not have. Parted when that was committed."""
-        if offset < self.log.high_watermark:
+        """Truncates records that the leader does not have. CommittedLogDiverged when they were committed."""
+        if offset < self.high_watermark:
             raise CommittedLogDiverged(
                 ErrorCode.unknown_server_error,
-                f"the leader's metadata log parts from this broker's at offset {offset}, which was committed here up to "
-                f"{self.log.high_watermark}: it is not taken back",
+                f"the leader's metadata log diverges from this broker's at offset {offset}, below the high watermark "
+                f"{self.high_watermark}: committed records are not truncated",
             )
-        self.log.truncate_to(offset)
+        self.partition_log.truncate_to(offset)
 
-    # --- what is committed
+    # --- commits
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Everything below is committed: applies it to the image, in order. A lower mark than the one known says nothing."""
-        committed = min(high_watermark, self.log.end)
-        if committed > self.log.high_watermark:
-            self.log.advance_high_watermark(committed)
+        """Applies the records below it to the image. A lower high watermark than the known one is ignored."""
+        committed = min(high_watermark, self.end_offset)
+        if committed > self.high_watermark:
+            self.partition_log.advance_high_watermark(committed)
         self.apply_committed()
 
     def apply_committed(self) -> None:
-        """Brings the image to the high watermark. UNSUPPORTED_VERSION when the log holds records of a newer version."""
-        while self.image.end_offset < self.log.high_watermark:
+        """Advances the image to the high watermark. UNSUPPORTED_VERSION for records of a newer version."""
+        while self.image.end_offset < self.high_watermark:
             own = self._pending[0] if self._pending else None
             if own is not None and own.first_offset <= self.image.end_offset:
                 self._pending.popleft()
                 numbered = zip(range(own.first_offset, own.first_offset + len(own.records)), own.records, strict=True)
-                changes = self.image.apply_records(numbered)
-                self.publish(changes)
+                delta = self.image.apply_records(numbered)
+                self.on_commit(delta)
                 if not own.future.done():
-                    own.future.set_result(changes)
+                    own.future.set_result(delta)
             else:
-                up_to = self.log.high_watermark if own is None else min(own.first_offset, self.log.high_watermark)
+                up_to = self.high_watermark if own is None else min(own.first_offset, self.high_watermark)
                 for end, records in self._iter_commits(self.image.end_offset, up_to):
-                    changes = self.image.apply_records(records)
+                    delta = self.image.apply_records(records)
                     self.image.end_offset = end
-                    self.publish(changes)
+                    self.on_commit(delta)
                 self.image.end_offset = max(self.image.end_offset, up_to)
 
     def _iter_commits(self, offset: int, up_to: int) -> Iterator[tuple[int, list[tuple[int, MetadataRecord]]]]:
-        """Commit by commit, as they were made: (the offset after it, its records with theirs)."""
+        """For each commit: (the offset after it, its records with their offsets)."""
         while offset < up_to:
-            data = self.log.read(offset, READ_BYTES, up_to=up_to)
+            data = self.partition_log.read(offset, READ_BYTES, up_to=up_to)
             if not data:
                 return
             for at, header in iter_batches(data):
                 offset = header.next_offset
                 if header.is_control:
                     continue
-                found = iter_records(memoryview(data)[at : at + header.size])
-                records = [
-                    (record.offset, decode_record(record.value)) for _, record in found if record.value is not None
-                ]
+                batch = iter_records(memoryview(data)[at : at + header.size])
+                records = [(it.offset, decode_record(it.value)) for _, it in batch if it.value is not None]
                 self.records_read += len(records)
                 yield offset, records

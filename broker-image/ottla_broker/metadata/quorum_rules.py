@@ -1,69 +1,96 @@
-"""When a record of the metadata log is committed, and who may take over its lead: pure.
+"""Rules of the metadata log's quorum, pure: which records are committed, when a voter may lead, which brokers are voters.
 
-The register names the members of the metadata log. A record is committed when a majority of them has it on disk; a broker that takes the lead
-must first hear from so many members (itself included) that every majority has one among them, take over the most advanced log of those, and
-have their word that they follow no older epoch.
+A record is committed when a majority of the voters has it on disk. A broker that becomes leader first hears from so
+many voters (itself included) that every majority contains one of them, copies the most advanced of their logs, and has
+their promise to follow no older epoch.
 
-Invariant: a committed record is in the log of every later leader. It is kept because a commit and a take-over, in the same membership or in two
-that differ by one member, always share a member; so members come and go one at a time, and while a change is on its way to the register,
-both memberships must agree (`commit_point` over both). This is more than the in-sync rule of ordinary partitions gives: with one member of three
-dead and the register away, the metadata can still change.
+Invariant: a committed record is in the log of every later leader. It holds because the voters that committed it and the
+voters that a new leader hears from always share one, in the same voter set or in two that differ by one voter. So
+voters are added and removed one at a time, and while a change is in flight both voter sets must have a majority
+(`committed_offset` over both). The in-sync rule of ordinary partitions gives less: here the metadata can still change
+while one voter of three is down.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
-from ottla_broker.metadata.register import ReplicaKey, Voter
+import msgspec
 
 MAX_VOTERS = 5
 DEFAULT_VOTERS = 3
 BROKERS_FOR_MAX_VOTERS = 5
 
+ReplicaKey = tuple[int, UUID]
+"""A broker with the id of its log directory (KIP-853): with a wiped disk it is another replica."""
+
+
+class Voter(msgspec.Struct, frozen=True):
+    """A broker whose copy of the metadata log counts for commits. `directory`: the id of its log directory; `address`:
+    host:port for other brokers (an IPv6 host in brackets), which may change."""
+
+    broker: int
+    directory: UUID
+    address: str = ""
+
+    @property
+    def key(self) -> ReplicaKey:
+        return self.broker, self.directory
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        host, _, port = self.address.rpartition(":")
+        return (host.strip("[]"), int(port)) if port else None
+
 
 class EpochAndOffset(NamedTuple):
-    """How far a log goes: the epoch of its last record (−1: it has none), and the offset after it. The larger one is the more advanced."""
+    """The end of a log: the epoch of its last record (−1 without one) and the offset after it; also the id of a
+    snapshot. A larger value is more advanced. Kafka's OffsetAndEpoch."""
 
     epoch: int
     offset: int
 
 
-def majority_size(members: int) -> int:
-    return members // 2 + 1
+def majority_size(voters: int) -> int:
+    return voters // 2 + 1
 
 
-def election_quorum_size(members: int) -> int:
-    """So many members share one with every majority."""
-    return members - majority_size(members) + 1
+def election_quorum_size(voters: int) -> int:
+    """The smallest number of voters that share one with every majority."""
+    return voters - majority_size(voters) + 1
 
 
-def committed_offset(ends: Mapping[ReplicaKey, int], memberships: Iterable[Collection[Voter]]) -> int:
-    """The offset below which everything is on a majority of every membership. `ends`: how far each member's disk is known to go."""
+def committed_offset(acknowledged_offsets: Mapping[ReplicaKey, int], voter_sets: Iterable[Collection[Voter]]) -> int:
+    """The offset below which a majority of every voter set has all records on disk."""
     return min(
-        sorted((ends.get(member.key, 0) for member in members), reverse=True)[majority_size(len(members)) - 1]
-        for members in memberships
+        sorted((acknowledged_offsets.get(voter.key, 0) for voter in voters), reverse=True)[
+            majority_size(len(voters)) - 1
+        ]
+        for voters in voter_sets
     )
 
 
 def can_propose_voters(
-    members: Collection[Voter], ends: Mapping[ReplicaKey, int], *, high_watermark: int, epoch_start: int
+    voters: Collection[Voter],
+    acknowledged_offsets: Mapping[ReplicaKey, int],
+    *,
+    high_watermark: int,
+    epoch_start_offset: int,
 ) -> bool:
-    """Whether the leader may ask the register for a membership: a majority of it has everything that may be committed.
-
-    That is what lies below the high watermark, and what the leader took over when its epoch began, which any earlier leader may have committed.
-    """
-    return committed_offset(ends, [members]) >= max(high_watermark, epoch_start)
+    """True if a majority of the new voters has everything that may be committed: the records below the high watermark
+    and those at the start of the leader's epoch, which an earlier leader may have committed."""
+    return committed_offset(acknowledged_offsets, [voters]) >= max(high_watermark, epoch_start_offset)
 
 
 def target_voter_count(brokers: int) -> int:
-    """How many members a cluster of so many brokers should have."""
     return max(1, min(brokers, MAX_VOTERS if brokers >= BROKERS_FOR_MAX_VOTERS else DEFAULT_VOTERS))
 
 
 @dataclass(frozen=True, slots=True)
 class VoterCandidate:
-    """A broker that follows the metadata log. `caught_up`: its disk has everything committed, as of a moment ago; `alive`: it fetches; `leaving`: it
-    has said that it is about to stop."""
+    """A registered broker as the leader observes it. `is_caught_up`: its disk has all committed records; `is_alive`: it
+    fetches; `is_shutting_down`: it has requested a controlled shutdown."""
 
     voter: Voter
     is_caught_up: bool
@@ -72,42 +99,42 @@ class VoterCandidate:
 
 
 def next_voter_set(
-    members: Sequence[Voter], leader: Voter, candidates: Sequence[VoterCandidate], brokers: int
+    voters: Sequence[Voter], leader: Voter, candidates: Sequence[VoterCandidate], brokers: int
 ) -> tuple[Voter, ...] | None:
-    """The membership that the leader should ask the register for now, one step away; None when it is as it should be.
+    """The voter set to change to, one voter away; None when no change is needed.
 
-    A member whose disk was wiped has nothing left to count on. One that is dead makes room only where a living candidate is ready to take its
-    place: without one the smaller membership could bear no more losses than the larger, and a leader that is cut off from all others would be left
-    as the only member, which nobody may succeed. Of two, one that is leaving is taken out while it is still there: alone the other can go on, with
-    a member that is gone it could not. The leader never takes itself out.
+    A voter whose disk was wiped is removed: it has no records left to count. A dead voter is removed only if a candidate
+    can replace it, because the smaller set tolerates no more failures than the larger one, and an isolated leader must
+    not become the only voter. With two voters, one that is shutting down is removed while it still runs, because the
+    other could not commit its removal alone. The leader never removes itself.
     """
     by_broker = {candidate.voter.broker: candidate for candidate in candidates}
-    known = [member.key for member in members]
+    known = [voter.key for voter in voters]
     ready = sorted(
         (
             c.voter
             for c in candidates
             if c.is_alive and c.is_caught_up and not c.is_shutting_down and c.voter.key not in known
         ),
-        key=lambda m: m.broker,
+        key=lambda voter: voter.broker,
     )
-    others = [m for m in members if m.key != leader.key]
-    wiped = [m for m in others if m.broker in by_broker and by_broker[m.broker].voter.key != m.key]
-    dead = [m for m in others if not (m.broker in by_broker and by_broker[m.broker].is_alive)]
-    leaving = [m for m in others if m.broker in by_broker and by_broker[m.broker].is_shutting_down]
-    wanted = target_voter_count(brokers)
+    others = [voter for voter in voters if voter.key != leader.key]
+    wiped = [v for v in others if v.broker in by_broker and by_broker[v.broker].voter.key != v.key]
+    dead = [v for v in others if not (v.broker in by_broker and by_broker[v.broker].is_alive)]
+    leaving = [v for v in others if v.broker in by_broker and by_broker[v.broker].is_shutting_down]
+    target = target_voter_count(brokers)
     if wiped:
-        return _without(members, wiped[0])
-    if leaving and len(members) == 2:
-        return _without(members, leaving[0])
-    if len(members) > wanted:
-        return _without(members, dead[0] if dead else max(others, key=lambda m: m.broker))
-    if ready and len(members) < wanted:
-        return (*members, ready[0])
+        return _without(voters, wiped[0])
+    if leaving and len(voters) == 2:
+        return _without(voters, leaving[0])
+    if len(voters) > target:
+        return _without(voters, dead[0] if dead else max(others, key=lambda voter: voter.broker))
+    if ready and len(voters) < target:
+        return (*voters, ready[0])
     if ready and dead:
-        return _without(members, dead[0])
+        return _without(voters, dead[0])
     return None
 
 
-def _without(members: Sequence[Voter], gone: Voter) -> tuple[Voter, ...]:
-    return tuple(member for member in members if member.key != gone.key)
+def _without(voters: Sequence[Voter], removed: Voter) -> tuple[Voter, ...]:
+    return tuple(voter for voter in voters if voter.key != removed.key)

@@ -1,8 +1,8 @@
-"""What a broker has promised: to follow no leader of the metadata log that is older than the newest it has heard of.
+"""The newest epoch that a broker follows, in the file `quorum-state` beside the metadata log.
 
-The promise is the register's value as last heard, in a file beside the metadata log; its epoch is what is promised. It is on the device before
-the broker asks that epoch's leader for anything, so that no restart makes it forget. And it is how a broker finds the leader while the register is
-away.
+A broker follows no leader of an older epoch. The file is synced before the broker sends the first fetch in an epoch, so
+that a restart does not lose the epoch. It holds the register's value as last known, and with it the leader's address
+while the register is unavailable.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 FILE_NAME = "quorum-state"
 NO_EPOCH = -1
-_APACHE_KAFKA_FIELD = b'"data_version"'  # a field of the file that Apache Kafka keeps under this name
+_APACHE_KAFKA_FIELD = b'"data_version"'  # Apache Kafka has a file of the same name, with this field
 
 
 class QuorumState:
-    """`value` None: nothing was ever promised. `made` is called after each new one."""
+    """`value` None: no epoch was stored. `on_change` is called after each new value."""
 
-    def __init__(self, folder: str, disk: Disk, runtime: Runtime, made: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folder: str, disk: Disk, runtime: Runtime, on_change: Callable[[], None] = lambda: None) -> None:
         self._path = f"{folder}/{FILE_NAME}"
         self._disk = disk
         self._runtime = runtime
-        self._on_change = made
+        self._on_change = on_change
         self._lock = asyncio.Lock()
         self.value: RegisterValue | None = self._load()
 
@@ -40,15 +40,13 @@ class QuorumState:
         return -1 if self.value is None else self.value.leader
 
     async def store(self, value: RegisterValue) -> bool:
-        """Promises `value`'s epoch, unless a newer one has been promised: then it is False. KAFKA_STORAGE_ERROR.
-
-        In an epoch already promised, a changed membership is remembered, and a renewal is not worth a write.
-        """
+        """Stores `value`, and with it the promise to follow no older epoch; False when a newer epoch is stored.
+        KAFKA_STORAGE_ERROR. In the stored epoch only a change of voters is written, not a renewed lease."""
         async with self._lock:
-            known = self.value
-            if known is not None and value.epoch < known.epoch:
+            stored = self.value
+            if stored is not None and value.epoch < stored.epoch:
                 return False
-            if known is not None and (value.epoch, value.isr) == (known.epoch, known.isr):
+            if stored is not None and (value.epoch, value.isr) == (stored.epoch, stored.isr):
                 return True
             try:
                 await self._runtime.run_in_thread(self._disk.replace_file, self._path, msgspec.json.encode(value))
@@ -70,7 +68,7 @@ class QuorumState:
             if isinstance(error, msgspec.ValidationError) and _APACHE_KAFKA_FIELD in data:
                 raise KafkaError(
                     ErrorCode.kafka_storage_error,
-                    f"{self._path} is Apache Kafka's, and so are the metadata beside it, which are kept in another form here: name a new"
-                    " folder in log.dirs, and copy the topics' partition folders into it",
+                    f"{self._path} is Apache Kafka's, whose metadata have another format: name a new folder in log.dirs "
+                    "and copy the topics' partition folders into it",
                 ) from error
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self._path} cannot be read: {error}") from error

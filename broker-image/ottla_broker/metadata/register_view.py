@@ -1,6 +1,6 @@
-"""The register as one broker sees it: the newest value, since when it has been unchanged, and writes that say how they went.
+"""One broker's view of the register: the last value seen, how long it is unchanged, and updates by compare-and-swap.
 
-Every call is bounded in time, because a store that is cut off may simply be silent.
+Every call has a timeout, because a store that is partitioned away may never answer.
 """
 
 import asyncio
@@ -13,16 +13,17 @@ from ottla_broker.metadata.register import Conflict, Register, RegisterError, Re
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 3.0
-WATCH_TIMEOUT_S = 30.0  # how long one watch waits; a store that is cut off is noticed then
+WATCH_TIMEOUT_S = 30.0  # of one watch; an unreachable store is detected after it
 RETRY_PAUSE_S = 0.5  # after a failure
 
 
 class RegisterView:
-    """`news` is called whenever another value was seen. `unchanged_since`: by the loop's clock, of the version last seen."""
+    """`on_change` is called for each new version. `unchanged_since_s`: event loop time at which the last version was
+    first seen."""
 
-    def __init__(self, register: Register, news: Callable[[], None]) -> None:
+    def __init__(self, register: Register, on_change: Callable[[], None]) -> None:
         self._register = register
-        self._on_change = news
+        self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._writing = asyncio.Lock()
         self.last_seen: VersionedValue | None = None
@@ -39,7 +40,7 @@ class RegisterView:
             return self._record_seen(await self._register.read())
 
     async def watch(self) -> None:
-        """Keeps the view up to date, until cancelled."""
+        """Updates the view until cancelled."""
         while True:
             try:
                 if self.last_seen is None:
@@ -48,7 +49,7 @@ class RegisterView:
                     seen = self.last_seen
                     async with register_timeout(WATCH_TIMEOUT_S + CALL_TIMEOUT_S):
                         found = await self._register.watch(seen, WATCH_TIMEOUT_S)
-                    if self.last_seen is seen:  # or a write of our own was faster
+                    if self.last_seen is seen:  # else an update of this broker was faster
                         self._record_seen(found)
                     self._set_unavailable(None)
             except RegisterError as reason:
@@ -56,21 +57,24 @@ class RegisterView:
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def update(self, change: Callable[[RegisterValue | None], RegisterValue | None]) -> RegisterValue | None:
-        """Writes what `change` makes of the value last seen, if the register still holds that. The value written; None when `change` does not
-        want to, or somebody else was first (`value` is what they wrote). RegisterError: it may or may not have been written."""
+        """Writes what `change` returns for the last value seen, if the register still holds that.
+
+        Returns the value written; None when `change` returned None, or another broker wrote first (`value` is then
+        theirs). After a RegisterError the value may or may not have been written.
+        """
         async with self._writing:
             seen = self.last_seen or await self.read()
-            wanted = change(seen.value)
-            if wanted is None:
+            new = change(seen.value)
+            if new is None:
                 return None
             try:
                 async with register_timeout(CALL_TIMEOUT_S):
-                    return self._record_seen(await self._register.swap(seen, wanted)).value
+                    return self._record_seen(await self._register.swap(seen, new)).value
             except Conflict:
                 await self.read()
                 return None
             except RegisterError:
-                self.last_seen = None  # what it holds now is not known
+                self.last_seen = None  # the current value is unknown
                 raise
 
     def _record_seen(self, found: VersionedValue) -> VersionedValue:
@@ -83,14 +87,14 @@ class RegisterView:
     def _set_unavailable(self, reason: RegisterError | None) -> None:
         if self.is_unavailable != (reason is not None):
             self.is_unavailable = reason is not None
-            logger.warning("%s", reason if reason else "the register answers again")
+            logger.warning("%s", reason if reason else "the register is available again")
 
 
 @asynccontextmanager
 async def register_timeout(seconds: float) -> AsyncIterator[None]:
-    """A timeout that is told as the register's silence."""
+    """A timeout that raises RegisterError."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise RegisterError(f"the register does not answer within {seconds:.0f} s") from error
+        raise RegisterError(f"the register did not answer within {seconds:.0f} s") from error

@@ -1,7 +1,8 @@
-"""When snapshots are made, and what becomes of the log then: a start reads the newest snapshot and what came after it, however long the history is.
+"""Generates snapshots of the metadata, loads them at start-up, and deletes the log before them.
 
-A snapshot is due when as much has come since the last as the last holds, and at least a mebibyte, so that making them costs a bounded share of what is
-written; and after a while in any case (`metadata.log.max.record.bytes.between.snapshots`, `metadata.log.max.snapshot.interval.ms`).
+A snapshot is due when as many bytes were appended since the last one as that one holds, and at least a mebibyte, so that
+snapshots cost a bounded share of the writes; and at the latest after
+`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`.
 """
 
 import asyncio
@@ -25,26 +26,26 @@ RETRY_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SnapshotIntervals:
-    """`most_bytes`: of records between two snapshots; `most_ms`: between two snapshots while anything changes; 0: time does not count."""
+    """Limits between two snapshots, if there are new records. `max_ms` 0: no limit."""
 
     max_bytes: int = 20 << 20
     max_ms: int = 3_600_000
 
 
 async def run_snapshot_generator(log: MetadataLog, intervals: SnapshotIntervals, runtime: Runtime) -> None:
-    """Until cancelled. What fails is told, and tried again after a while."""
+    """Until cancelled. A failure is logged and retried after `RETRY_PAUSE_S`."""
     loop = asyncio.get_running_loop()
-    last = loop.time()
+    last_snapshot_s = loop.time()
     while True:
         await asyncio.sleep(CHECK_INTERVAL_S)
-        if not is_snapshot_due(log, intervals, since_s=loop.time() - last):
+        if not is_snapshot_due(log, intervals, since_s=loop.time() - last_snapshot_s):
             continue
         try:
             await generate_snapshot(log, runtime)
         except (KafkaError, OSError) as reason:
-            logger.warning("no snapshot of the metadata could be made: %s", reason)
+            logger.warning("failed to generate a metadata snapshot: %s", reason)
             await asyncio.sleep(RETRY_PAUSE_S)
-        last = loop.time()
+        last_snapshot_s = loop.time()
 
 
 def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: float) -> bool:
@@ -57,46 +58,46 @@ def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: flo
 
 
 async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffset:
-    """Writes a snapshot of what is committed now, and lets go of what was before the one before it. KafkaError, OSError."""
+    """Writes a snapshot of the committed state and deletes the log before the older snapshot. KafkaError, OSError."""
     end, counted = log.image.end_offset, log.bytes_since_snapshot
-    snapshot = EpochAndOffset(log.log.epochs.epoch_for_offset(end - 1), end)
+    snapshot = EpochAndOffset(log.partition_log.epochs.epoch_for_offset(end - 1), end)
     records = image_to_records(log.image, snapshot.epoch)
-    await log.log.wait_until_synced(end)
+    await log.partition_log.wait_until_synced(end)
     await runtime.run_in_thread(log.snapshots.write, snapshot, records, runtime.now_ms())
     oldest = log.snapshots.add_snapshot(snapshot)
     log.bytes_since_snapshot -= counted
     if len(log.snapshots.snapshot_ids) == MAX_SNAPSHOTS:
-        log.log.roll()  # so that what is before it can go, file by file
-        log.log.delete_records_before(oldest.offset)
-    logger.info("a snapshot of the metadata up to offset %d: %d records", end, len(records))
+        log.partition_log.roll()  # whole segments are deleted
+        log.partition_log.delete_records_before(oldest.offset)
+    logger.info("generated a metadata snapshot at offset %d with %d records", end, len(records))
     return snapshot
 
 
 def load_image(log: MetadataLog) -> None:
-    """The newest snapshot that can be read, and the committed records after it, into an image that is empty. KafkaError when neither tells what the
-    log's beginning was, UNSUPPORTED_VERSION when a newer version wrote them."""
+    """Loads the newest readable snapshot and the committed records after it into the empty image. KAFKA_STORAGE_ERROR
+    when the log does not start at 0 and no snapshot can be read; UNSUPPORTED_VERSION for records of a newer version."""
     for snapshot in reversed(log.snapshots.snapshot_ids):
-        if snapshot.offset < log.log.start:
+        if snapshot.offset < log.partition_log.start:
             break
         try:
             found = read_snapshot_image(log, snapshot)
         except KafkaError as reason:
             if reason.code is ErrorCode.unsupported_version:
                 raise
-            logger.warning("the metadata's snapshot at offset %d cannot be used: %s", snapshot.offset, reason)
+            logger.warning("ignoring the metadata snapshot at offset %d: %s", snapshot.offset, reason)
             continue
         replace_image(log.image, found)
-        if snapshot.offset > log.log.end:  # what came after it was lost with the power
-            log.log.truncate_fully_and_start_at(snapshot.offset)
-        log.bytes_since_snapshot = log.log.size_from(snapshot.offset)
+        if snapshot.offset > log.partition_log.end:  # the records after it were lost in a power failure
+            log.partition_log.truncate_fully_and_start_at(snapshot.offset)
+        log.bytes_since_snapshot = log.partition_log.size_from(snapshot.offset)
         log.advance_high_watermark(snapshot.offset)
         return
-    if log.log.start > 0:
+    if log.partition_log.start > 0:
         raise KafkaError(
             ErrorCode.kafka_storage_error,
-            f"{log.log.directory} begins at offset {log.log.start}, and no snapshot says what was before",
+            f"{log.partition_log.directory} starts at offset {log.partition_log.start}, and no snapshot holds the state before it",
         )
-    log.bytes_since_snapshot = log.log.size
+    log.bytes_since_snapshot = log.partition_log.size
     log.apply_committed()
 
 
@@ -109,14 +110,15 @@ def read_snapshot_image(log: MetadataLog, snapshot: EpochAndOffset) -> MetadataI
 
 
 def install_snapshot(log: MetadataLog, snapshot: EpochAndOffset) -> None:
-    """A leader's snapshot, which is in the folder, takes the place of this broker's log: what it was lies below the leader's beginning."""
+    """Replaces this broker's log, which lies below the start of the leader's, by the leader's snapshot in the folder."""
     if snapshot.offset < log.high_watermark:
         raise CommittedLogDiverged(
-            ErrorCode.unknown_server_error, f"a snapshot at {snapshot.offset} is older than what is committed here"
+            ErrorCode.unknown_server_error,
+            f"the snapshot at offset {snapshot.offset} is below the high watermark {log.high_watermark}",
         )
     found = read_snapshot_image(log, snapshot)
     log.snapshots.add_snapshot(snapshot)
-    log.log.truncate_fully_and_start_at(snapshot.offset)
+    log.partition_log.truncate_fully_and_start_at(snapshot.offset)
     log.bytes_since_snapshot = 0
-    logger.info("took over the leader's snapshot of the metadata up to offset %d", snapshot.offset)
-    log.publish(replace_image(log.image, found))
+    logger.info("installed the leader's metadata snapshot at offset %d", snapshot.offset)
+    log.on_commit(replace_image(log.image, found))

@@ -1,8 +1,8 @@
-"""Snapshots of the metadata in the metadata log's folder, named as Kafka names them: `<offset>-<epoch>.checkpoint`.
+"""Snapshots of the metadata in the metadata log's folder, with Kafka's file names: `<offset>-<epoch>.checkpoint`.
 
-A snapshot holds, as record batches, everything that the log said below `offset`; `epoch` is that of the last record below it. A file is there whole or
-not at all: it is written beside, brought to the device and renamed. The newest two are kept, and the log from the older one on, so that a broker that
-is a little behind needs no snapshot to catch up.
+A snapshot holds, as record batches, the state that results from the records below `offset`; `epoch` is that of the last
+of them. A file is written under another name, synced and renamed, so it is always complete. The newest two are kept, and
+the log from the older one on, so that a broker that is slightly behind needs no snapshot.
 """
 
 import re
@@ -21,7 +21,7 @@ _PARTIAL_SUFFIX = ".part"
 
 
 class SnapshotStore:
-    """Of one folder. `kept`: oldest first."""
+    """The snapshots of one folder. `snapshot_ids`: oldest first."""
 
     def __init__(self, folder: str, disk: Disk) -> None:
         self._folder = folder
@@ -32,15 +32,15 @@ class SnapshotStore:
                 self.snapshot_ids.append(EpochAndOffset(int(found[2]), int(found[1])))
             elif name.endswith(_PARTIAL_SUFFIX):
                 disk.remove(f"{folder}/{name}")
-        self.snapshot_ids.sort(key=lambda one: one.offset)
+        self.snapshot_ids.sort(key=lambda snapshot: snapshot.offset)
 
     @property
     def latest(self) -> EpochAndOffset | None:
         return self.snapshot_ids[-1] if self.snapshot_ids else None
 
     def epoch_before(self, offset: int) -> int | None:
-        """The epoch of the last record below `offset`, where a snapshot says it."""
-        return next((one.epoch for one in self.snapshot_ids if one.offset == offset), None)
+        """The epoch of the last record below `offset`, if a snapshot ends there."""
+        return next((snapshot.epoch for snapshot in self.snapshot_ids if snapshot.offset == offset), None)
 
     def path(self, snapshot: EpochAndOffset) -> str:
         return f"{self._folder}/{snapshot.offset:020d}-{snapshot.epoch:010d}.checkpoint"
@@ -49,7 +49,7 @@ class SnapshotStore:
         return self._disk.file_size(self.path(snapshot))
 
     def read_bytes(self, snapshot: EpochAndOffset, position: int, count: int) -> bytes:
-        """Bytes of the file. OSError."""
+        """`count` bytes of the file from `position`. OSError."""
         file = self._disk.open(self.path(snapshot), read_only=True)
         try:
             return file.read(count, position)
@@ -69,7 +69,7 @@ class SnapshotStore:
                 yield decode_record(record.value)
 
     def write(self, snapshot: EpochAndOffset, records: Sequence[MetadataRecord], now_ms: int) -> None:
-        """Blocks for the device. OSError."""
+        """Blocks until synced. OSError."""
         batches = [
             encode_batch(
                 [Record(now_ms, None, encode_record(record)) for record in records[at : at + RECORDS_PER_BATCH]],
@@ -81,7 +81,7 @@ class SnapshotStore:
         self._disk.replace_file(self.path(snapshot), b"".join(batches))
 
     def create_partial(self, snapshot: EpochAndOffset) -> None:
-        """A snapshot comes from another broker, piece by piece. OSError."""
+        """Starts a file for a snapshot that is received in chunks. OSError."""
         self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX, create=True).close()
 
     def append_partial(self, snapshot: EpochAndOffset, data: bytes) -> None:
@@ -92,7 +92,7 @@ class SnapshotStore:
             file.close()
 
     def complete_partial(self, snapshot: EpochAndOffset) -> None:
-        """All of it is there. Blocks for the device. OSError."""
+        """Syncs and renames the file. Blocks. OSError."""
         file = self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX)
         try:
             file.sync()
@@ -102,10 +102,10 @@ class SnapshotStore:
         self._disk.sync_directory(self._folder)
 
     def add_snapshot(self, snapshot: EpochAndOffset) -> EpochAndOffset:
-        """The file is there: it counts from now on, and those that are too old go. The oldest that is left."""
+        """Registers a complete file and deletes the oldest beyond `MAX_SNAPSHOTS`. The oldest that remains."""
         if snapshot not in self.snapshot_ids:
             self.snapshot_ids.append(snapshot)
-            self.snapshot_ids.sort(key=lambda one: one.offset)
+            self.snapshot_ids.sort(key=lambda snapshot: snapshot.offset)
         while len(self.snapshot_ids) > MAX_SNAPSHOTS:
             self._disk.remove(self.path(self.snapshot_ids.pop(0)))
         return self.snapshot_ids[0]

@@ -1,17 +1,20 @@
-"""Failback: a topic with records of its own becomes mirrored, after its mirror has failed over or after its own failover.
+"""Failback: a topic with records of its own becomes mirrored, after its mirror has failed over or
+after its own failover.
 
 For each partition that this broker leads and whose join offset is not in the metadata yet:
 
-1. The source's leader reports which of our leader epochs it mirrored and where its own records begin. With our log's
-   epochs that gives the offset below which both logs are identical (`source_epochs`). A source that reports nothing
-   proves nothing, and the partition stays as it is. When a failover is reverted, the metadata contain the offset.
-2. Records beyond it are truncated only with consent (`on.divergence=Truncate`). They are saved to a file before
-   (`diverged_records`), and committed group offsets beyond are reset: a group there would skip the source's records.
-3. The controller commits the join offset together with a new leader epoch. The leader of that epoch truncates first
-   (`mirror_manager`).
+1. The source's leader reports which of our leader epochs it mirrored and where its own records
+   begin. With our log's epochs that gives the offset below which both logs are identical
+   (`source_epochs`). A source that reports nothing proves nothing, and the partition stays as it
+   is. When a failover is reverted, the metadata contain the offset.
+2. Records beyond it are truncated only with consent (`on.divergence=Truncate`). They are saved to a
+   file before (`diverged_records`), and committed group offsets beyond are reset: a group there
+   would skip the source's records.
+3. The controller commits the join offset together with a new leader epoch. The leader of that epoch
+   truncates first (`mirror_manager`).
 
-If a broker crashes during this, the partition keeps all of its records until step 3 is committed. From then on every
-leader has truncated, or truncates before it mirrors anything.
+If a broker crashes during this, the partition keeps all of its records until step 3 is committed.
+From then on every leader has truncated, or truncates before it mirrors anything.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.diverged_records import first_diverged_offset, save_diverged_records
@@ -50,8 +54,9 @@ T = TypeVar("T")
 class FailbackPartition:
     """A partition in the leader epoch in which this broker leads it.
 
-    `diverging_records` counts records beyond the join offset that there is no consent to truncate. `reason` says what
-    the partition waits for. With `needs_operator` only a change of settings or of the source can help.
+    `diverging_records` counts records beyond the join offset that there is no consent to truncate.
+    `reason` says what the partition waits for. With `needs_operator` only a change of settings or
+    of the source can help.
     """
 
     partition: Partition
@@ -74,7 +79,10 @@ class FailbackPartition:
 
 @dataclass(frozen=True, slots=True)
 class JoinPoint:
-    """The offset at which a partition joins its source's log. `epochs`: the source's leader epochs below; None if unchanged."""
+    """The offset at which a partition joins its source's log.
+
+    `epochs`: the source's leader epochs below; None if unchanged.
+    """
 
     target: FailbackPartition
     offset: int
@@ -90,7 +98,10 @@ class JoinPoint:
 
 
 class MirrorFailback:
-    """The partitions of one mirror that fail back on this broker. `target_addresses` gives this cluster's addresses."""
+    """The partitions of one mirror that fail back on this broker.
+
+    `target_addresses` gives this cluster's addresses.
+    """
 
     def __init__(
         self,
@@ -105,8 +116,8 @@ class MirrorFailback:
         self._send_report = send_report
         self._target_addresses = target_addresses
         self._added = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {config.name} failback")
-        self._task.add_done_callback(self._log_failure)
+        self._tasks = BackgroundTasks()
+        self._tasks.start(self._run())
 
     def add_partition(self, partition: Partition, topic: MirroredTopicRecord, record: MirroredPartitionRecord) -> None:
         before = self.partitions.get(partition)
@@ -118,12 +129,7 @@ class MirrorFailback:
         self.partitions.pop(partition, None)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    def _log_failure(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (reason := task.exception()) is not None:
-            logger.error("mirror %s: failback stopped: %s", self.config.name, reason, exc_info=reason)
+        await self._tasks.cancel()
 
     def _is_current(self, target: FailbackPartition) -> bool:
         return self.partitions.get(target.partition) is target and target.is_leader
@@ -148,7 +154,10 @@ class MirrorFailback:
                 await own.close()
 
     async def _advance_partitions(self, source: Client, own: Client) -> None:
-        """Takes every partition as far as possible. Group offsets are reset once, for all partitions together."""
+        """Takes every partition as far as possible.
+
+        Group offsets are reset once, for all partitions together.
+        """
         saved: list[JoinPoint] = []
         for target in tuple(self.partitions.values()):
             point = await self._attempt(target, self._find_join_point(source, target))
@@ -242,7 +251,10 @@ class MirrorFailback:
 
 
 def _failover_point(target: FailbackPartition) -> JoinPoint:
-    """The offset of the failover: the log is identical to the source's below. The source checks that at the first fetch."""
+    """The offset of the failover: the log is identical to the source's below.
+
+    The source checks that at the first fetch.
+    """
     record, log = target.record, target.partition.log
     offset = mirrored_end_offset(tuple(log.epochs.entries()), log.end, record.end, record.end_epoch)
     return JoinPoint(target, offset, epochs_below(record.epochs, offset))

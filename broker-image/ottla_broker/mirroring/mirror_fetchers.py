@@ -1,25 +1,25 @@
-"""The partitions of one mirror that this broker leads: each is assigned to the fetcher of the source broker that leads it there.
+"""The partitions of one mirror that this broker leads: each is assigned to the fetcher of the
+source broker that leads it there.
 
-A partition is *unassigned* while its source leader is unknown. The source's metadata decide: another topic id means that
-the topic was deleted and created again, and the partition stops as diverged. A topic that the source has deleted
-leaves its mirrored partitions as they are.
+A partition is *unassigned* while its source leader is unknown. The source's metadata decide:
+another topic id means that the topic was deleted and created again, and the partition stops as
+diverged. A topic that the source has deleted leaves its mirrored partitions as they are.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Final
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.metadata.mirror_plans import MirrorReport
-from ottla_broker.mirroring.mirror_config import FetchLimits, MirrorConfig
+from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.mirroring.mirrored_partition import MirroredPartition, SendReport
 from ottla_broker.mirroring.source_cluster import SourceMetadata, fetch_source_metadata
 from ottla_broker.mirroring.source_epochs import EpochEntries
 from ottla_broker.mirroring.source_fetcher import SourceFetcher
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.throttle import Throttle
-from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -42,12 +42,12 @@ class MirrorFetchers:
         self._client = config.source_client(self.client_id)
         self._fetchers: dict[int, SourceFetcher] = {}
         self._loop = asyncio.get_running_loop()
-        self._throttle = Throttle(lambda: config.fetch_limits.max_bytes_per_s, self._loop.time)
+        self.throttle = Throttle(lambda: config.fetch_limits.max_bytes_per_s, self._loop.time)
         self._unassigned: dict[MirroredPartition, None] = {}
         self._has_unassigned = asyncio.Event()
-        self._tasks: dict[asyncio.Task[None], None] = {}
-        self._spawn(self._assign_partitions())
-        self._spawn(self._advance_log_starts())
+        self._tasks = BackgroundTasks()
+        self._tasks.start(self._assign_partitions())
+        self._tasks.start(self._advance_log_starts())
 
     @property
     def client_id(self) -> str:
@@ -62,25 +62,13 @@ class MirrorFetchers:
         if mirrored is not None:
             self._unassigned.pop(mirrored, None)
             for fetcher in self._fetchers.values():
-                fetcher.forget(mirrored)
+                fetcher.remove_partition(mirrored)
         return mirrored
 
     async def close(self) -> None:
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, *(it.close() for it in self._fetchers.values()), return_exceptions=True)
+        fetchers = self._fetchers.values()
+        await asyncio.gather(self._tasks.cancel(), *(it.close() for it in fetchers), return_exceptions=True)
         await self._client.close()
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._remove_task)
-
-    def _remove_task(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (reason := task.exception()) is not None:
-            logger.error("mirror %s: a background task failed: %s", self.config.name, reason, exc_info=reason)
 
     def _is_current(self, mirrored: MirroredPartition) -> bool:
         return self.partitions.get(mirrored.partition) is mirrored and mirrored.is_leader
@@ -89,32 +77,18 @@ class MirrorFetchers:
         self._unassigned[mirrored] = None
         self._has_unassigned.set()
 
-    # --- for the fetchers
+    # --- called by the fetchers
 
-    @property
-    def pace(self) -> FetchLimits:
-        return self.config.fetch_limits
-
-    @property
-    def secured(self) -> ClientSecurity:
-        return self.config.security
-
-    def held_back_s(self) -> float:
-        return self._throttle.throttle_time_s()
-
-    def took(self, size: int) -> None:
-        self._throttle.record_bytes(size)
-
-    def elsewhere(self, mirrored: MirroredPartition, reason: str) -> None:
+    def reassign_partition(self, mirrored: MirroredPartition) -> None:
         if self._is_current(mirrored):
             self._unassign(mirrored)
 
-    def learned(self, mirrored: MirroredPartition) -> None:
-        self._spawn(self._record_epochs(mirrored, mirrored.unrecorded_epochs))
+    def record_epochs(self, mirrored: MirroredPartition) -> None:
+        self._tasks.start(self._record_epochs(mirrored, mirrored.unrecorded_epochs))
 
-    def parted(self, mirrored: MirroredPartition) -> None:
+    def stop_partition(self, mirrored: MirroredPartition) -> None:
         logger.error("%r: mirroring stopped: %s", mirrored.partition, mirrored.reason)
-        self._spawn(self._record_stop(mirrored))
+        self._tasks.start(self._record_stop(mirrored))
 
     # --- reports to the controller
 
@@ -129,7 +103,10 @@ class MirrorFetchers:
     async def _report(
         self, mirrored: MirroredPartition, *, epochs: EpochEntries | None = None, stopped: str = ""
     ) -> bool:
-        """Retries until the report is committed. Returns False if this broker's leader epoch is over."""
+        """Retries until the report is committed.
+
+        Returns False if this broker's leader epoch is over.
+        """
         partition, pause_s = mirrored.partition, FIRST_RETRY_PAUSE_S
         report = MirrorReport(
             self._broker_id,
@@ -192,28 +169,31 @@ class MirrorFetchers:
             elif topic.id != mirrored.source_id:
                 del self._unassigned[mirrored]
                 mirrored.reason = f"the source's topic {mirrored.source_topic!r} was deleted and created again"
-                self.parted(mirrored)
+                self.stop_partition(mirrored)
             else:
                 leader = topic.leaders.get(mirrored.partition.partition, -1)
                 if (address := source.brokers.get(leader)) is not None:
                     del self._unassigned[mirrored]
                     mirrored.reason = ""
-                    self._fetcher(leader, address).follow(mirrored)
+                    self._fetcher(leader, address).add_partition(mirrored)
 
     def _fetcher(self, broker: int, address: tuple[str, int]) -> SourceFetcher:
         fetcher = self._fetchers.get(broker)
         if fetcher is not None and fetcher.address != address:
             for mirrored in tuple(fetcher.fetcher.session):
-                fetcher.forget(mirrored)
+                fetcher.remove_partition(mirrored)
                 self._unassign(mirrored)
-            self._spawn(fetcher.close())
+            self._tasks.start(fetcher.close())
             fetcher = None
         if fetcher is None:
             fetcher = self._fetchers[broker] = SourceFetcher(broker, address, self)
         return fetcher
 
     async def _advance_log_starts(self) -> None:
-        """Advances log starts that waited for the high watermark. A quiet partition gets no response that would do it."""
+        """Advances log starts that waited for the high watermark.
+
+        A quiet partition gets no response that would do it.
+        """
         while True:
             await asyncio.sleep(LOG_START_CHECK_INTERVAL_S)
             for mirrored in tuple(self.partitions.values()):

@@ -1,11 +1,12 @@
-"""Everything that this broker mirrors: the partitions that it leads and that mirrors fill, by mirror.
+"""Everything that this broker mirrors: the partitions that it leads and that mirrors fill, by
+mirror.
 
-Only the metadata image decides what is mirrored: the partition's leader, the topic's mirror, that mirror's settings, and
-whether the partition has stopped.
+Only the metadata image decides what is mirrored: the partition's leader, the topic's mirror, that
+mirror's settings, and whether the partition has stopped.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.metadata.appended_plans import appended_partition
 from ottla_broker.metadata.appended_sources import active_sources
 from ottla_broker.metadata.config_plans import mirror_topic_names
@@ -61,10 +63,9 @@ class MirrorManager:
         self._target_addresses = target_addresses
         self._fetchers: dict[str, MirrorFetchers] = {}
         self._failbacks: dict[str, MirrorFailback] = {}
-        self._source_high_watermarks: dict[Partition, int] = {}
         self._last_known_lag: dict[tuple[Partition, str], tuple[int, int]] = {}
         self._failover_reported: dict[Partition, int] = {}  # in which leader epoch
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = BackgroundTasks()
 
     def mirrored_partitions(self) -> Iterator[tuple[MirrorConfig, MirroredPartition]]:
         """Every partition that is being mirrored here."""
@@ -77,7 +78,7 @@ class MirrorManager:
         return None if fetchers is None else fetchers.partitions.get(partition)
 
     def last_known_lag(self, partition: Partition, mirror: str) -> tuple[int, int]:
-        """High watermark and lag of an appended source when its mirroring ended; −1 and −1 if unknown here."""
+        """The source's high watermark and the lag when mirroring ended here; −1 and −1 if unknown."""
         return self._last_known_lag.get((partition, mirror), (UNKNOWN, UNKNOWN))
 
     def failback_partitions(self) -> Iterator[FailbackPartition]:
@@ -102,7 +103,6 @@ class MirrorManager:
 
     def on_leadership_lost(self, partition: Partition) -> None:
         self._remove_partition(partition)
-        self._source_high_watermarks.pop(partition, None)
         for key in [key for key in self._last_known_lag if key[0] is partition]:
             del self._last_known_lag[key]
         self._failover_reported.pop(partition, None)
@@ -115,25 +115,24 @@ class MirrorManager:
             self._update_topic(name)
 
     async def close(self) -> None:
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
         running: list[MirrorFetchers | MirrorFailback] = [*self._fetchers.values(), *self._failbacks.values()]
-        await asyncio.gather(*tasks, *(it.close() for it in running), return_exceptions=True)
+        await asyncio.gather(self._tasks.cancel(), *(it.close() for it in running), return_exceptions=True)
         self._fetchers.clear()
         self._failbacks.clear()
 
     def _apply_config(self, mirror: str) -> None:
-        """Closes the mirror's connections if its settings have changed, and opens them again with the new ones."""
+        """Closes the mirror's connections if its settings have changed, and opens them again with
+        the new ones.
+        """
         config = mirror_config(self._image, mirror)
         fetchers, failback = self._fetchers.get(mirror), self._failbacks.get(mirror)
         if fetchers is not None and fetchers.config != config:
             del self._fetchers[mirror]
             for mirrored in fetchers.partitions.values():
                 self._store_last_known_lag(mirror, mirrored)
-            self._spawn(fetchers.close())
+            self._tasks.start(fetchers.close())
         if failback is not None and failback.config != config:
-            self._spawn(self._failbacks.pop(mirror).close())
+            self._tasks.start(self._failbacks.pop(mirror).close())
         for topic in mirror_topic_names(self._image, mirror):
             self._update_topic(topic)
 
@@ -143,7 +142,9 @@ class MirrorManager:
                 self._update_partition(partition)
 
     def _update_partition(self, partition: Partition) -> None:
-        """Starts or stops mirroring, failback and failover of a partition, as the metadata image says."""
+        """Starts or stops mirroring, failback and failover of a partition, as the metadata image
+        says.
+        """
         desired = desired_partitions(self._image, partition)
         for mirror, fetchers in self._fetchers.items():
             if mirror not in desired:
@@ -155,7 +156,7 @@ class MirrorManager:
         else:
             self._remove_failback(partition)
         if topic is not None and topic.failed_over and partition.is_leader:
-            self._fail_over(partition)
+            self._fail_over(partition, topic.mirror)
         for mirror, wanted in desired.items():
             current = (fetchers := self._fetchers_of(mirror)).partitions.get(partition)
             if current is None or not current.is_leader or current.source_id != wanted.source_id:
@@ -189,15 +190,15 @@ class MirrorManager:
             with suppress(KafkaError):  # the disk has failed: another broker will lead
                 truncate_if_saved(partition, record.joined, record.joined_epoch)
 
-    def _fail_over(self, partition: Partition) -> None:
+    def _fail_over(self, partition: Partition, mirror: str) -> None:
         end = mirrored_partition(self._image, partition.topic_id, partition.partition).end
         if end >= 0:
             with suppress(KafkaError):  # the disk has failed: another broker will lead
                 abort_open_transactions(partition, end, self._now_ms())
         elif self._failover_reported.get(partition) != partition.leader_epoch:
             self._failover_reported[partition] = partition.leader_epoch
-            high_watermark = self._source_high_watermarks.get(partition, UNKNOWN)
-            self._spawn(report_end_offset(partition, self._broker_id, high_watermark, self._send_report))
+            high_watermark, _ = self.last_known_lag(partition, mirror)
+            self._tasks.start(report_end_offset(partition, self._broker_id, high_watermark, self._send_report))
 
     def _remove_partition(self, partition: Partition) -> None:
         for mirror, fetchers in self._fetchers.items():
@@ -209,18 +210,9 @@ class MirrorManager:
             failback.remove_partition(partition)
 
     def _store_last_known_lag(self, mirror: str, mirrored: MirroredPartition | None) -> None:
-        """Keeps the source's high watermark as last seen, which a failover reports."""
-        if mirrored is None or mirrored.source_high_watermark == UNKNOWN:
-            return
-        if mirrored.offset_policy is IDENTICAL_OFFSETS:
-            self._source_high_watermarks[mirrored.partition] = mirrored.source_high_watermark
-        else:
+        """A failover reports it."""
+        if mirrored is not None and mirrored.source_high_watermark != UNKNOWN:
             self._last_known_lag[mirrored.partition, mirror] = mirrored.source_high_watermark, mirrored.lag
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
 
     async def _send_report(self, topic: str, report: MirrorReport) -> None:
         value = msgspec.json.encode(report).decode()
@@ -259,7 +251,9 @@ def desired_partitions(image: MetadataImage, partition: Partition) -> dict[str, 
 
 
 def needs_failback(image: MetadataImage, topic: MirroredTopicRecord, partition: Partition) -> bool:
-    """True while a partition that had records of its own may have records that its source does not have. Pure."""
+    """True while a partition that had records of its own may have records that its source does not
+    have. Pure.
+    """
     if topic.failed_over or not _is_replicating(image, topic, partition):
         return False
     record = mirrored_partition(image, partition.topic_id, partition.partition)

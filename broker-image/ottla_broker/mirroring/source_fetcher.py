@@ -1,6 +1,8 @@
-"""Fetches from one broker of a source, as a consumer does, for the mirrored partitions whose source it leads.
+"""Fetches from one broker of a source cluster, as a consumer does, for the mirrored partitions
+whose source it leads.
 
-Topics are named by id, so the source itself refuses a new topic of the same name.
+Topics are named by id, so the source rejects requests for a topic that was deleted and created
+again.
 """
 
 import asyncio
@@ -8,11 +10,11 @@ import logging
 from typing import Final, Protocol
 
 from ottla_broker.mirroring import mirrored_partition
-from ottla_broker.mirroring.mirror_config import FetchLimits
+from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, LastResponse, MirroredPartition
 from ottla_broker.replication.fetcher import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Fetcher, FetcherTiming, list_offset
+from ottla_broker.replication.throttle import Throttle
 from ottla_broker.wire.channel import Channel, open_channel
-from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import CONSUMER, FETCH, TOPIC_IDS_SINCE, FetchRequest
 from ottla_broker.wire.fetch_response import FetchResponsePartition
@@ -26,53 +28,47 @@ TIMEOUT_S: Final = 10.0
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-class Home(Protocol):
-    """What a fetcher needs of its mirror."""
+class FetcherMirror(Protocol):
+    """The mirror that a fetcher works for."""
 
-    @property
-    def pace(self) -> FetchLimits: ...
+    config: MirrorConfig
+    throttle: Throttle
+
     @property
     def client_id(self) -> str: ...
-    @property
-    def secured(self) -> ClientSecurity: ...
 
-    def held_back_s(self) -> float:
-        """How long the throttle lets nothing more be fetched."""
-        ...
+    def reassign_partition(self, mirrored: MirroredPartition) -> None:
+        """Another broker of the source leads the partition."""
 
-    def took(self, size: int) -> None: ...
+    def record_epochs(self, mirrored: MirroredPartition) -> None:
+        """Records `mirrored.unrecorded_epochs` in the metadata, before the partition is fetched any
+        further.
+        """
 
-    def elsewhere(self, copy: MirroredPartition, reason: str) -> None:
-        """This broker of the source does not lead it."""
-        ...
-
-    def learned(self, copy: MirroredPartition) -> None:
-        """`copy.unrecorded_epochs` must be recorded before it is fetched any further."""
-        ...
-
-    def parted(self, copy: MirroredPartition) -> None: ...
+    def stop_partition(self, mirrored: MirroredPartition) -> None:
+        """The source has diverged."""
 
 
 class SourceFetcher:
-    """`last_response`: of this broker of the source."""
+    """`last_response` is this source broker's."""
 
-    def __init__(self, broker: int, address: tuple[str, int], home: Home) -> None:
+    def __init__(self, broker: int, address: tuple[str, int], mirror: FetcherMirror) -> None:
         self.broker = broker
         self.address = address
         self.name = f"mirror from {address[0]}:{address[1]}"
-        self.client_id = home.client_id
+        self.client_id = mirror.client_id
         self.timing = FetcherTiming(TIMEOUT_S, TIMEOUT_S, FIRST_PAUSE_S, MAX_PAUSE_S)
         self.last_response = LastResponse()
-        self._home = home
+        self._mirror = mirror
         self._loop = asyncio.get_running_loop()
         self.fetcher: Fetcher[MirroredPartition] = Fetcher(self, pipelined=False)
 
-    def follow(self, copy: MirroredPartition) -> None:
-        copy.last_response = self.last_response
-        self.fetcher.add(copy)
+    def add_partition(self, mirrored: MirroredPartition) -> None:
+        mirrored.last_response = self.last_response
+        self.fetcher.add(mirrored)
 
-    def forget(self, copy: MirroredPartition) -> None:
-        self.fetcher.remove(copy)
+    def remove_partition(self, mirrored: MirroredPartition) -> None:
+        self.fetcher.remove(mirrored)
 
     async def close(self) -> None:
         await self.fetcher.close()
@@ -81,10 +77,10 @@ class SourceFetcher:
 
     @property
     def max_partition_bytes(self) -> int:
-        return self._home.pace.max_partition_bytes
+        return self._mirror.config.fetch_limits.max_partition_bytes
 
     async def connect(self) -> tuple[Channel, int]:
-        channel = await open_channel(*self.address, self.client_id, security=self._home.secured)
+        channel = await open_channel(*self.address, self.client_id, security=self._mirror.config.security)
         low, high = channel.versions.get(FETCH, (0, -1))
         version = min(high, NEWEST_VERSION)
         if version < max(low, TOPIC_IDS_SINCE):
@@ -96,85 +92,87 @@ class SourceFetcher:
         return channel, version
 
     def next_request(self) -> FetchRequest:
-        limits = self._home.pace
+        limits = self._mirror.config.fetch_limits
         isolation = READ_COMMITTED if limits.reads_committed else READ_UNCOMMITTED
         return FetchRequest(CONSUMER, limits.max_wait_ms, 1, limits.max_bytes, isolation, 0, 0, (), ())
 
     def send_pause_s(self) -> float:
-        return self._home.held_back_s()
+        return self._mirror.throttle.throttle_time_s()
 
     def on_response(self, size: int) -> None:
         self.last_response.received_s = self._loop.time()
-        self._home.took(size)
+        self._mirror.throttle.record_bytes(size)
 
     def on_disconnect(self, reason: Exception) -> None:
         why = str(reason) or "no response in time"
-        logger.info("mirroring from broker %d at %s:%d: %s", self.broker, *self.address, why)
-        for copy in tuple(self.fetcher.session):
-            self.fetcher.remove(copy)
-            self._home.elsewhere(copy, why)
+        logger.info("disconnected from source broker %d at %s:%d, retrying: %s", self.broker, *self.address, why)
+        for mirrored in tuple(self.fetcher.session):
+            self.fetcher.remove(mirrored)
+            self._mirror.reassign_partition(mirrored)
 
-    def process(self, copy: MirroredPartition, data: FetchResponsePartition) -> None:
-        if not copy.is_leader:
-            self.fetcher.remove(copy)
+    def process(self, mirrored: MirroredPartition, data: FetchResponsePartition) -> None:
+        if not mirrored.is_leader:
+            self.fetcher.remove(mirrored)
             return
         try:
-            outcome = mirrored_partition.process_partition_data(copy, data, self._loop.time())
+            outcome = mirrored_partition.process_partition_data(mirrored, data, self._loop.time())
         except KafkaError as reason:
-            logger.warning("%r cannot be mirrored: %s", copy.partition, reason)
+            logger.warning("%r: mirroring failed, retrying: %s", mirrored.partition, reason)
             outcome = FetchOutcome.retriable_error
         if outcome is FetchOutcome.out_of_range:
-            self.fetcher.session.pause(copy, self._loop.time() + TIMEOUT_S)
-            self.fetcher.spawn(self._find_range(copy))
+            self.fetcher.session.pause(mirrored, self._loop.time() + TIMEOUT_S)
+            self.fetcher.spawn(self._find_range(mirrored))
         else:
-            self._apply(outcome, copy, data.error)
+            self._apply(outcome, mirrored, data.error)
 
-    def _apply(self, outcome: FetchOutcome, copy: MirroredPartition, code: ErrorCode) -> None:
+    def _apply(self, outcome: FetchOutcome, mirrored: MirroredPartition, code: ErrorCode) -> None:
         session = self.fetcher.session
         match outcome:
             case FetchOutcome.unchanged:
-                copy.retry_pause_s = 0.0
+                mirrored.retry_pause_s = 0.0
             case FetchOutcome.advanced:
-                copy.retry_pause_s = 0.0
-                session.fetch_next(copy)
+                mirrored.retry_pause_s = 0.0
+                session.fetch_next(mirrored)
             case FetchOutcome.retriable_error:
-                session.pause(copy, self._next_retry_s(copy))
+                session.pause(mirrored, self._next_retry_s(mirrored))
             case FetchOutcome.not_leader:
-                self.fetcher.remove(copy)
-                copy.retry_at_s = self._next_retry_s(copy)  # two brokers of the source may contradict each other
-                self._home.elsewhere(copy, f"broker {self.broker} answers {code.name}")
+                self.fetcher.remove(mirrored)
+                mirrored.retry_at_s = self._next_retry_s(
+                    mirrored
+                )  # two brokers of the source may contradict each other
+                self._mirror.reassign_partition(mirrored)
             case FetchOutcome.new_epochs:
-                self.fetcher.remove(copy)
-                self._home.learned(copy)
+                self.fetcher.remove(mirrored)
+                self._mirror.record_epochs(mirrored)
             case _:
-                self.fetcher.remove(copy)
-                self._home.parted(copy)
+                self.fetcher.remove(mirrored)
+                self._mirror.stop_partition(mirrored)
 
-    def _next_retry_s(self, copy: MirroredPartition) -> float:
-        copy.retry_pause_s = min(copy.retry_pause_s * 2 or FIRST_PAUSE_S, MAX_PAUSE_S)
-        return self._loop.time() + copy.retry_pause_s
+    def _next_retry_s(self, mirrored: MirroredPartition) -> float:
+        mirrored.retry_pause_s = min(mirrored.retry_pause_s * 2 or FIRST_PAUSE_S, MAX_PAUSE_S)
+        return self._loop.time() + mirrored.retry_pause_s
 
-    async def _find_range(self, copy: MirroredPartition) -> None:
+    async def _find_range(self, mirrored: MirroredPartition) -> None:
         """The source has no such offset: ask where its log starts and ends."""
-        channel, position = self.fetcher.channel, copy.position
+        channel, position = self.fetcher.channel, mirrored.position
         assert channel is not None
-        topic, index = copy.source_topic, copy.partition.partition
+        topic, index = mirrored.source_topic, mirrored.partition.partition
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 start = await list_offset(channel, topic, index, EARLIEST_TIMESTAMP, replica=CONSUMER)
                 end = await list_offset(channel, topic, index, LATEST_TIMESTAMP, replica=CONSUMER)
-            if copy not in self.fetcher.session:
+            if mirrored not in self.fetcher.session:
                 return
             outcome = FetchOutcome.advanced
-            if copy.is_leader and copy.position == position:
-                outcome = copy.offset_policy.handle_out_of_range(copy, start, end)
+            if mirrored.is_leader and mirrored.position == position:
+                outcome = mirrored.offset_policy.handle_out_of_range(mirrored, start, end)
         except KafkaError as reason:
-            logger.warning("%r cannot be mirrored: %s", copy.partition, reason)
+            logger.warning("%r: mirroring failed, retrying: %s", mirrored.partition, reason)
             outcome = FetchOutcome.retriable_error
         except OSError as reason:
             self.fetcher.disconnect(reason)
             return
         if outcome is FetchOutcome.advanced:
-            self.fetcher.session.fetch_now(copy)
-        self._apply(outcome, copy, ErrorCode.offset_out_of_range)
+            self.fetcher.session.fetch_now(mirrored)
+        self._apply(outcome, mirrored, ErrorCode.offset_out_of_range)
         self.fetcher.send_soon()

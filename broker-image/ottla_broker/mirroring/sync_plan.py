@@ -1,10 +1,11 @@
-"""What the active controller must change so that topics here follow a mirror's source: topics, partitions, settings, sources. Pure.
+"""What the active controller must change so that topics here follow a mirror's source: topics,
+partitions, settings, sources. Pure.
 
-`plan_identical` plans for mirrors whose records keep the source's offsets. `plan_appended` plans for mirrors whose
-records are appended to topics that may have producers and other sources.
+`plan_identical` plans for mirrors whose records keep the source's offsets. `plan_appended` plans
+for mirrors whose records are appended to topics that may have producers and other sources.
 
-Invariant: once its steps are applied, a plan yields no further steps until the source or the mirror's settings change.
-No topic that belongs to another mirror, or to none, is ever changed.
+Invariant: once its steps are applied, a plan yields no further steps until the source or the
+mirror's settings change. No topic that belongs to another mirror, or to none, is ever changed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +60,9 @@ class CreateMirroredTopic:
 
 @dataclass(frozen=True, slots=True)
 class RecreateMirroredTopic:
-    """Deletes topic `old_id`, from which the source has diverged, and creates it again in the same commit."""
+    """Deletes topic `old_id`, from which the source has diverged, and creates it again in the same
+    commit.
+    """
 
     topic: NewMirroredTopic
     old_id: UUID
@@ -97,7 +100,9 @@ class AlterTopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class UpdateOrigins:
-    """The origins of a mirrored topic have changed, or the sources that are appended to its source topic."""
+    """The origins of a mirrored topic have changed, or the sources that are appended to its source
+    topic.
+    """
 
     topic: str
     id: UUID
@@ -127,7 +132,7 @@ class RejectedTopic:
     reason: str
 
 
-IdenticalStep = (
+SyncStep = (
     CreateMirroredTopic
     | RecreateMirroredTopic
     | AdoptTopic
@@ -135,10 +140,10 @@ IdenticalStep = (
     | AddPartitions
     | AlterTopicConfig
     | UpdateOrigins
+    | AddSource
+    | ResumeSource
     | RejectedTopic
 )
-AppendedStep = AddSource | ResumeSource | RejectedTopic
-SyncStep = IdenticalStep | AppendedStep
 
 
 def target_topic_of(step: SyncStep) -> str:
@@ -160,7 +165,9 @@ def select_topics(image: MetadataImage, config: MirrorConfig, source: SourceMeta
 
 
 def find_failback_candidates(image: MetadataImage, config: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
-    """Topics of the source whose counterpart here takes records of its own: the source's may be mirrored from it."""
+    """Topics of the source whose counterpart here takes records of its own: the source's may be
+    mirrored from it.
+    """
     here = [(topic.name, image.topics.get(config.target_topic(topic.name))) for topic in topics]
     return [name for name, topic in here if topic is not None and image.active_mirror(topic.id) is None]
 
@@ -177,8 +184,11 @@ def plan_identical(
     replication_factor: int,
     cluster_id: str,
     at_source: Mapping[str, MirroredAtSource] | None = None,
-) -> Iterator[IdenticalStep]:
-    """`topic_configs` None: settings are not synchronised. `at_source` says how the source mirrors the failback candidates."""
+) -> Iterator[SyncStep]:
+    """`topic_configs` None: settings are not synchronised.
+
+    `at_source` says how the source mirrors the failback candidates.
+    """
     for topic in select_topics(image, config, source):
         synced = {} if topic_configs is None else configs_to_sync(topic_configs.get(topic.name, {}))
         new = NewMirroredTopic(
@@ -223,7 +233,9 @@ def plan_identical(
 
 
 def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) -> bool:
-    """True if the topic's counterpart here mirrors it, in every partition from the point where their logs join."""
+    """True if the topic's counterpart here mirrors it, in every partition from the point where
+    their logs join.
+    """
     here = image.topics.get(config.target_topic(topic.name))
     mirrored = None if here is None else image.active_mirror(here.id)
     return (
@@ -235,13 +247,15 @@ def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) 
 
 
 def _loop_reason(topic: SourceTopic, cluster_id: str) -> str:
-    """Why mirroring the topic would return records to the cluster in which they were written; empty if it would not."""
+    """Why mirroring the topic would return records to the cluster in which they were written; empty
+    if it would not.
+    """
     return f"the source's topic {topic.name!r} has records from this cluster" if cluster_id in topic.origins else ""
 
 
 def _plan_adoption(
     image: MetadataImage, new: NewMirroredTopic, here: TopicImage, reverse: MirroredAtSource
-) -> IdenticalStep:
+) -> SyncStep:
     if not reverse.failed_over:
         reason = f"the source's topic mirrors this one, by mirror {reverse.mirror!r}, and has not failed over"
     else:
@@ -297,8 +311,11 @@ def plan_appended(
     topic_configs: TopicConfigs | None,
     replication_factor: int,
     cluster_id: str,
-) -> Iterator[AppendedStep]:
-    """`topic_configs` None: topics are created with this cluster's own settings. At most one RejectedTopic for each topic."""
+) -> Iterator[SyncStep]:
+    """`topic_configs` None: topics are created with this cluster's own settings.
+
+    At most one RejectedTopic for each topic.
+    """
     for topic in select_topics(image, config, source):
         loop = _loop_reason(topic, cluster_id)
         new = NewAppendedSource(

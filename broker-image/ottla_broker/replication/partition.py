@@ -152,7 +152,7 @@ class Partition:
             self._send_isr_change,
         )
         self.role = role
-        if self.acks_wait_for_sync and self.log.flush.flushed < self.log.end:
+        if self.acks_wait_for_sync and self.log.flush.flushed_offset < self.log.end:
             self._begin_sync()
         return role
 
@@ -320,7 +320,7 @@ class Partition:
     # --- durability: one fsync at a time, shared by all appends before it (group commit)
 
     def _durable_end(self) -> int:
-        return self.log.flush.flushed if self.acks_wait_for_sync else self.log.end
+        return self.log.flush.flushed_offset if self.acks_wait_for_sync else self.log.end
 
     def _begin_follower_sync(self) -> None:
         """A follower's fetcher itself syncs what acks wait for."""
@@ -334,7 +334,7 @@ class Partition:
     async def _sync_log(self) -> None:
         log = self.log
         try:
-            while log.is_sync_due or (self.acks_wait_for_sync and log.flush.flushed < log.end):
+            while log.is_sync_due or (self.acks_wait_for_sync and log.flush.flushed_offset < log.end):
                 await log.wait_until_synced(log.end)
                 if self.is_leader:
                     self.leader.advance_high_watermark()

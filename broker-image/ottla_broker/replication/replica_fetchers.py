@@ -241,7 +241,7 @@ class ReplicaFetcher:
             session.fetch_now(followed)
         elif outcome is FollowOutcome.advanced:
             self._fetchers.record_bytes(partition, len(data.records))
-            if self._synced and partition.log.flush.flushed < partition.log.end:
+            if self._synced and partition.log.flush.flushed_offset < partition.log.end:
                 self._syncing += 1
                 self.fetcher.spawn(self._sync(followed))
             else:

@@ -1,11 +1,12 @@
 """The header of a record batch, format version 2: 61 bytes before the records.
 
-Layout (https://kafka.apache.org/documentation/#recordbatch): base offset i64 · batch length i32 (of what follows it) ·
-partition leader epoch i32 · magic i8 · CRC-32C u32 (of what follows it) · attributes i16 · last offset delta i32 · base
-timestamp i64 · max timestamp i64 · producer id i64 · producer epoch i16 · base sequence i32 · record count i32.
+Layout (https://kafka.apache.org/documentation/#recordbatch): base offset i64 · batch length i32 (of
+what follows it) · partition leader epoch i32 · magic i8 · CRC-32C u32 (of what follows it) ·
+attributes i16 · last offset delta i32 · base timestamp i64 · max timestamp i64 · producer id i64 ·
+producer epoch i16 · base sequence i32 · record count i32.
 
-Base offset and leader epoch lie outside the CRC, so a leader stamps them in place and the records stay as the client
-sent them.
+Base offset and leader epoch lie outside the CRC, so a leader stamps them in place and the records
+stay as the client sent them.
 """
 
 import struct
@@ -21,10 +22,10 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 Buffer = bytes | bytearray | memoryview
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_COVERED: Final = struct.Struct(">hiqqqhii")  # the part of the header that the CRC covers
+_COVERED: Final = struct.Struct(">hiqqqhii")  # from the attributes on: covered by the CRC
 _UNCOVERED: Final = struct.Struct(">qiibI")
 HEADER_SIZE: Final = HEADER.size  # 61
-LOG_OVERHEAD: Final = 12  # bytes before what `batch length` counts
+LOG_OVERHEAD: Final = 12  # bytes that `batch length` does not count: base offset and the length itself
 CRC_OFFSET: Final = 17
 ATTRIBUTES_OFFSET: Final = 21  # first byte that the CRC covers: the attributes
 _STAMP: Final = struct.Struct(">qii")
@@ -41,7 +42,7 @@ NO_SEQUENCE: Final = -1
 
 
 class Compression(IntEnum):
-    """Compression codecs as the low three bits of a batch's attributes hold them."""
+    """The low three bits of a batch's attributes."""
 
     none = 0
     gzip = 1
@@ -52,10 +53,10 @@ class Compression(IntEnum):
 
 @dataclass(slots=True)
 class BatchHeader:
-    """One batch's header. Offsets count records; `size` is the whole batch in bytes; timestamps in milliseconds.
+    """One batch's header. `size` is the whole batch in bytes; timestamps are milliseconds.
 
-    Not to be changed (`dataclasses.replace` makes another); not frozen either, because that would make it three times
-    as slow to make, and loading a log makes one for every batch.
+    Treat it as immutable (use `dataclasses.replace`). It is not frozen because that would make
+    creation three times as slow, and loading a log creates one for every batch.
     """
 
     base_offset: int
@@ -106,14 +107,17 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; wraps from 2³¹−1 to 0. NO_SEQUENCE without an idempotent producer."""
+        """Sequence of the last record; wraps from 2³¹−1 to 0.
+
+        NO_SEQUENCE without an idempotent producer.
+        """
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
 
 
 def parse_batch_header(data: Buffer, at: int = 0) -> BatchHeader:
-    """The header at `at`. Raises struct.error when fewer than 61 bytes are left."""
+    """The header at `at`. Raises struct.error if fewer than 61 bytes are left."""
     return BatchHeader(*HEADER.unpack_from(data, at))
 
 
@@ -128,8 +132,9 @@ def stamp_offset_and_epoch(data: bytearray | memoryview, at: int, base_offset: i
 
 
 def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
-    """The batch whose header is `header` with length and CRC computed anew, and whose records, as they are stored, are
-    `records`."""
+    """A batch of `header`, with its length and CRC computed, and `records` as they are stored
+    (maybe compressed).
+    """
     covered = _COVERED.pack(
         header.attributes,
         header.last_offset_delta,
@@ -147,8 +152,10 @@ def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
 
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch in `data`. A cut-off or nonsensical batch ends it with
-    CORRUPT_MESSAGE."""
+    """Yields (position, header) of every batch. Raises KafkaError:
+
+    CORRUPT_MESSAGE if a batch is incomplete or invalid.
+    """
     at, end = 0, len(data)
     while at < end:
         if end - at < HEADER_SIZE:
@@ -162,3 +169,14 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             )
         yield at, header
         at += header.size
+
+
+def drop_partial_batch(records: bytes) -> bytes:
+    """`records` without a batch at the end that a size limit has cut off.
+
+    Kafka sends such batches, Ottla does not.
+    """
+    at = 0
+    while len(records) - at >= HEADER_SIZE and at + (size := parse_batch_header(records, at).size) <= len(records):
+        at += size
+    return records[:at]

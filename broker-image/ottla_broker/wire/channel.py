@@ -1,4 +1,6 @@
-"""One connection to a broker, as a client has it: requests go out at once, answers come back in their order."""
+"""A client's connection to one broker: requests are sent at once, and responses arrive in the order
+of the requests.
+"""
 
 import asyncio
 from collections import deque
@@ -7,39 +9,44 @@ from typing import Any, Final, cast
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
-from ottla_broker.wire.client_security import ClientSecurity
-from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, response_class, write_request
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_broker.wire.codec import read_response, request_class, response_class, write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.message_reader import MalformedMessage
-from ottla_broker.wire.sasl import log_in
+from ottla_broker.wire.sasl import authenticate
 
-LARGEST_ANSWER = 1 << 30
-UNSECURED: Final = ClientSecurity()
-_scratch = memoryview(bytearray(SCRATCH_BYTES))  # shared by the channels of the one thread that has a loop
+MAX_RESPONSE_BYTES: Final = 1 << 30
+# Shared by all channels: one thread has a loop, and received bytes are taken out before another
+# channel receives.
+_scratch = memoryview(bytearray(SCRATCH_BYTES))
 
-
-Answered = Callable[[bytearray | Exception], None]
+OnResponse = Callable[[bytearray | Exception], None]
 
 
 class Channel(asyncio.BufferedProtocol):
-    """Made by `open_channel`. `versions`: API key → (lowest, highest) that the broker speaks."""
+    """Created by `open_channel`. `versions`:
+
+    API key → (lowest, highest) version that the broker supports.
+    """
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._frames = FrameReader(_scratch, LARGEST_ANSWER, lambda size: True)
-        self._waiting: deque[tuple[int, Answered, asyncio.Future[bytearray] | None]] = deque()
-        self._next_correlation = 0
-        self._broken: Exception | None = None
+        self._frames = FrameReader(_scratch, MAX_RESPONSE_BYTES, lambda size: True)
+        # Correlation id, callback, and the future of a caller that awaits the response.
+        self._in_flight: deque[tuple[int, OnResponse, asyncio.Future[bytearray] | None]] = deque()
+        self._next_correlation_id = 0
+        self._failure: Exception | None = None
         self.versions: dict[int, tuple[int, int]] = {}
 
-    # --- what the transport calls
+    # --- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, reason: Exception | None) -> None:
-        self._break(ConnectionResetError(str(reason) if reason else "the broker closed the connection"))
+        self._fail(ConnectionResetError(str(reason) if reason else "the broker closed the connection"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -47,120 +54,141 @@ class Channel(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         try:
             for frame in self._frames.buffer_updated(count):
-                self._answered(frame)
+                self._complete_next(frame)
         except MalformedMessage as reason:
-            self._break(ConnectionError(str(reason)))
+            self._fail(ConnectionError(str(reason)))
 
-    def _answered(self, frame: bytearray) -> None:
+    def _complete_next(self, frame: bytearray) -> None:
         correlation_id = int.from_bytes(frame[:4], signed=True)
-        if not self._waiting or self._waiting[0][0] != correlation_id:
-            raise MalformedMessage(f"an answer to request {correlation_id}, which is not the next one waited for")
-        self._waiting.popleft()[1](frame)
+        if not self._in_flight or self._in_flight[0][0] != correlation_id:
+            raise MalformedMessage(f"the response has correlation id {correlation_id}, which is not the next in flight")
+        self._in_flight.popleft()[1](frame)
 
-    def _break(self, reason: Exception) -> None:
-        self._broken = self._broken or reason
+    def _fail(self, reason: Exception) -> None:
+        self._failure = self._failure or reason
         self._transport.abort()
-        while self._waiting:
-            self._waiting.popleft()[1](ConnectionResetError(str(reason)))
+        while self._in_flight:
+            self._in_flight.popleft()[1](ConnectionResetError(str(reason)))
 
     # --- requests
 
     @property
     def is_open(self) -> bool:
-        return self._broken is None
+        return self._failure is None
 
     @property
     def has_abandoned_request(self) -> bool:
-        """Whether somebody gave up an answer that has not come. All later answers stand behind it."""
-        return any(waiter is not None and waiter.cancelled() for _, _, waiter in self._waiting)
+        """True if a caller was cancelled before its response arrived.
+
+        All later responses wait behind that one.
+        """
+        return any(waiter is not None and waiter.cancelled() for _, _, waiter in self._in_flight)
 
     def latest_usable_version(self, request: Any) -> int:
-        """The version to send a request in: its own, or the highest below that the broker speaks. UNSUPPORTED_VERSION."""
+        """The request's own version, or the highest below that the broker supports.
+
+        Raises KafkaError: UNSUPPORTED_VERSION.
+        """
         key, wanted = int(request.__api_key__), int(request.__version__)
         low, high = self.versions.get(key, (0, -1))
         version = min(wanted, high)
         if version < low:
-            spoken = "not at all" if high < 0 else f"in versions {low} to {high}"
-            name = type(request).__name__
-            raise KafkaError(ErrorCode.unsupported_version, f"{name} {wanted} is wanted; the broker speaks it {spoken}")
+            supported = "no version" if high < 0 else f"versions {low} to {high}"
+            message = f"{type(request).__name__} version {wanted} is needed; the broker supports {supported}"
+            raise KafkaError(ErrorCode.unsupported_version, message)
         return version
 
     async def send(self, request: Any) -> Any:
-        """Sends a request, a kio class of any version, and gives its answer in that same version. ConnectionError, UNSUPPORTED_VERSION."""
+        """Sends a request, a kio class of any version, and returns the response in the same
+        version.
+
+        Raises ConnectionError; KafkaError: UNSUPPORTED_VERSION.
+        """
         version = self.latest_usable_version(request)
         key = int(request.__api_key__)
         frame = await self.send_in_version(key, version, request)
         return read_response(bytes(frame), key, version, response_class(key, int(request.__version__)))
 
     async def send_in_version(self, key: int, version: int, request: Any) -> bytearray:
-        """Sends a request in exactly this version; the raw answer without its size."""
+        """Sends a request in exactly this version; returns the response's frame without its size."""
         correlation_id = self.next_correlation_id()
-        return await self.send_frame(
-            correlation_id, [write_request(key, version, correlation_id, self._client_id, request)]
-        )
+        frame = write_request(key, version, correlation_id, self._client_id, request)
+        return await self.send_frame(correlation_id, [frame])
 
     async def forward(self, frame: bytes) -> bytearray:
-        """Sends somebody else's request (a frame without its size) under a correlation id of ours; the raw answer without its size."""
+        """Sends a request of another client (a frame without its size) under a correlation id of
+        this channel.
+        """
         correlation_id = self.next_correlation_id()
-        return await self.send_frame(
-            correlation_id, [len(frame).to_bytes(4), frame[:4], correlation_id.to_bytes(4), frame[8:]]
-        )
+        buffers = [len(frame).to_bytes(4), frame[:4], correlation_id.to_bytes(4), frame[8:]]
+        return await self.send_frame(correlation_id, buffers)
 
     async def send_frame(self, correlation_id: int, buffers: list[Any]) -> bytearray:
         waiter: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
 
-        def answered(answer: bytearray | Exception) -> None:
+        def complete(response: bytearray | Exception) -> None:
             if waiter.done():
-                return  # nobody waits for it any more
-            if isinstance(answer, Exception):
-                waiter.set_exception(answer)
+                return  # the caller was cancelled
+            if isinstance(response, Exception):
+                waiter.set_exception(response)
             else:
-                waiter.set_result(answer)
+                waiter.set_result(response)
 
-        self.send_with_callback(correlation_id, buffers, answered, waiter)
+        self.send_with_callback(correlation_id, buffers, complete, waiter)
         return await waiter
 
     def next_correlation_id(self) -> int:
-        correlation_id = self._next_correlation
-        self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
         return correlation_id
 
     def send_with_callback(
         self,
         correlation_id: int,
         buffers: list[Any],
-        answered: Answered,
+        on_response: OnResponse,
         waiter: "asyncio.Future[bytearray] | None" = None,
     ) -> None:
-        """Sends a request; `answered` is called with the raw answer in the turn of the loop in which it comes, or with why there will be none.
-        It may raise Malformed, which ends the connection. ConnectionResetError when that is over already."""
-        if self._broken is not None:
-            raise ConnectionResetError(str(self._broken))
-        self._waiting.append((correlation_id, answered, waiter))
+        """Sends a request. `on_response` gets the response's frame, or the reason why there is
+        none.
+
+        It is called in the iteration of the loop in which the response arrives, and may raise
+        MalformedMessage to close the connection. Raises ConnectionResetError if the connection has
+        failed.
+        """
+        if self._failure is not None:
+            raise ConnectionResetError(str(self._failure))
+        self._in_flight.append((correlation_id, on_response, waiter))
         self._transport.writelines(buffers)
 
     async def load_api_versions(self, software: str = "ottla") -> None:
-        """Asks what the broker speaks; one older than our question says so in version 0."""
-        hello = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
-        frame = bytes(await self.send_in_version(API_VERSIONS, 3, hello))
+        """Asks for the versions that the broker supports.
+
+        A broker that does not know our ApiVersions responds in version 0.
+        """
+        request = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
+        frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 3, request))
         if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
-            frame = bytes(await self.send_in_version(API_VERSIONS, 0, request_class(API_VERSIONS, 0)()))
-            answer = read_response(frame, API_VERSIONS, 0)
+            frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 0, request_class(ApiKey.API_VERSIONS, 0)()))
+            response = read_response(frame, ApiKey.API_VERSIONS, 0)
         else:
-            answer = read_response(frame, API_VERSIONS, 3)
-        if answer.error_code is not ErrorCode.none:
-            raise KafkaError(answer.error_code, "the broker does not tell its versions")
-        self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+            response = read_response(frame, ApiKey.API_VERSIONS, 3)
+        if response.error_code is not ErrorCode.none:
+            raise KafkaError(response.error_code, f"ApiVersions failed: {response.error_code.name}")
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def close(self) -> None:
-        self._break(ConnectionAbortedError("closed by this side"))
+        self._fail(ConnectionAbortedError("closed by the client"))
 
 
 async def open_channel(
     host: str, port: int, client_id: str, *, software: str = "ottla", security: ClientSecurity = UNSECURED
 ) -> Channel:
-    """Connects, learns what the broker speaks, and logs in where that is wished. `software`: what this side calls itself (KIP-511). OSError,
-    ConnectionError; KafkaError of a login that fails."""
+    """Connects, loads the broker's API versions, and authenticates if `security` says so.
+
+    `software` is the client software name (KIP-511). Raises OSError, ConnectionError; KafkaError if
+    authentication fails.
+    """
     context = security.ssl_context()
     _, channel = await asyncio.get_running_loop().create_connection(
         lambda: Channel(client_id), host, port, ssl=context, server_hostname=host if context else None
@@ -168,7 +196,7 @@ async def open_channel(
     try:
         await channel.load_api_versions(software)
         if security.uses_sasl:
-            await log_in(channel, security)
+            await authenticate(channel.send, security)
     except BaseException:
         channel.close()
         raise

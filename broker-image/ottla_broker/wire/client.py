@@ -1,23 +1,23 @@
-"""A client of a cluster: knows which broker to ask, and asks it in a version it speaks.
+"""A client of a cluster: it finds the broker for a request and sends the request in a version that
+the broker supports.
 
     async with Client.connect("127.0.0.1:9092") as client:
-        answer = await client.ask_controller(CreateTopicsRequest(...))     # kio's classes, of any version
+        response = await client.send_to_controller(CreateTopicsRequest(...))     # kio's classes, of any version
         await client.produce("events", 0, encode_batch([Record(now_ms, None, b"hello")]))
 
-What changes something is sent once: what happened to a request whose connection broke is not known, and only the caller knows whether it may be repeated.
-A question that another broker can answer as well is asked of that one: a broker that is restarted breaks its connections.
-A connection whose answer did not come in time is closed: answers come in order, so that all later ones would wait behind it.
-Looking for brokers, leaders and coordinators is repeated, with pauses, until the time is over.
+A request that changes something is sent once: if its connection breaks, only the caller knows
+whether it may be repeated. A read-only request that any broker can answer is sent to another broker
+if its connection breaks. A connection is closed if a response does not arrive in time, because all
+later responses would wait behind it. Searching for brokers, leaders and coordinators is repeated,
+with pauses, until the timeout.
 """
 
 import asyncio
 import datetime
-import os
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
@@ -34,18 +34,21 @@ from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, 
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
-from ottla_broker.wire.batch import HEADER_SIZE, parse_batch_header
-from ottla_broker.wire.channel import UNSECURED, Channel, open_channel
-from ottla_broker.wire.client_security import ClientSecurity
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.batch import drop_partial_batch
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 T = TypeVar("T")
 
-PAUSE_S = 0.1
-CONNECT_WITHIN_S = 5.0  # a stopped process still accepts connections, and says nothing: then another broker is asked
-GROUP_KEY_TYPE = 0
-LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
-RETRIABLE_ERRORS = frozenset(
+RETRY_PAUSE_S: Final = 0.1
+# A stopped process still accepts connections and sends nothing; after this time another broker is
+# tried.
+CONNECT_TIMEOUT_S: Final = 5.0
+GROUP_KEY_TYPE: Final = 0
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+RETRIABLE_ERRORS: Final = frozenset(
     {
         ErrorCode.leader_not_available,
         ErrorCode.not_leader_or_follower,
@@ -57,7 +60,7 @@ RETRIABLE_ERRORS = frozenset(
         ErrorCode.unknown_leader_epoch,
     }
 )
-QUESTIONS = frozenset(
+READ_ONLY_APIS: Final = frozenset(
     it.__api_key__
     for it in (
         DescribeClusterRequest,
@@ -70,17 +73,16 @@ QUESTIONS = frozenset(
         MetadataRequest,
     )
 )
-"""Requests that change nothing, and that every broker, or whoever is the controller, answers alike."""
+"""Requests that change nothing and that every broker answers alike, or every controller."""
 
 
 class NoBrokersAvailable(ConnectionError):
-    """No broker answers at the addresses given."""
+    """No broker responds at the given addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """Whole record batches as they lie in the log (the first may start before the offset asked for), and where the readable part
-    ends."""
+    """Whole record batches as the log stores them; the first may start before the requested offset."""
 
     records: bytes
     high_watermark: int
@@ -88,7 +90,10 @@ class FetchedRecords:
 
 
 class Client:
-    """One per event loop. Connections are made when they are first needed and again when they broke."""
+    """One per event loop.
+
+    Connections are opened when they are first needed, and again after they broke.
+    """
 
     def __init__(
         self,
@@ -101,7 +106,7 @@ class Client:
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._timeout_s = timeout_s
-        self._secured = security
+        self._security = security
         self._addresses: dict[int, tuple[str, int]] = {}
         self._channels: dict[tuple[str, int], asyncio.Task[Channel]] = {}
         self._leaders: dict[tuple[str, int], int] = {}
@@ -112,7 +117,10 @@ class Client:
     async def connect(
         cls, bootstrap: str, *, client_id: str = "ottla", timeout_s: float = 30.0
     ) -> "AsyncIterator[Client]":
-        """`bootstrap`: host:port pairs separated by commas. `timeout_s`: for every single call. NoBroker when none answers."""
+        """`bootstrap`: host:port pairs separated by commas. `timeout_s` bounds every call.
+
+        Raises NoBrokersAvailable.
+        """
         client = cls(parse_bootstrap_servers(bootstrap), client_id=client_id, timeout_s=timeout_s)
         try:
             await client.metadata(())
@@ -132,102 +140,107 @@ class Client:
     # --- any request
 
     async def send(self, request: Any, *, broker: int | None = None) -> Any:
-        """The answer to a request, a kio class of any version, in that version. From the broker with this id, or from any.
+        """Sends a request, a kio class of any version, to a broker by its id or to any; returns the
+        response in that version.
 
-        NoBroker, ConnectionError, TimeoutError; KafkaError UNSUPPORTED_VERSION. Codes inside of answers are the caller's to look at.
+        Raises NoBrokersAvailable, ConnectionError, TimeoutError; KafkaError: UNSUPPORTED_VERSION.
+        Error codes in the response are left to the caller.
         """
-        return await self._within(self._ask(request, broker))
+        return await self._with_timeout(self._send(request, broker))
 
     async def send_to_controller(self, request: Any) -> Any:
-        return await self._within(self._unbroken(request, lambda: self._ask_controller(request)))
+        return await self._with_timeout(self._retry_read(request, lambda: self._send_to_controller(request)))
 
     async def send_to_coordinator(self, group: str, request: Any) -> Any:
-        """Asks the broker that coordinates a consumer group."""
-        return await self._within(self._ask_coordinator(group, request))
+        """Sends a request to the coordinator of a consumer group."""
+        return await self._with_timeout(self._send_to_coordinator(group, request))
 
     async def send_to_leader(self, topic: str, partition: int, request: Any) -> Any:
-        """Asks the broker that leads a partition. UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
-        return await self._within(self._ask_leader(topic, partition, request))
+        """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
+        return await self._with_timeout(self._send_to_leader(topic, partition, request))
 
-    async def _within(self, work: Awaitable[T]) -> T:
+    async def _with_timeout(self, work: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await work
         except TimeoutError:
-            for channel in self._open():
+            for channel in self._open_channels():
                 if channel.has_abandoned_request:
                     channel.close()
             raise
 
-    async def _ask(self, request: Any, broker: int | None) -> Any:
+    async def _send(self, request: Any, broker: int | None) -> Any:
         if broker is None:
-            return await self._unbroken(request, lambda: self._ask_any(request))
+            return await self._retry_read(request, lambda: self._send_to_any(request))
         if broker not in self._addresses:
             await self._metadata(())
         if broker not in self._addresses:
             raise KafkaError(ErrorCode.broker_not_available, f"the cluster has no broker {broker}")
         return await (await self._channel(self._addresses[broker])).send(request)
 
-    async def _ask_any(self, request: Any) -> Any:
-        return await (await self._any()).send(request)
+    async def _send_to_any(self, request: Any) -> Any:
+        return await (await self._any_channel()).send(request)
 
-    async def _unbroken(self, request: Any, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Again when the connection broke under way, if the request is a question; `_within` ends it when the time is over."""
+    async def _retry_read(self, request: Any, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Retries a read-only request when its connection broke, until `_with_timeout` ends it."""
         while True:
             try:
                 return await attempt()
             except NoBrokersAvailable:
                 raise
             except ConnectionError:
-                if request.__api_key__ not in QUESTIONS:
+                if request.__api_key__ not in READ_ONLY_APIS:
                     raise
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RETRY_PAUSE_S)
 
-    async def _ask_controller(self, request: Any) -> Any:
+    async def _send_to_controller(self, request: Any) -> Any:
         await self._metadata(())
         if (address := self._addresses.get(self._controller)) is not None:
             try:
                 channel = await self._channel(address)
             except OSError:
-                pass  # it has just fallen: any broker passes on what is for the next one
+                pass  # the controller has just failed: any broker forwards the request to the next one
             else:
                 return await channel.send(request)
-        return await self._ask(request, None)
+        return await self._send(request, None)
 
-    async def _ask_coordinator(self, group: str, request: Any) -> Any:
-        return await self._ask(request, await self._repeated(lambda: self._coordinator(group)))
+    async def _send_to_coordinator(self, group: str, request: Any) -> Any:
+        return await self._send(request, await self._retry_search(lambda: self._find_coordinator(group)))
 
-    async def _coordinator(self, group: str) -> int:
-        found = await self._ask(FindCoordinatorRequest(key=group, key_type=i8(GROUP_KEY_TYPE)), None)
-        raise_for_error(found.error_code, found.error_message or f"no coordinator for group {group!r}")
+    async def _find_coordinator(self, group: str) -> int:
+        found = await self._send(FindCoordinatorRequest(key=group, key_type=i8(GROUP_KEY_TYPE)), None)
+        raise_for_error(found.error_code, found.error_message or f"group {group!r} has no coordinator")
         self._addresses[found.node_id] = (found.host, found.port)
         return int(found.node_id)
 
-    async def _ask_leader(self, topic: str, partition: int, request: Any) -> Any:
+    async def _send_to_leader(self, topic: str, partition: int, request: Any) -> Any:
         if (topic, partition) not in self._leaders:
-            await self._repeated(lambda: self._find_leader(topic, partition))
-        return await self._ask(request, self._leaders[topic, partition])
+            await self._retry_search(lambda: self._find_leader(topic, partition))
+        return await self._send(request, self._leaders[topic, partition])
 
     async def _find_leader(self, topic: str, partition: int) -> None:
         await self._metadata([topic])
         if self._leaders.get((topic, partition), -1) < 0:
-            raise KafkaError(ErrorCode.leader_not_available, f"nobody leads {topic}-{partition}")
+            raise KafkaError(ErrorCode.leader_not_available, f"{topic}-{partition} has no leader")
 
-    async def _repeated(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Until it succeeds or fails for good; `_within` ends it when the time is over."""
+    async def _retry_search(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Retries after a retriable error, until `_with_timeout` ends it."""
         while True:
             try:
                 return await attempt()
             except KafkaError as reason:
                 if reason.code not in RETRIABLE_ERRORS or reason.code is ErrorCode.unknown_topic_or_partition:
                     raise
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RETRY_PAUSE_S)
 
-    # --- where things are
+    # --- metadata and connections
 
     async def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
-        """Brokers and controller, and these topics (None: all; none is created by asking). KafkaError when a topic named is not there."""
-        return await self._within(self._metadata(topics))
+        """Brokers, controller and the named topics; None: all topics. No topic is created.
+
+        Raises KafkaError if a named topic does not exist.
+        """
+        return await self._with_timeout(self._metadata(topics))
 
     async def _metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         named = (
@@ -236,19 +249,19 @@ class Client:
         request = MetadataRequest(
             topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
-        answer: MetadataResponse = await self._ask(request, None)
-        self._addresses = {int(broker.node_id): (broker.host, int(broker.port)) for broker in answer.brokers}
-        self._controller = int(answer.controller_id)
-        for topic in answer.topics:
+        response: MetadataResponse = await self._send(request, None)
+        self._addresses = {int(broker.node_id): (broker.host, int(broker.port)) for broker in response.brokers}
+        self._controller = int(response.controller_id)
+        for topic in response.topics:
             if topics is not None:
                 raise_for_error(topic.error_code, f"topic {topic.name!r}: {topic.error_code.name}")
             for partition in topic.partitions:
                 self._leaders[topic.name or "", int(partition.partition_index)] = int(partition.leader_id)
-        return answer
+        return response
 
-    async def _any(self) -> Channel:
-        """A connection to some broker: one that is open, else to the first that answers."""
-        if opened := self._open():
+    async def _any_channel(self) -> Channel:
+        """An open connection, or else a new one to the first broker that responds."""
+        if opened := self._open_channels():
             return opened[0]
         failures = []
         for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
@@ -256,52 +269,41 @@ class Client:
                 return await self._channel(address)
             except OSError as error:
                 failures.append(f"{address[0]}:{address[1]}: {describe_os_error(error)}")
-        raise NoBrokersAvailable(f"no broker answers: {'; '.join(failures)}")
+        raise NoBrokersAvailable(f"no broker responds: {'; '.join(failures)}")
 
     async def _channel(self, address: tuple[str, int]) -> Channel:
         opening = self._channels.get(address)
-        if opening is None or (
-            opening.done() and (opening.cancelled() or opening.exception() or not opening.result().is_open)
-        ):
-            opening = asyncio.create_task(self._connected(address))
-            self._channels[address] = opening
+        if opening is None or (opening.done() and not _is_open(opening)):
+            opening = self._channels[address] = asyncio.create_task(self._open_channel(address))
         return await asyncio.shield(opening)
 
-    async def _connected(self, address: tuple[str, int]) -> Channel:
+    async def _open_channel(self, address: tuple[str, int]) -> Channel:
         try:
-            async with asyncio.timeout(min(CONNECT_WITHIN_S, self._timeout_s)):
-                return await open_channel(*address, self._client_id, security=self._secured)
+            async with asyncio.timeout(min(CONNECT_TIMEOUT_S, self._timeout_s)):
+                return await open_channel(*address, self._client_id, security=self._security)
         except TimeoutError as error:
-            raise ConnectionError("no answer") from error
+            raise ConnectionError("no response in time") from error
 
-    def _open(self) -> list[Channel]:
-        """Connections that stand, in the order in which they were made."""
-        return [
-            opening.result()
-            for opening in self._channels.values()
-            if opening.done() and not opening.cancelled() and not opening.exception() and opening.result().is_open
-        ]
+    def _open_channels(self) -> list[Channel]:
+        """Open connections, the oldest first."""
+        return [opening.result() for opening in self._channels.values() if _is_open(opening)]
 
-    # --- records
+    # --- records and offsets
 
     async def produce(
         self, topic: str, partition: int, batch: bytes, *, acks: int = -1, timeout_s: float = 30.0
     ) -> int:
-        """Appends one record batch; its base offset. KafkaError."""
+        """Appends one record batch and returns its base offset. Raises KafkaError."""
+        data = PartitionProduceData(index=i32(partition), records=Records(batch))
         request = ProduceRequest(
             transactional_id=None,
             acks=i16(acks),
             timeout=to_timedelta_field(timeout_s),
-            topic_data=(
-                TopicProduceData(
-                    name=TopicName(topic),
-                    partition_data=(PartitionProduceData(index=i32(partition), records=Records(batch)),),
-                ),
-            ),
+            topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
         )
-        answer = await self._to_leader(topic, partition, request)
-        (result,) = answer.responses[0].partition_responses
-        self._check_led(topic, partition, result.error_code, result.error_message)
+        response = await self.send_to_leader(topic, partition, request)
+        (result,) = response.responses[0].partition_responses
+        self._check_partition(topic, partition, result.error_code, result.error_message)
         return int(result.base_offset)
 
     async def fetch(
@@ -314,8 +316,10 @@ class Client:
         max_wait_s: float = 0.5,
         read_committed: bool = False,
     ) -> FetchedRecords:
-        """Record batches from `offset` on; waits up to `max_wait_s` for the first. `committed`: leaves out what transactions have not
-        committed yet. KafkaError."""
+        """Fetches record batches from `offset` on; waits up to `max_wait_s` for the first.
+
+        Raises KafkaError.
+        """
         wanted = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
         request = FetchRequest(
             max_wait=to_timedelta_field(max_wait_s),
@@ -325,48 +329,44 @@ class Client:
             topics=(FetchTopic(topic=TopicName(topic), partitions=(wanted,)),),
             forgotten_topics_data=(),
         )
-        answer = await self._to_leader(topic, partition, request)
-        raise_for_error(answer.error_code, "the fetch was refused")
-        (found,) = answer.responses[0].partitions
-        self._check_led(topic, partition, found.error_code, None)
-        return FetchedRecords(
-            drop_partial_batch(found.records or b""), int(found.high_watermark), int(found.log_start_offset)
-        )
+        response = await self.send_to_leader(topic, partition, request)
+        raise_for_error(response.error_code, f"fetch from {topic}-{partition}: {response.error_code.name}")
+        (found,) = response.responses[0].partitions
+        self._check_partition(topic, partition, found.error_code, None)
+        records = drop_partial_batch(found.records or b"")
+        return FetchedRecords(records, int(found.high_watermark), int(found.log_start_offset))
 
     async def list_offset(self, topic: str, partition: int, timestamp: int = LATEST_TIMESTAMP) -> int:
-        """The first offset at or after a time (ms), or EARLIEST, or LATEST; −1 when nothing is that late. KafkaError."""
+        """The first offset at or after a time (ms), or at EARLIEST_TIMESTAMP or LATEST_TIMESTAMP;
+        −1 if there is none.
+
+        Raises KafkaError.
+        """
         wanted = ListOffsetsPartition(partition_index=i32(partition), timestamp=i64(timestamp))
         request = ListOffsetsRequest(
             replica_id=BrokerId(-1),
             isolation_level=i8(0),
             topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(wanted,)),),
         )
-        answer = await self._to_leader(topic, partition, request)
-        (found,) = answer.topics[0].partitions
-        self._check_led(topic, partition, found.error_code, None)
+        response = await self.send_to_leader(topic, partition, request)
+        (found,) = response.topics[0].partitions
+        self._check_partition(topic, partition, found.error_code, None)
         return int(found.offset)
 
-    async def _to_leader(self, topic: str, partition: int, request: Any) -> Any:
-        return await self._within(self._ask_leader(topic, partition, request))
-
-    def _check_led(self, topic: str, partition: int, code: ErrorCode, message: str | None) -> None:
+    def _check_partition(self, topic: str, partition: int, code: ErrorCode, message: str | None) -> None:
         if code in RETRIABLE_ERRORS:
-            self._leaders.pop((topic, partition), None)  # looked for anew by the next call
+            self._leaders.pop((topic, partition), None)  # the next call searches for the leader again
         raise_for_error(code, message or f"{topic}-{partition}: {code.name}")
 
 
+def _is_open(opening: "asyncio.Task[Channel]") -> bool:
+    return opening.done() and not opening.cancelled() and not opening.exception() and opening.result().is_open
+
+
 def raise_for_error(code: ErrorCode, message: str) -> None:
-    """KafkaError unless the code is none."""
+    """Raises KafkaError unless the code is `none`."""
     if code is not ErrorCode.none:
         raise KafkaError(code, message)
-
-
-def drop_partial_batch(records: bytes) -> bytes:
-    """Without the batch at the end that a size limit has cut off: Kafka sends such, we do not."""
-    at = 0
-    while len(records) - at >= HEADER_SIZE and at + (size := parse_batch_header(records, at).size) <= len(records):
-        at += size
-    return records[:at]
 
 
 def to_timedelta_field(seconds: float) -> i32Timedelta:
@@ -374,7 +374,10 @@ def to_timedelta_field(seconds: float) -> i32Timedelta:
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port`, IPv6 hosts in brackets. ValueError names the pair that is none."""
+    """Parses `host:port,host:port`, with IPv6 hosts in brackets.
+
+    Raises ValueError that names the invalid pair.
+    """
     found = []
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = pair.rpartition(":")
@@ -384,12 +387,3 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     if not found:
         raise ValueError("no host:port given")
     return found
-
-
-def describe_os_error(error: OSError) -> str:
-    """What the system says of an error: asyncio's own text names the call and the address as Python writes it."""
-    if isinstance(error, ssl.SSLError):  # whose numbers are the library's own
-        return str(getattr(error, "verify_message", "") or error.reason or error).lower()
-    if error.errno and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return (error.strerror or str(error)).lower()  # the resolver has error numbers of its own, below 0

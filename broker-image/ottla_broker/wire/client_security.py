@@ -1,4 +1,7 @@
-"""How a client secures its connections: encrypted (TLS), and logged in (SASL). Kafka's protocols, mechanisms and, for PEM, names (KIP-651)."""
+"""How a client secures its connections:
+
+TLS and SASL, by Kafka's protocols, mechanisms and, for PEM, setting names (KIP-651).
+"""
 
 import ssl
 from dataclasses import dataclass, field
@@ -15,8 +18,11 @@ MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """`authorities`, `certificate`, `key`: PEM; without authorities, the system's are trusted. `checks_name`: whether the server's certificate must name
-    the host that was asked for. What is secret is not shown in a log."""
+    """Certificates and key are PEM. Without `trusted_certificates` the system's authorities are
+    trusted.
+
+    `verifies_hostname`: the server's certificate must name the host of the connection.
+    """
 
     protocol: str = PLAINTEXT
     trusted_certificates: str = ""
@@ -36,43 +42,43 @@ class ClientSecurity:
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def find_problems(self) -> list[str]:
-        """What speaks against it, by Kafka's names of the settings."""
-        found: list[str] = []
+        """What is missing or wrong, by Kafka's names of the settings."""
+        problems: list[str] = []
         if self.uses_sasl:
-            found += [
-                f"security.protocol {self.protocol} needs {name}"
-                for name, value in (
-                    ("sasl.mechanism", self.mechanism),
-                    ("sasl.username", self.username),
-                    ("sasl.password", self.password),
-                )
-                if not value
-            ]
+            required = {
+                "sasl.mechanism": self.mechanism,
+                "sasl.username": self.username,
+                "sasl.password": self.password,
+            }
+            problems += [f"security.protocol {self.protocol} needs {it}" for it, value in required.items() if not value]
         if bool(self.certificate_chain) != bool(self.key):
-            found.append("ssl.keystore.certificate.chain and ssl.keystore.key go together")
+            problems.append("ssl.keystore.certificate.chain and ssl.keystore.key must be set together")
         elif self.uses_tls:
             try:
                 self.ssl_context()
             except (ssl.SSLError, ValueError) as reason:
-                found.append(f"the PEM of ssl.truststore.certificates or of ssl.keystore.* cannot be used: {reason}")
-        return found
+                problems.append(f"the PEM of ssl.truststore.certificates or of ssl.keystore.* cannot be used: {reason}")
+        return problems
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """None where nothing is encrypted. ssl.SSLError, ValueError for what is no PEM."""
+        """None without TLS. Raises ssl.SSLError, ValueError if the PEM is invalid."""
         if not self.uses_tls:
             return None
-        return _context(self.trusted_certificates, self.certificate_chain, self.key, self.verifies_hostname)
+        return _ssl_context(self.trusted_certificates, self.certificate_chain, self.key, self.verifies_hostname)
+
+
+UNSECURED: Final = ClientSecurity()
 
 
 @lru_cache(maxsize=64)
-def _context(authorities: str, certificate: str, key: str, checks_name: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=authorities or None)
-    context.check_hostname = checks_name
-    if certificate:
-        with pem.open_as_file(f"{certificate}\n{key}\n") as file:
-            context.load_cert_chain(file, password=_no_password)
+def _ssl_context(trusted: str, certificate_chain: str, key: str, verifies_hostname: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=trusted or None)
+    context.check_hostname = verifies_hostname
+    if certificate_chain:
+        with pem.open_as_file(f"{certificate_chain}\n{key}\n") as path:
+            context.load_cert_chain(path, password=_reject_encrypted_key)
     return context
 
 
-def _no_password() -> str:
-    raise ValueError("the key is encrypted; give it without a password")
+def _reject_encrypted_key() -> str:
+    raise ValueError("the key is encrypted; provide it without a password")

@@ -1,12 +1,13 @@
-"""The four codecs of record batches, as Kafka's clients read and write them, with bounded output.
+"""Compression of record batches, as Kafka's clients read and write it, with bounded output.
 
-- gzip: RFC 1952, several members are read as one stream.
-- snappy: the Java client frames blocks as xerial's snappy-java does (16 bytes of head, then i32 length + raw block);
-  others send one raw block. Both are read; xerial is written, because every client reads it.
-- lz4: the LZ4 frame format with independent blocks: Kafka's own reader refuses linked ones.
+- gzip: RFC 1952; several members are read as one stream.
+- snappy: the Java client frames blocks as snappy-java (xerial) does: 16 bytes of head, then blocks
+  of i32 length and raw data. Other clients send one raw block. Both are read; xerial's framing is
+  written, because every client reads it.
+- lz4: the LZ4 frame format with independent blocks, because Kafka's own reader rejects linked ones.
 - zstd: plain frames.
 
-What decompresses to more than `limit` bytes is refused before that much memory is taken.
+Data that decompresses to more than `limit` bytes is rejected before that much memory is allocated.
 """
 
 import struct
@@ -20,7 +21,7 @@ from ottla_broker.wire.batch import Buffer, Compression
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 GZIP_DEFAULT_LEVEL: Final = -1  # zlib's own choice, 6
-LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's default, which stands for its fast compressor
+LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's default; it selects the fast compressor
 ZSTD_DEFAULT_LEVEL: Final = 3
 
 _LZ4_FAST: Final = 1
@@ -34,50 +35,59 @@ _GROWTH: Final = 8
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in `codec`'s framing. `level` is Kafka's `compression.<codec>.level`; None is Kafka's default; snappy has
-    none."""
+    """`level` is Kafka's `compression.<codec>.level`; None is Kafka's default.
+
+    Snappy has no levels.
+    """
     match codec:
         case Compression.none:
             return bytes(data)
         case Compression.gzip:
             return zlib.compress(data, GZIP_DEFAULT_LEVEL if level is None else level, wbits=31)
         case Compression.snappy:
-            return _to_xerial(data)
+            return _compress_xerial(data)
         case Compression.lz4:
-            return _to_lz4(data, level)
+            return _compress_lz4(data, level)
         case Compression.zstd:
             return bytes(cramjam.zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level))
 
 
 def decompress(codec: Compression, data: Buffer, limit: int) -> bytes:
-    """What `data` holds. KafkaError: CORRUPT_MESSAGE when it is not in the codec's format, MESSAGE_TOO_LARGE when it
-    holds more than `limit` bytes."""
+    """Raises KafkaError: CORRUPT_MESSAGE for invalid data, MESSAGE_TOO_LARGE above `limit` bytes."""
     match codec:
         case Compression.none:
             if len(data) > limit:
                 raise _too_large(codec, limit)
             return bytes(data)
         case Compression.gzip:
-            return _from_gzip(data, limit)
+            return _decompress_gzip(data, limit)
         case Compression.snappy:
-            return _from_snappy(data, limit)
+            return _decompress_snappy(data, limit)
         case Compression.lz4:
-            return _grow(codec, cramjam.lz4.decompress_into, data, len(data) * 4, limit)
+            return _decompress_growing(codec, cramjam.lz4.decompress_into, data, len(data) * 4, limit)
         case Compression.zstd:
-            return _grow(codec, cramjam.zstd.decompress_into, data, _zstd_content_size(data) or len(data) * 6, limit)
+            return _decompress_growing(
+                codec, cramjam.zstd.decompress_into, data, _zstd_content_size(data) or len(data) * 6, limit
+            )
 
 
 def _too_large(codec: Compression, limit: int) -> KafkaError:
-    return KafkaError(ErrorCode.message_too_large, f"{codec.name} records hold more than the allowed {limit} bytes")
+    return KafkaError(
+        ErrorCode.message_too_large, f"{codec.name} records decompress to more than the allowed {limit} bytes"
+    )
 
 
 def _corrupt(codec: Compression, why: object) -> KafkaError:
     return KafkaError(ErrorCode.corrupt_message, f"{codec.name} records do not decompress: {why}")
 
 
-def _grow(codec: Compression, into: Callable[[Buffer, bytearray], int], data: Buffer, guess: int, limit: int) -> bytes:
-    """Decompresses into a buffer of fixed size, a larger one each time it proves too small. Untouched pages of a large
-    buffer cost nothing, so a wrong guess costs time and no memory."""
+def _decompress_growing(
+    codec: Compression, into: Callable[[Buffer, bytearray], int], data: Buffer, guess: int, limit: int
+) -> bytes:
+    """Decompresses into a buffer of fixed size, and into a larger one each time it is too small.
+
+    Pages that are not written cost no memory, so a wrong guess costs only time.
+    """
     size = min(limit, max(guess, _SMALLEST_GUESS))
     while True:
         out = bytearray(size)
@@ -91,13 +101,13 @@ def _grow(codec: Compression, into: Callable[[Buffer, bytearray], int], data: Bu
         return bytes(memoryview(out)[:written])
 
 
-def _from_gzip(data: Buffer, limit: int) -> bytes:
+def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     parts: list[bytes] = []
     left, rest = limit, data
     while rest:
         stream = zlib.decompressobj(wbits=31)
         try:
-            part = stream.decompress(rest, left + 1)  # 0 would mean «no limit»
+            part = stream.decompress(rest, left + 1)  # 0 would mean no limit
         except zlib.error as error:
             raise _corrupt(Compression.gzip, error) from error
         if len(part) > left:
@@ -112,30 +122,30 @@ def _from_gzip(data: Buffer, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _to_lz4(data: Buffer, level: int | None) -> bytes:
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     fast = level is None or level == LZ4_DEFAULT_LEVEL
     frame = cramjam.lz4.Compressor(level=_LZ4_FAST if fast else level, content_checksum=False, block_linked=False)
     frame.compress(bytes(data))  # takes no other buffer
     return bytes(frame.finish())
 
 
-def _to_xerial(data: Buffer) -> bytes:
+def _compress_xerial(data: Buffer) -> bytes:
     view = memoryview(data)
     parts: list[bytes] = [_XERIAL_HEAD]
-    for at in range(0, max(1, len(view)), _XERIAL_BLOCK):  # nothing at all is one empty block
+    for at in range(0, max(1, len(view)), _XERIAL_BLOCK):  # no data is one empty block
         block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK]))
         parts += (_LENGTH.pack(len(block)), block)
     return b"".join(parts)
 
 
-def _from_snappy(data: Buffer, limit: int) -> bytes:
+def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     view = memoryview(data)
     if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _from_raw_snappy(view, limit, limit)
+        return _decompress_raw_snappy(view, limit, limit)
     parts: list[bytes] = []
     at, left = 0, limit
     while at < len(view):
-        if bytes(view[at : at + 8]) == _XERIAL_MAGIC:  # streams may follow one another
+        if bytes(view[at : at + 8]) == _XERIAL_MAGIC:  # streams can be concatenated
             at += len(_XERIAL_HEAD)
             continue
         if at + 4 > len(view):
@@ -144,14 +154,14 @@ def _from_snappy(data: Buffer, limit: int) -> bytes:
         at += 4
         if size < 0 or at + size > len(view):
             raise _corrupt(Compression.snappy, f"a block of {size} bytes does not fit {len(view) - at}")
-        part = _from_raw_snappy(view[at : at + size], left, limit)
+        part = _decompress_raw_snappy(view[at : at + size], left, limit)
         parts.append(part)
         left -= len(part)
         at += size
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _from_raw_snappy(block: memoryview, left: int, limit: int) -> bytes:
+def _decompress_raw_snappy(block: memoryview, left: int, limit: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > left:
@@ -164,8 +174,10 @@ def _from_raw_snappy(block: memoryview, left: int, limit: int) -> bytes:
 
 
 def _zstd_content_size(data: Buffer) -> int:
-    """Content size that the first frame declares (RFC 8878, 3.1.1.1), 0 when it declares none. Only a hint: senders may
-    lie."""
+    """Content size that the first frame declares (RFC 8878, 3.1.1.1), 0 if none.
+
+    Only a hint: it may be wrong.
+    """
     if len(data) < 18 or bytes(data[:4]) != _ZSTD_MAGIC:
         return 0
     descriptor = data[4]

@@ -1,4 +1,7 @@
-"""Control batches: what they say, and the ones that end transactions (KIP-98). Key and value of their records have layouts of their own."""
+"""Control records: their types, and the markers that end transactions (KIP-98).
+
+Their keys and values have layouts of their own.
+"""
 
 import struct
 from enum import IntEnum
@@ -7,13 +10,12 @@ from typing import Final
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
-_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
+_KEY: Final = struct.Struct(">hh")  # version, type
 _END_TRANSACTION: Final = struct.Struct(">hi")  # version, coordinator epoch
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says; the types that KRaft's own log adds are named so that a folder from Apache Kafka
-    reads."""
+    """KRaft's own types are named so that a partition folder from Apache Kafka can be read."""
 
     abort = 0
     commit = 1
@@ -23,6 +25,9 @@ class ControlRecordType(IntEnum):
     kraft_version = 5
     kraft_voters = 6
     unknown = -1
+
+
+_TYPES: Final = frozenset(ControlRecordType)
 
 
 def encode_end_transaction_marker(
@@ -35,9 +40,9 @@ def encode_end_transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends a producer's transaction in a partition (KIP-98)."""
+    """The control batch that ends a producer's transaction in a partition."""
     kind = ControlRecordType.commit if commit else ControlRecordType.abort
-    marker = Record(timestamp_ms, _CONTROL_KEY.pack(0, kind), _END_TRANSACTION.pack(0, coordinator_epoch))
+    marker = Record(timestamp_ms, _KEY.pack(0, kind), _END_TRANSACTION.pack(0, coordinator_epoch))
     return encode_batch(
         [marker],
         base_offset=base_offset,
@@ -50,19 +55,20 @@ def encode_end_transaction_marker(
 
 
 def control_record_type(record: Record) -> ControlRecordType:
-    """What a record of a control batch says; `unknown` for types of a later Kafka. CORRUPT_MESSAGE when its key is too
-    short."""
-    if record.key is None or len(record.key) < _CONTROL_KEY.size:
-        raise KafkaError(ErrorCode.corrupt_message, "a control record's key takes four bytes")
-    kind = _CONTROL_KEY.unpack_from(record.key)[1]
-    return ControlRecordType(kind) if kind in _CONTROL_TYPES else ControlRecordType.unknown
+    """`unknown` for types of later Kafka versions. Raises KafkaError:
 
-
-_CONTROL_TYPES: Final = frozenset(ControlRecordType)
+    CORRUPT_MESSAGE if the key is too short.
+    """
+    if record.key is None or len(record.key) < _KEY.size:
+        raise KafkaError(ErrorCode.corrupt_message, f"the key of a control record is shorter than {_KEY.size} bytes")
+    kind = _KEY.unpack_from(record.key)[1]
+    return ControlRecordType(kind) if kind in _TYPES else ControlRecordType.unknown
 
 
 def marker_coordinator_epoch(record: Record) -> int:
-    """Epoch of the transaction coordinator that wrote an abort or commit marker; −1 when the marker does not say."""
+    """Epoch of the transaction coordinator that wrote an abort or commit marker; −1 if the marker
+    has none.
+    """
     if record.value is None or len(record.value) < _END_TRANSACTION.size:
         return -1
     return int(_END_TRANSACTION.unpack_from(record.value)[1])

@@ -1,8 +1,9 @@
-"""Turns a message of one version into the same message of another.
+"""Converts a message of one version into the same message of another version.
 
-Handlers know one version of each message, the anchor of their form. Fields are matched by name: what the other
-version does not have is dropped, what the first did not have gets its default. Where versions differ in kind and not
-in fields (one group became a list of groups) an API declares several forms instead.
+A handler is written for one version of its message, the anchor. Fields are matched by name: fields
+that the target version does not have are dropped, fields that the source version does not have get
+their defaults. Where versions differ in more than fields (one group became a list of groups), an
+API declares several handlers.
 """
 
 from collections.abc import Callable
@@ -14,27 +15,24 @@ from ottla_broker.wire.message_schema import FieldSchema, schema_of
 Convert = Callable[[Any], Any]
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def convert_message(message: Any, target: type) -> Any:
     """`message` as a `target`, another version of the same kio message."""
     source = message.__class__
-    return message if source is target else converter(source, target)(message)
+    return message if source is target else _converter(source, target)(message)
 
 
 @cache
-def converter(source: type, target: type) -> Convert:
-    """A function from `source` to `target`, two versions of one kio message; made once per pair."""
+def _converter(source: type, target: type) -> Convert:
+    """A function from `source` to `target`, two versions of one kio message; built once per pair."""
     if source is target:
-        return _same
+        return _identity
     known = {field.name: field for field in schema_of(source).all_fields}
     steps = []
     defaults = {}
     for field in schema_of(target).all_fields:
-        if field.name in known and _alike(known[field.name], field):
-            steps.append((field.name, _field_converter(known[field.name], field)))
+        match = known.get(field.name)
+        if match is not None and (match.kind, match.array) == (field.kind, field.array):
+            steps.append((field.name, _field_converter(match, field)))
         else:
             defaults[field.name] = field.default
 
@@ -44,21 +42,21 @@ def converter(source: type, target: type) -> Convert:
     return convert
 
 
-def _alike(source: FieldSchema, target: FieldSchema) -> bool:
-    return source.kind == target.kind and source.array == target.array
+def _identity(value: Any) -> Any:
+    return value
 
 
 def _field_converter(source: FieldSchema, target: FieldSchema) -> Convert:
-    convert: Convert = _same
+    convert: Convert = _identity
     if source.entity is not None and target.entity is not None:
-        convert = converter(source.entity, target.entity)
-    if source.array and convert is not _same:
-        convert = _each(convert)
-    if not source.nullable or (target.nullable and convert is _same):
+        convert = _converter(source.entity, target.entity)
+    if source.array and convert is not _identity:
+        convert = _array_converter(convert)
+    if not source.nullable or (target.nullable and convert is _identity):
         return convert
-    absent = None if target.nullable else target.default  # a version that had no null meant the default by it
-    return lambda value: absent if value is None else convert(value)
+    null = None if target.nullable else target.default  # a version without null has the default instead
+    return lambda value: null if value is None else convert(value)
 
 
-def _each(convert: Convert) -> Convert:
+def _array_converter(convert: Convert) -> Convert:
     return lambda values: tuple([convert(value) for value in values])

@@ -1,8 +1,10 @@
-"""Frames: messages with their size in front, cut out of a stream of bytes. Knows nothing of what is in them.
+"""Splits a stream of bytes into frames: messages with their size in front. Knows nothing of their
+content.
 
-Small frames are read through a scratch buffer that all connections share (a connection that waits for bytes holds
-none), and copied out. A large frame gets a buffer of its own, into which the socket then writes directly. Its memory
-is asked for before it is taken: `claim` may say no, and the connection stops reading until it says yes.
+Small frames are received in a scratch buffer that all connections share, and copied out: a
+connection that waits for bytes holds no memory. A large frame gets a buffer of its own, into which
+the socket then writes directly. Its memory is claimed before it is allocated: if `claim` refuses,
+the connection stops reading until memory is available.
 """
 
 import struct
@@ -12,46 +14,52 @@ from typing import Final
 from ottla_broker.wire.message_reader import MalformedMessage
 
 SCRATCH_BYTES: Final = 128 * 1024
-SMALL_FRAME_BYTES: Final = SCRATCH_BYTES - 4  # frames of at most this many bytes are not claimed for
-_OWN_BUFFER_FROM: Final = (
-    16 * 1024
-)  # bytes already there; from here on copying them about again costs more than a buffer
+SMALL_FRAME_BYTES: Final = SCRATCH_BYTES - 4  # memory for frames of at most this size is not claimed
+# With this many bytes of a frame received, copying them again costs more than a buffer for the
+# frame.
+_OWN_BUFFER_BYTES: Final = 16 * 1024
 
 _SIZE: Final = struct.Struct(">i")
-_TLS: Final = 0x1603  # how a client of TLS begins (RFC 8446, 5.1), read as a size
+_TLS_HANDSHAKE: Final = 0x1603  # first bytes of a TLS client (RFC 8446, 5.1)
 
 
 class FrameReader:
-    """The receiving half of one connection. `scratch` is shared by readers of one thread: what `buffer` gives must
-    be filled and handed to `received` before another reader is asked."""
+    """The receiving half of one connection, with methods as asyncio.BufferedProtocol has them.
 
-    __slots__ = ("_claim", "_frame", "_have", "_max_bytes", "_rest", "_scratch", "stalled")
+    `scratch` is shared by the readers of one thread: bytes that are written to the result of
+    `get_buffer` must be passed to `buffer_updated` before another reader is used. `is_stalled` is
+    true while memory is refused.
+    """
+
+    __slots__ = ("_claim", "_frame", "_max_bytes", "_received", "_rest", "_scratch", "is_stalled")
 
     def __init__(self, scratch: memoryview, max_bytes: int, claim: Callable[[int], bool]) -> None:
         self._scratch = scratch
         self._max_bytes = max_bytes
         self._claim = claim
-        self._frame: bytearray | None = None
-        self._have = 0
-        self._rest = b""
-        self.stalled = False
+        self._frame: bytearray | None = None  # a frame with a buffer of its own
+        self._received = 0  # bytes of it
+        self._rest = b""  # the beginning of a frame without
+        self.is_stalled = False
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes of the stream go."""
         if self._frame is not None:
-            return memoryview(self._frame)[self._have :]
+            return memoryview(self._frame)[self._received :]
         if self._rest:
             self._scratch[: len(self._rest)] = self._rest
             return self._scratch[len(self._rest) :]
         return self._scratch
 
     def buffer_updated(self, count: int) -> list[bytearray]:
-        """Whole frames (without their sizes), after `count` bytes were put into `buffer`. Malformed when a size is
-        negative or above the limit. When memory was refused, `stalled` is set: read no more, and call `resume` when
-        there may be some."""
+        """Takes `count` bytes from the buffer; returns whole frames, without their sizes.
+
+        If memory is refused, `is_stalled` is set: stop reading, and call `resume` when memory is
+        available. Raises MalformedMessage if a size is negative or exceeds the limit.
+        """
         if self._frame is not None:
-            self._have += count
-            if self._have < len(self._frame):
+            self._received += count
+            if self._received < len(self._frame):
                 return []
             frame, self._frame = self._frame, None
             return [frame]
@@ -60,15 +68,15 @@ class FrameReader:
         return self._split(self._scratch[:filled])
 
     def resume(self) -> None:
-        """Asks again for the memory that was refused."""
-        if self.stalled:
-            self.stalled = False
+        """Claims the refused memory again."""
+        if self.is_stalled:
+            self.is_stalled = False
             rest, self._rest = self._rest, b""
             self._split(memoryview(rest))
 
     @property
     def claimed_bytes(self) -> int:
-        """Bytes claimed for the frame that is not whole yet."""
+        """Bytes that are claimed for an incomplete frame."""
         return len(self._frame) if self._frame is not None and len(self._frame) > SMALL_FRAME_BYTES else 0
 
     def _split(self, data: memoryview) -> list[bytearray]:
@@ -77,29 +85,31 @@ class FrameReader:
         while end - at >= 4:
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= self._max_bytes:
-                if size >> 16 == _TLS:
-                    raise MalformedMessage("it speaks TLS, and this listener does not")
+                if size >> 16 == _TLS_HANDSHAKE:
+                    raise MalformedMessage("the client uses TLS, and this listener does not")
                 raise MalformedMessage(f"a request of {size} bytes; socket.request.max.bytes is {self._max_bytes}")
             stop = at + 4 + size
             if stop <= end:
                 frames.append(bytearray(data[at + 4 : stop]))
                 at = stop
-            elif self._start(size, data[at + 4 : end]):
+            elif self._allocate(size, data[at + 4 : end]):
                 return frames
             else:
                 break
         self._rest = bytes(data[at:end])
         return frames
 
-    def _start(self, size: int, have: memoryview) -> bool:
-        """Gives a frame that is not whole a buffer of its own, if it should have one and may."""
+    def _allocate(self, size: int, received: memoryview) -> bool:
+        """Allocates a buffer for an incomplete frame, unless that is small or its memory is
+        refused.
+        """
         if size <= SMALL_FRAME_BYTES:
-            if len(have) < _OWN_BUFFER_FROM:
+            if len(received) < _OWN_BUFFER_BYTES:
                 return False
         elif not self._claim(size):
-            self.stalled = True
+            self.is_stalled = True
             return False
         self._frame = bytearray(size)
-        self._frame[: len(have)] = have
-        self._have = len(have)
+        self._frame[: len(received)] = received
+        self._received = len(received)
         return True

@@ -1,44 +1,61 @@
-"""The shape of a protocol message, read once from `kio`'s generated classes.
+"""The schema of a protocol message, read once from `kio`'s generated classes.
 
-`kio` declares every message of every version as a dataclass whose field metadata name the wire type. Everything that
-walks messages (reading, writing, converting between versions) works from the shapes made here.
+`kio` declares every version of every message as a dataclass whose field metadata name the wire
+type. The reader, the writer and the conversion between versions work from the schemas made here.
 """
 
 import datetime
+import struct
 import uuid
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
-from types import EllipsisType, NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
 from kio.schema.errors import ErrorCode
 
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+MILLISECOND: Final = datetime.timedelta(milliseconds=1)
+NO_UUID: Final = uuid.UUID(int=0)
 
-_IMPLICIT: dict[str, object] = {
+LAYOUTS: Final = {
+    "bool": struct.Struct(">?"),
+    "int8": struct.Struct(">b"),
+    "int16": struct.Struct(">h"),
+    "int32": struct.Struct(">i"),
+    "int64": struct.Struct(">q"),
+    "uint16": struct.Struct(">H"),
+    "float64": struct.Struct(">d"),
+    "error_code": struct.Struct(">h"),
+    "timedelta_i32": struct.Struct(">i"),
+    "timedelta_i64": struct.Struct(">q"),
+    "datetime_i64": struct.Struct(">q"),
+}
+"""Wire types of fixed size, by kio's names."""
+
+# Defaults that the protocol implies where a message declares none.
+_IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64", "uint16"), 0),
+    **dict.fromkeys(("timedelta_i32", "timedelta_i64"), datetime.timedelta(0)),
     "bool": False,
-    "int8": 0,
-    "int16": 0,
-    "int32": 0,
-    "int64": 0,
-    "uint16": 0,
     "float64": 0.0,
     "string": "",
     "bytes": b"",
     "records": None,
     "uuid": None,
     "error_code": ErrorCode.none,
-    "timedelta_i32": datetime.timedelta(0),
-    "timedelta_i64": datetime.timedelta(0),
     "datetime_i64": EPOCH,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """One field. `kind` is kio's name of the wire type, or "entity"; `nullable` says whether None may stand on the
-    wire (of the array, for arrays); `tag` is None for ordinary fields; `default` is the declared default, or the one
-    the protocol implies."""
+    """`kind` is kio's name of the wire type, or "entity". `nullable`: None is allowed; of an array,
+    for the array itself.
+
+    `tag` is None for ordinary fields. `default` is the declared default, or the one that the
+    protocol implies.
+    """
 
     name: str
     kind: str
@@ -51,10 +68,12 @@ class FieldSchema:
 
 @dataclass(frozen=True, slots=True)
 class MessageSchema:
+    """`tagged` fields are sorted by their tags."""
+
     cls: type
     flexible: bool
     fields: tuple[FieldSchema, ...]
-    tagged: tuple[FieldSchema, ...]  # by rising tag
+    tagged: tuple[FieldSchema, ...]
 
     @property
     def all_fields(self) -> tuple[FieldSchema, ...]:
@@ -63,40 +82,33 @@ class MessageSchema:
 
 @cache
 def schema_of(cls: type) -> MessageSchema:
-    """The shape of a kio message or nested class."""
-    shapes = [_field_shape(field) for field in fields(cls)]
+    """The schema of a kio message or nested class."""
+    found = [_field_schema(field) for field in fields(cls)]
     return MessageSchema(
         cls,
         bool(cls.__flexible__),  # type: ignore[attr-defined]  # every kio class has it
-        tuple(shape for shape in shapes if shape.tag is None),
-        tuple(sorted((shape for shape in shapes if shape.tag is not None), key=lambda shape: shape.tag or 0)),
+        tuple(field for field in found if field.tag is None),
+        tuple(sorted((field for field in found if field.tag is not None), key=lambda field: field.tag or 0)),
     )
 
 
 def default_message(cls: type) -> Any:
-    """An instance of a kio class with every field at its default."""
+    """An instance of a kio class with all fields at their defaults."""
     return cls(**{field.name: field.default for field in schema_of(cls).all_fields})
 
 
-def _field_shape(field: Field[Any]) -> FieldSchema:
-    declared, nullable = _without_none(field.type)
+def _field_schema(field: Field[Any]) -> FieldSchema:
+    declared, nullable = _split_optional(field.type)
     array = get_origin(declared) is tuple
     if array:
-        element, rest = get_args(declared)
-        assert isinstance(rest, EllipsisType)
-        declared, nullable_element = _without_none(element)
-        nullable = nullable or nullable_element
-    entity = declared if is_dataclass(declared) else None
+        element, ellipsis = get_args(declared)
+        assert ellipsis is Ellipsis
+        declared, is_element_nullable = _split_optional(element)
+        nullable = nullable or is_element_nullable
+    entity = declared if isinstance(declared, type) and is_dataclass(declared) else None
     kind = "entity" if entity is not None else field.metadata["kafka_type"]
-    return FieldSchema(
-        name=field.name,
-        kind=kind,
-        entity=entity if isinstance(entity, type) else None,
-        array=array,
-        nullable=nullable,
-        tag=field.metadata.get("tag"),
-        default=_default(field, kind, entity if isinstance(entity, type) else None, array, nullable),
-    )
+    default = _default(field, kind, entity, array, nullable)
+    return FieldSchema(field.name, kind, entity, array, nullable, field.metadata.get("tag"), default)
 
 
 def _default(field: Field[Any], kind: str, entity: type | None, array: bool, nullable: bool) -> Any:
@@ -106,16 +118,12 @@ def _default(field: Field[Any], kind: str, entity: type | None, array: bool, nul
         return ()
     if nullable:
         return None
-    if entity is not None:
-        return default_message(entity)
-    return _IMPLICIT[kind]
+    return _IMPLICIT_DEFAULTS[kind] if entity is None else default_message(entity)
 
 
-def _without_none(declared: Any) -> tuple[Any, bool]:
+def _split_optional(declared: Any) -> tuple[Any, bool]:
+    """The type without None, and whether None is allowed."""
     if get_origin(declared) not in (Union, UnionType):
         return declared, False
     (inner,) = (arm for arm in get_args(declared) if arm is not NoneType)
     return inner, True
-
-
-NO_UUID = uuid.UUID(int=0)

@@ -1,7 +1,5 @@
-"""Writes `kio`'s classes as protocol messages.
-
-Apart from speed (a third of the time that kio's writer takes) it exists because reading does: one description of the
-shapes, two directions.
+"""Writes `kio`'s classes as protocol messages, from the same schemas as the reader, in a third of
+the time of kio's writer.
 """
 
 import datetime
@@ -9,27 +7,16 @@ import struct
 import uuid
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from ottla_broker.wire.message_schema import EPOCH, FieldSchema, schema_of
+from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, FieldSchema, schema_of
 
-Write = Callable[[bytearray, Any], None]
+WriteValue = Callable[[bytearray, Any], None]
 
-_MILLISECOND = datetime.timedelta(milliseconds=1)
-_NO_UUID = bytes(16)
-_I16 = struct.Struct(">h")
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
-_FIXED = {
-    "bool": struct.Struct(">?"),
-    "int8": struct.Struct(">b"),
-    "int16": _I16,
-    "uint16": struct.Struct(">H"),
-    "int32": _I32,
-    "int64": _I64,
-    "float64": struct.Struct(">d"),
-    "error_code": _I16,
-}
+_NO_UUID_BYTES: Final = bytes(16)
+_I16: Final = LAYOUTS["int16"]
+_I32: Final = LAYOUTS["int32"]
+_I64: Final = LAYOUTS["int64"]
 
 
 def write_varint(out: bytearray, value: int) -> None:
@@ -41,36 +28,39 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 @cache
-def message_writer(cls: type) -> Write:
-    """A function that appends one `cls` to a bytearray; made once per class. struct.error, TypeError or
-    AttributeError when a value does not fit its field: a bug of the caller."""
-    shape = schema_of(cls)
-    plain = tuple((field.name, _field_writer(field, shape.flexible)) for field in shape.fields)
-    if not shape.flexible:
+def message_writer(cls: type) -> WriteValue:
+    """A function that appends one `cls` to a bytearray; built once per class.
+
+    It raises struct.error, TypeError or AttributeError for a value that does not fit its field: a
+    bug of the caller.
+    """
+    schema = schema_of(cls)
+    plain = tuple((field.name, _field_writer(field, schema.flexible)) for field in schema.fields)
+    if not schema.flexible:
 
         def write_plain(out: bytearray, message: Any) -> None:
             for name, write in plain:
                 write(out, getattr(message, name))
 
         return write_plain
-    tagged = tuple((field, _field_writer(field, flexible=True)) for field in shape.tagged)
+    tagged = tuple((field, _field_writer(field, flexible=True)) for field in schema.tagged)
 
     def write_flexible(out: bytearray, message: Any) -> None:
         for name, write in plain:
             write(out, getattr(message, name))
         if tagged:
-            _write_tags(out, message, tagged)
+            _write_tagged_fields(out, message, tagged)
         else:
             out.append(0)
 
     return write_flexible
 
 
-def _write_tags(out: bytearray, message: Any, tagged: tuple[tuple[FieldSchema, Write], ...]) -> None:
-    """Tags that differ from their defaults, by rising number (KIP-482)."""
-    there = [(field, write) for field, write in tagged if getattr(message, field.name) != field.default]
-    write_varint(out, len(there))
-    for field, write in there:
+def _write_tagged_fields(out: bytearray, message: Any, tagged: tuple[tuple[FieldSchema, WriteValue], ...]) -> None:
+    """Writes the fields that differ from their defaults, by rising tag (KIP-482)."""
+    present = [(field, write) for field, write in tagged if getattr(message, field.name) != field.default]
+    write_varint(out, len(present))
+    for field, write in present:
         assert field.tag is not None
         section = bytearray()
         write(section, getattr(message, field.name))
@@ -79,28 +69,28 @@ def _write_tags(out: bytearray, message: Any, tagged: tuple[tuple[FieldSchema, W
         out += section
 
 
-def _field_writer(field: FieldSchema, flexible: bool) -> Write:
-    nullable = field.nullable and field.tag is None
+def _field_writer(field: FieldSchema, flexible: bool) -> WriteValue:
     if field.array:
         return _array_writer(_value_writer(field, flexible, nullable=False), flexible)
-    return _value_writer(field, flexible, nullable)
+    return _value_writer(field, flexible, field.nullable and field.tag is None)
 
 
-def _value_writer(field: FieldSchema, flexible: bool, nullable: bool) -> Write:
+def _value_writer(field: FieldSchema, flexible: bool, nullable: bool) -> WriteValue:
     if field.entity is not None:
         write = message_writer(field.entity)
-        return _nullable_entity(write) if nullable else write
-    if field.kind == "string":
-        return _compact_string if flexible else _string
-    if field.kind in ("bytes", "records"):
-        return _compact_bytes if flexible else _bytes
-    if field.kind == "uuid":
-        return _uuid
-    if field.kind in ("timedelta_i32", "timedelta_i64"):
-        return _timedelta(_I32 if field.kind == "timedelta_i32" else _I64)
-    if field.kind == "datetime_i64":
-        return _datetime
-    pack = _FIXED[field.kind].pack
+        return _nullable_entity_writer(write) if nullable else write
+    match field.kind:
+        case "string":
+            return write_compact_string if flexible else _write_string
+        case "bytes" | "records":
+            return _write_compact_bytes if flexible else _write_bytes
+        case "uuid":
+            return _write_uuid
+        case "timedelta_i32" | "timedelta_i64":
+            return _timedelta_writer(LAYOUTS[field.kind])
+        case "datetime_i64":
+            return _write_datetime
+    pack = LAYOUTS[field.kind].pack
 
     def write_fixed(out: bytearray, value: Any) -> None:
         out += pack(value)
@@ -108,7 +98,7 @@ def _value_writer(field: FieldSchema, flexible: bool, nullable: bool) -> Write:
     return write_fixed
 
 
-def _array_writer(write: Write, flexible: bool) -> Write:
+def _array_writer(write: WriteValue, flexible: bool) -> WriteValue:
     def write_array(out: bytearray, values: tuple[Any, ...] | None) -> None:
         count = -1 if values is None else len(values)
         if flexible:
@@ -121,7 +111,7 @@ def _array_writer(write: Write, flexible: bool) -> Write:
     return write_array
 
 
-def _nullable_entity(write: Write) -> Write:
+def _nullable_entity_writer(write: WriteValue) -> WriteValue:
     def write_nullable(out: bytearray, value: Any) -> None:
         if value is None:
             out.append(0xFF)
@@ -132,7 +122,7 @@ def _nullable_entity(write: Write) -> Write:
     return write_nullable
 
 
-def _string(out: bytearray, value: str | None) -> None:
+def _write_string(out: bytearray, value: str | None) -> None:
     if value is None:
         out += b"\xff\xff"
         return
@@ -141,7 +131,8 @@ def _string(out: bytearray, value: str | None) -> None:
     out += encoded
 
 
-def _compact_string(out: bytearray, value: str | None) -> None:
+def write_compact_string(out: bytearray, value: str | None) -> None:
+    """Appends a nullable string as flexible versions have it."""
     if value is None:
         out.append(0)
         return
@@ -150,7 +141,7 @@ def _compact_string(out: bytearray, value: str | None) -> None:
     out += encoded
 
 
-def _bytes(out: bytearray, value: bytes | None) -> None:
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
         out += b"\xff\xff\xff\xff"
         return
@@ -158,7 +149,7 @@ def _bytes(out: bytearray, value: bytes | None) -> None:
     out += value
 
 
-def _compact_bytes(out: bytearray, value: bytes | None) -> None:
+def _write_compact_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
         out.append(0)
         return
@@ -166,16 +157,16 @@ def _compact_bytes(out: bytearray, value: bytes | None) -> None:
     out += value
 
 
-def _uuid(out: bytearray, value: uuid.UUID | None) -> None:
-    out += _NO_UUID if value is None else value.bytes
+def _write_uuid(out: bytearray, value: uuid.UUID | None) -> None:
+    out += _NO_UUID_BYTES if value is None else value.bytes
 
 
-def _timedelta(layout: struct.Struct) -> Write:
+def _timedelta_writer(layout: struct.Struct) -> WriteValue:
     def write_timedelta(out: bytearray, value: datetime.timedelta) -> None:
-        out += layout.pack(round(value / _MILLISECOND))
+        out += layout.pack(round(value / MILLISECOND))
 
     return write_timedelta
 
 
-def _datetime(out: bytearray, value: datetime.datetime | None) -> None:
-    out += _I64.pack(-1 if value is None else round((value - EPOCH) / _MILLISECOND))
+def _write_datetime(out: bytearray, value: datetime.datetime | None) -> None:
+    out += _I64.pack(-1 if value is None else round((value - EPOCH) / MILLISECOND))

@@ -1,17 +1,17 @@
-"""What answers to Produce and Fetch tell of who leads a partition, and where that broker is (KIP-951)."""
+"""The current leader of a partition and its endpoint, in responses to Produce and Fetch (KIP-951)."""
 
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla_broker.wire.message_writer import write_varint
+from ottla_broker.wire.message_writer import write_compact_string, write_varint
 
 LEADER: Final = struct.Struct(">ii")  # id, epoch
-_I32 = struct.Struct(">i")
+_I32: Final = struct.Struct(">i")
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a broker is reached on the listener that the asker came by."""
+    """Address of a broker on the client's listener."""
 
     broker: int
     host: str
@@ -20,31 +20,25 @@ class NodeEndpoint(NamedTuple):
 
 
 def write_current_leader(out: bytearray, tag: int, leader: tuple[int, int]) -> None:
-    """(id, epoch) as a tagged field, without the count of tags in front."""
+    """Writes (id, epoch) as a tagged field, without the number of tagged fields in front."""
     out += bytes((tag, LEADER.size + 1))
     out += LEADER.pack(*leader)
     out.append(0)
 
 
-def write_node_endpoints(out: bytearray, addresses: Sequence[NodeEndpoint]) -> None:
-    """The last section of tags of a response: tag 0, if there is anything to tell."""
-    if not addresses:
+def write_node_endpoints(out: bytearray, endpoints: Sequence[NodeEndpoint]) -> None:
+    """Writes the tagged fields that end a response; without endpoints there are none."""
+    if not endpoints:
         out.append(0)
         return
     section = bytearray()
-    write_varint(section, len(addresses) + 1)
-    for broker, host, port, rack in addresses:
+    write_varint(section, len(endpoints) + 1)
+    for broker, host, port, rack in endpoints:
         section += _I32.pack(broker)
-        _put_text(section, host)
+        write_compact_string(section, host)
         section += _I32.pack(port)
-        _put_text(section, rack)
+        write_compact_string(section, rack)
         section.append(0)
     out += b"\x01\x00"
     write_varint(out, len(section))
     out += section
-
-
-def _put_text(out: bytearray, text: str | None) -> None:
-    encoded = None if text is None else text.encode()
-    write_varint(out, 0 if encoded is None else len(encoded) + 1)
-    out += encoded or b""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ _KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def find_certificates(text: str) -> list[str]:
-    """Each certificate, in the order of the text."""
+    """Every certificate, in the order of the text."""
     return _CERTIFICATE.findall(text)
 
 
@@ -26,15 +27,19 @@ def has_encrypted_key(text: str) -> bool:
 
 @contextmanager
 def open_as_file(text: str) -> Iterator[str]:
-    """The path of a file that has this text, while it is needed: the ssl module reads certificates and keys from files alone. Where the system can, the
-    file is in memory: a key does not belong on a disk, and a container may have none that can be written."""
-    if hasattr(os, "memfd_create"):
+    """Path of a temporary file with this text: the ssl module reads certificates and keys from
+    files only.
+
+    On Linux the file is in memory, because a key does not belong on a disk and a container may have
+    no writable one.
+    """
+    if sys.platform == "linux":
         with os.fdopen(os.memfd_create("pem", os.MFD_CLOEXEC), "wb") as memory:
             memory.write(text.encode())
             memory.flush()
             yield f"/proc/self/fd/{memory.fileno()}"
-        return
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(text)
-        file.flush()
-        yield file.name
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(text)
+            file.flush()
+            yield file.name

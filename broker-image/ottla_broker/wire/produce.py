@@ -15,7 +15,13 @@ from uuid import UUID
 
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.message_reader import LONGEST_TEXT, MAX_ELEMENTS, Cursor, MalformedMessage, skip_tagged_fields
+from ottla_broker.wire.message_reader import (
+    MAX_ELEMENTS,
+    MAX_STRING_BYTES,
+    Cursor,
+    MalformedMessage,
+    skip_tagged_fields,
+)
 from ottla_broker.wire.message_writer import write_varint
 from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
 
@@ -128,7 +134,7 @@ def _read_text(frame: bytearray, at: int, flexible: bool) -> tuple[str | None, i
         size, at = _I16.unpack_from(frame, at)[0], at + 2
     if size < 0:
         return None, at
-    if at + size > len(frame) or size > LONGEST_TEXT:
+    if at + size > len(frame) or size > MAX_STRING_BYTES:
         raise MalformedMessage(f"a string of {size} bytes at {at}")
     return frame[at : at + size].decode(), at + size
 

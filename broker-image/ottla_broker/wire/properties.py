@@ -1,8 +1,10 @@
-"""Java's properties format, as Kafka reads server.properties (java.util.Properties.load), with the line each key stands on.
+"""Java's properties format, as Kafka reads server.properties (java.util.Properties.load), with line
+numbers.
 
-Comments start with # or !. A key ends at the first unescaped =, : or blank. A backslash at a line's end joins the next line, whose
-leading blanks are dropped. Escapes: \\t \\n \\r \\f \\uXXXX; before any other character the backslash is dropped. The file is taken as
-UTF-8. Unlike Java, a last line of nothing but a backslash is no empty key.
+Comments start with # or !. A key ends at the first unescaped =, : or blank. A backslash at a line's
+end joins the next line, whose leading blanks are dropped. Escapes: \\t \\n \\r \\f \\uXXXX; before
+any other character the backslash is dropped. Files are UTF-8. Unlike in Java, a last line that is
+only a backslash is not an empty key.
 """
 
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """`line`: the number, from 1, of the line the key stands on."""
+    """`line` is the number of the key's line, from 1."""
 
     key: str
     value: str
@@ -25,47 +27,46 @@ class InvalidEscape(ValueError):
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(
-            f"line {line}: {text!r} is no escape; \\u needs four hexadecimal digits (a backslash is written \\\\)"
+            f"line {line}: invalid escape {text!r}; \\u needs four hexadecimal digits (write a backslash as \\\\)"
         )
         self.line = line
 
 
 def parse_properties(text: str) -> list[Property]:
-    """All keys in the order of the file, repeated ones too. Raises BadEscape."""
-    return [_property(line, number) for number, line in _logical_lines(text)]
+    """All keys in the order of the file, with repeated ones. Raises InvalidEscape."""
+    return [_parse_line(line, number) for number, line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    started, whole = 0, ""
+    first, joined = 0, ""  # first line's number, 0 before a logical line begins
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         line = line.lstrip(_BLANKS)
-        if not started and (not line or line[0] in "#!"):
+        if not first and (not line or line[0] in "#!"):
             continue
-        started = started or number
+        first = first or number
         if _ends_in_backslash(line):
-            whole += line[:-1]
-            started = started if whole else 0  # nothing but backslashes so far: the next line may still be a comment
+            joined += line[:-1]
+            first = first if joined else 0  # only backslashes so far: the next line may be a comment
             continue
-        if whole or line:
-            yield started, whole + line
-        started, whole = 0, ""
-    if started and whole:
-        yield started, whole
+        if joined or line:
+            yield first, joined + line
+        first, joined = 0, ""
+    if first and joined:
+        yield first, joined
 
 
 def _ends_in_backslash(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _property(line: str, number: int) -> Property:
-    end = at = 0
+def _parse_line(line: str, number: int) -> Property:
+    at = 0
     while at < len(line) and line[at] not in "=:" + _BLANKS:
         at += 2 if line[at] == "\\" else 1
-    end = min(at, len(line))
-    rest = line[end:].lstrip(_BLANKS)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_BLANKS)
-    return Property(_unescape(line[:end], number), _unescape(rest, number), number)
+    value = line[at:].lstrip(_BLANKS)
+    if value[:1] in ("=", ":"):
+        value = value[1:].lstrip(_BLANKS)
+    return Property(_unescape(line[:at], number), _unescape(value, number), number)
 
 
 def _unescape(text: str, number: int) -> str:
@@ -88,5 +89,5 @@ def _unescape(text: str, number: int) -> str:
         else:
             found.append(_ESCAPES.get(escaped, escaped))
             at += 2
-    # \u escapes are UTF-16 code units: a pair of surrogates is one character.
+    # \u escapes are UTF-16 code units: a surrogate pair is one character.
     return "".join(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

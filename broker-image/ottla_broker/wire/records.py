@@ -1,12 +1,13 @@
-"""Records inside a batch, format version 2: only what needs a record's meaning comes here; everything else moves
-batches as bytes.
+"""Records inside a batch, format version 2. Only code that needs single records parses them;
+batches move as bytes.
 
-Layout of a record (https://kafka.apache.org/documentation/#record), all lengths zigzag varints: length of what follows
-· attributes i8 · timestamp delta varlong · offset delta · key length (−1: null) and key · value length (−1: null) and
-value · header count, and for each header key length, key (UTF-8), value length (−1: null), value.
+Layout of a record (https://kafka.apache.org/documentation/#record), all lengths zigzag varints:
+length of what follows · attributes i8 · timestamp delta varlong · offset delta · key length (−1:
+null) and key · value length (−1: null) and value · header count, and for each header key length,
+key (UTF-8), value length (−1: null), value.
 
-`spans` is the one parser; varints are read inline in it because it is what loading a large `__consumer_offsets` spends
-its time on.
+`iter_record_spans` is the only parser. It decodes varints inline, because loading a large
+`__consumer_offsets` spends its time there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,19 +32,19 @@ from ottla_broker.wire.batch import (
 from ottla_broker.wire.compression import compress, decompress
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-# Bytes that one batch's records may decompress to. A client's largest batch is measured before compression
-# (max.request.size, 1 MiB by default), so this leaves room for settings a hundred times that.
+# Bytes that one batch's records may decompress to. Clients measure their largest batch before
+# compression (max.request.size, 1 MiB by default), so this allows settings of a hundred times that.
 DECOMPRESSED_LIMIT: Final = 128 << 20
 
 Headers = tuple[tuple[str, bytes | None], ...]
-# (start, end, timestamp delta, offset delta, key, value, position of the headers or 0 when there are none); positions
-# in the payload.
+# (start, end, timestamp delta, offset delta, key, value, position of the headers or 0 without
+# headers); positions in the payload.
 RecordSpan = tuple[int, int, int, int, bytes | None, bytes | None, int]
 
 
 @dataclass(slots=True)
 class Record:
-    """`timestamp_ms` since the epoch; `offset` absolute once decoded (encoding numbers records itself)."""
+    """`offset` is absolute in decoded records; encoding assigns offsets itself."""
 
     timestamp_ms: int
     key: bytes | None
@@ -66,8 +67,12 @@ def encode_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch; records are numbered from `base_offset` in their order (their own `offset` is not looked at). With
-    `log_append_time_ms` the batch is of type LogAppendTime and every record reads back with that time."""
+    """One batch, whose records get offsets from `base_offset` on in their order; their own `offset`
+    is ignored.
+
+    With `log_append_time_ms` the batch is of type LogAppendTime, and every record is read back with
+    that time.
+    """
     if not records:
         raise ValueError("a batch to encode needs at least one record")
     base_timestamp = records[0].timestamp_ms
@@ -103,7 +108,7 @@ def encode_batch(
 
 
 def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    """Writes one record at the end of a payload (records before compression)."""
+    """Appends one record to a payload (records before compression)."""
     body = bytearray(1)  # attributes: none are defined
     body += encode_varint(timestamp_delta)
     body += encode_varint(offset_delta)
@@ -126,7 +131,7 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
 
 
 def encode_varint(value: int) -> bytes:
-    """Zigzag varint; for the varlong fields too, which differ only in how large they may be."""
+    """Zigzag varint. Varlong fields differ only in their range."""
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest < 0x80:
         return _ONE_BYTE[rest]
@@ -144,8 +149,11 @@ _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
 
 
 def decompress_records(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> bytes:
-    """The batch's records without compression. KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (see `decompress`),
-    UNSUPPORTED_COMPRESSION_TYPE."""
+    """The payload of the batch at `at`.
+
+    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (see `decompress`),
+    UNSUPPORTED_COMPRESSION_TYPE.
+    """
     if not header.attributes & COMPRESSION_MASK and header.size <= limit:
         return bytes(memoryview(data)[at + HEADER_SIZE : at + header.size])
     try:
@@ -159,14 +167,22 @@ def decompress_records(data: Buffer, header: BatchHeader, at: int = 0, *, limit:
 
 
 def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
-    """The batch's records with absolute offsets and timestamps. The CRC is the caller's to check. KafkaError: see
-    `payload_of`."""
+    """The batch's records with absolute offsets and timestamps. Does not check the CRC.
+
+    Raises KafkaError as `decompress_records` does.
+    """
     payload = decompress_records(data, header, at, limit=limit)
     base_offset = header.base_offset
     if header.has_log_append_time:
-        stamped = header.max_timestamp
+        append_time_ms = header.max_timestamp
         return [
-            Record(stamped, key, value, headers_of(payload, headers_at, end) if headers_at else (), base_offset + delta)
+            Record(
+                append_time_ms,
+                key,
+                value,
+                _parse_headers(payload, headers_at, end) if headers_at else (),
+                base_offset + delta,
+            )
             for _, end, _, delta, key, value, headers_at in iter_record_spans(payload, header.count)
         ]
     base_timestamp = header.base_timestamp
@@ -175,7 +191,7 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
             base_timestamp + later,
             key,
             value,
-            headers_of(payload, headers_at, end) if headers_at else (),
+            _parse_headers(payload, headers_at, end) if headers_at else (),
             base_offset + delta,
         )
         for _, end, later, delta, key, value, headers_at in iter_record_spans(payload, header.count)
@@ -183,8 +199,10 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
 
 
 def iter_records(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
-    """Every record of every batch, control records too. A wrong CRC is CORRUPT_MESSAGE, and so is a batch that does not
-    end."""
+    """Yields every record of every batch, control records too. Raises KafkaError:
+
+    CORRUPT_MESSAGE, also for a wrong CRC.
+    """
     for at, header in iter_batches(data):
         if not has_valid_crc(data, header, at):
             raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
@@ -193,10 +211,10 @@ def iter_records(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
 
 
 def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
-    """Where each of `count` records lies in an uncompressed payload, and what compaction and decoding need of it.
+    """Yields the position and the main fields of each of `count` records in a payload.
 
-    KafkaError CORRUPT_MESSAGE when the payload does not hold exactly `count` well-formed records (headers are checked
-    by `headers_of`).
+    Raises KafkaError: CORRUPT_MESSAGE unless the payload has exactly `count` valid records. Headers
+    are checked by `_parse_headers` only.
     """
     at, size = 0, len(payload)
     try:
@@ -209,11 +227,11 @@ def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
                     n = n & 0x7F | more << 7
                     at += 1
                 else:
-                    n, at = _raw_varint(payload, at - 1)
+                    n, at = _read_raw_varint(payload, at - 1)
             length = (n >> 1) ^ -(n & 1)
             end = at + length
             if end > size or length < 0:
-                raise _nonsense(f"a record of {length} bytes at {start} does not fit {size}")
+                raise _corrupt(f"a record of {length} bytes at {start} does not fit {size}")
             at += 1  # attributes
 
             n = payload[at]
@@ -223,7 +241,7 @@ def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
                     n = n & 0x7F | more << 7
                     at += 1
                 else:
-                    n, at = _raw_varint(payload, at - 1)
+                    n, at = _read_raw_varint(payload, at - 1)
             timestamp_delta = (n >> 1) ^ -(n & 1)
 
             n = payload[at]
@@ -233,7 +251,7 @@ def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
                     n = n & 0x7F | more << 7
                     at += 1
                 else:
-                    n, at = _raw_varint(payload, at - 1)
+                    n, at = _read_raw_varint(payload, at - 1)
             offset_delta = (n >> 1) ^ -(n & 1)
 
             n = payload[at]
@@ -243,10 +261,10 @@ def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
                     n = n & 0x7F | more << 7
                     at += 1
                 else:
-                    n, at = _raw_varint(payload, at - 1)
+                    n, at = _read_raw_varint(payload, at - 1)
             if n & 1:
                 if n != 1:
-                    raise _nonsense(f"a key of negative length at {at}")
+                    raise _corrupt(f"a key of negative length at {at}")
                 key = None
             else:
                 n = at + (n >> 1)
@@ -260,10 +278,10 @@ def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
                     n = n & 0x7F | more << 7
                     at += 1
                 else:
-                    n, at = _raw_varint(payload, at - 1)
+                    n, at = _read_raw_varint(payload, at - 1)
             if n & 1:
                 if n != 1:
-                    raise _nonsense(f"a value of negative length at {at}")
+                    raise _corrupt(f"a value of negative length at {at}")
                 value = None
             else:
                 n = at + (n >> 1)
@@ -272,75 +290,78 @@ def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
 
             if payload[at]:  # a header count other than 0
                 if at >= end:
-                    raise _nonsense(f"a record's length says it ends at {end}, its value ends at {at}")
+                    raise _corrupt(f"a record's length says it ends at {end}, its value ends at {at}")
                 yield start, end, timestamp_delta, offset_delta, key, value, at
                 at = end
             else:
                 at += 1
                 if at != end:
-                    raise _nonsense(f"a record's length says it ends at {end}, its fields end at {at}")
+                    raise _corrupt(f"a record's length says it ends at {end}, its fields end at {at}")
                 yield start, end, timestamp_delta, offset_delta, key, value, 0
     except IndexError as error:
-        raise _nonsense(f"cut off at {size}, in one of {count} records") from error
+        raise _corrupt(f"cut off at {size}, in one of {count} records") from error
     if at != size:
-        raise _nonsense(f"{size - at} bytes follow the last of {count} records")
+        raise _corrupt(f"{size - at} bytes follow the last of {count} records")
 
 
 def encode_with_timestamp_delta(payload: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
-    """The record at `span` with another timestamp delta, the rest of its bytes unchanged."""
+    """The record at `span` with another timestamp delta and otherwise the same bytes."""
     at, end = span[0], span[1]
-    while payload[at] >= 0x80:  # its length
+    while payload[at] >= 0x80:  # skips the length
         at += 1
     at += 2
-    while payload[at] >= 0x80:  # its timestamp delta
+    while payload[at] >= 0x80:  # skips the timestamp delta
         at += 1
     body = b"\0" + encode_varint(timestamp_delta) + payload[at + 1 : end]
     return encode_varint(len(body)) + body
 
 
-def headers_of(payload: bytes, at: int, end: int) -> Headers:
-    """Headers of the record that ends at `end`; `at` is where their count stands. CORRUPT_MESSAGE when they do not end
-    there."""
+def _parse_headers(payload: bytes, at: int, end: int) -> Headers:
+    """Headers of the record that ends at `end`; their count is at `at`. Raises KafkaError:
+
+    CORRUPT_MESSAGE.
+    """
     try:
-        count, at = _varint_at(payload, at)
+        count, at = _read_varint(payload, at)
         if count < 0 or count > end - at:
-            raise _nonsense(f"{count} headers in {end - at} bytes")
+            raise _corrupt(f"{count} headers in {end - at} bytes")
         found: list[tuple[str, bytes | None]] = []
         for _ in range(count):
-            length, at = _varint_at(payload, at)
+            length, at = _read_varint(payload, at)
             if length < 0:
-                raise _nonsense("a header's name is null")
-            # Names are not checked to be UTF-8 by anyone; this keeps odd bytes as they are, there and back.
+                raise _corrupt("a header's name is null")
+            # No client or broker checks that names are UTF-8: other bytes survive decoding and
+            # encoding.
             name = payload[at : at + length].decode("utf-8", "surrogateescape")
-            length, at = _varint_at(payload, at + length)
+            length, at = _read_varint(payload, at + length)
             if length < -1:
-                raise _nonsense(f"a header's value of {length} bytes")
+                raise _corrupt(f"a header's value of {length} bytes")
             found.append((name, None if length < 0 else payload[at : at + length]))
             at += max(length, 0)
     except IndexError as error:
-        raise _nonsense("cut off in a record's headers") from error
+        raise _corrupt("cut off in a record's headers") from error
     if at != end:
-        raise _nonsense(f"headers end at {at}, their record at {end}")
+        raise _corrupt(f"headers end at {at}, their record at {end}")
     return tuple(found)
 
 
-def _varint_at(payload: bytes, at: int) -> tuple[int, int]:
+def _read_varint(payload: bytes, at: int) -> tuple[int, int]:
     """(value, position after it) of a zigzag varint of at most ten bytes."""
-    raw, at = _raw_varint(payload, at)
+    raw, at = _read_raw_varint(payload, at)
     return (raw >> 1) ^ -(raw & 1), at
 
 
-def _raw_varint(payload: bytes, at: int) -> tuple[int, int]:
+def _read_raw_varint(payload: bytes, at: int) -> tuple[int, int]:
     """(value before zigzag, position after it)."""
     raw = shift = 0
     while (byte := payload[at]) >= 0x80:
         raw |= (byte & 0x7F) << shift
         at += 1
         shift += 7
-        if shift > 63:  # sizes are bounded before memory is taken: a number has at most ten bytes
-            raise _nonsense(f"a number of more than ten bytes at {at}")
+        if shift > 63:
+            raise _corrupt(f"a varint of more than ten bytes at {at}")
     return raw | byte << shift, at + 1
 
 
-def _nonsense(why: str) -> KafkaError:
-    return KafkaError(ErrorCode.corrupt_message, f"records do not parse: {why}")
+def _corrupt(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.corrupt_message, f"invalid records: {why}")

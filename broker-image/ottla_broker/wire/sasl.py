@@ -1,48 +1,117 @@
-"""Logging in on a connection: SaslHandshake (17), version 1, and SaslAuthenticate (36).
+"""SASL, the client's side: PLAIN, and SCRAM (RFC 5802, RFC 7677, KIP-84).
 
-https://kafka.apache.org/protocol.html#sasl_handshake. A session that the server lets live for so long only (KIP-368) ends with its connection, and the
-next one logs in anew.
+Requests: SaslHandshake (17) version 1, SaslAuthenticate (36);
+https://kafka.apache.org/protocol.html#sasl_handshake. A session with a limited lifetime (KIP-368)
+ends with its connection, and the next connection authenticates again.
+
+Names and passwords are used as they are: SASLprep (RFC 4013) changes nothing in ASCII, and Kafka's
+server does not apply it to other characters.
 """
 
 import base64
+import hashlib
+import hmac
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from ottla_broker.wire.client_security import PLAIN, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.scram import Refused, ScramClient
 
-if TYPE_CHECKING:
-    from ottla_broker.wire.channel import Channel
+SCRAM_DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MIN_ITERATIONS: Final = 4096  # as in Kafka; fewer make a stolen exchange easy to attack
+NONCE_BYTES: Final = 24
+NO_CHANNEL_BINDING: Final = "n,,"
 
-NONCE_BYTES = 24
+Send = Callable[[Any], Awaitable[Any]]
 
 
-async def log_in(channel: "Channel", secured: ClientSecurity) -> None:
-    """KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED; ConnectionError from servers that hang up instead."""
-    answer = await channel.send(SaslHandshakeRequest(mechanism=secured.mechanism))
-    if answer.error_code is not ErrorCode.none:
-        served = ", ".join(answer.mechanisms) or "none"
-        raise KafkaError(
-            answer.error_code, f"it does not serve SASL mechanism {secured.mechanism}; it serves: {served}"
-        )
-    if secured.mechanism == PLAIN:
-        await _say(channel, f"\0{secured.username}\0{secured.password}".encode())
+async def authenticate(send: Send, security: ClientSecurity) -> None:
+    """Authenticates the connection on which `send` sends requests.
+
+    Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED; ConnectionError from
+    servers that close the connection instead.
+    """
+    response = await send(SaslHandshakeRequest(mechanism=security.mechanism))
+    if response.error_code is not ErrorCode.none:
+        enabled = ", ".join(response.mechanisms) or "none"
+        message = f"SASL mechanism {security.mechanism} is not enabled at the broker; enabled: {enabled}"
+        raise KafkaError(response.error_code, message)
+    if security.mechanism == PLAIN:
+        await _exchange(send, f"\0{security.username}\0{security.password}".encode())
         return
     nonce = base64.b64encode(secrets.token_bytes(NONCE_BYTES)).decode()
-    scram = ScramClient(secured.mechanism, secured.username, secured.password, nonce)
+    scram = ScramClient(security.mechanism, security.username, security.password, nonce)
     try:
-        final = scram.final(await _say(channel, scram.first))
-        scram.verify(await _say(channel, final))
-    except (Refused, KeyError, ValueError) as reason:
-        raise KafkaError(ErrorCode.sasl_authentication_failed, f"{secured.mechanism}: {reason}") from reason
+        final = scram.final_message(await _exchange(send, scram.first_message))
+        scram.verify(await _exchange(send, final))
+    except (ScramError, KeyError, ValueError) as reason:
+        raise KafkaError(ErrorCode.sasl_authentication_failed, f"{security.mechanism}: {reason}") from reason
 
 
-async def _say(channel: "Channel", message: bytes) -> bytes:
-    answer = await channel.send(SaslAuthenticateRequest(auth_bytes=message))
-    if answer.error_code is not ErrorCode.none:
-        raise KafkaError(answer.error_code, answer.error_message or answer.error_code.name)
-    return bytes(answer.auth_bytes)
+async def _exchange(send: Send, message: bytes) -> bytes:
+    response = await send(SaslAuthenticateRequest(auth_bytes=message))
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code, response.error_message or response.error_code.name)
+    return bytes(response.auth_bytes)
+
+
+class ScramError(Exception):
+    """The server rejects the client, or does not prove that it knows the password."""
+
+
+class ScramClient:
+    """One SCRAM exchange, in which each side proves that it knows the password. Pure.
+
+    Send `first_message`, pass the response to `final_message`, send its result, and pass the
+    response to `verify`. `nonce` is printable, without commas, and unique. Raises ScramError.
+    """
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        self._digest = SCRAM_DIGESTS[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce
+        self._first_bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._server_signature = b""
+
+    @property
+    def first_message(self) -> bytes:
+        return (NO_CHANNEL_BINDING + self._first_bare).encode()
+
+    def final_message(self, server_first: bytes) -> bytes:
+        fields = _parse_message(server_first)
+        if not fields["r"].startswith(self._nonce) or fields["r"] == self._nonce:
+            raise ScramError("the server's nonce does not extend the client's nonce")
+        iterations = int(fields["i"])
+        if iterations < MIN_ITERATIONS:
+            raise ScramError(f"the server asks for {iterations} iterations; the minimum is {MIN_ITERATIONS}")
+        salted = hashlib.pbkdf2_hmac(self._digest, self._password, base64.b64decode(fields["s"]), iterations)
+        client_key = self._hmac(salted, b"Client Key")
+        without_proof = f"c={base64.b64encode(NO_CHANNEL_BINDING.encode()).decode()},r={fields['r']}"
+        auth_message = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
+        signature = self._hmac(hashlib.new(self._digest, client_key).digest(), auth_message)
+        proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
+        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), auth_message)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def verify(self, server_final: bytes) -> None:
+        signature = base64.b64decode(_parse_message(server_final).get("v", ""))
+        if not hmac.compare_digest(signature, self._server_signature):
+            raise ScramError("the server does not know the password")
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.new(key, message, self._digest).digest()
+
+
+def _parse_message(message: bytes) -> dict[str, str]:
+    """Raises ScramError for a server's error (`e=`) and for bytes that are not a SCRAM message."""
+    try:
+        fields = dict(part.split("=", 1) for part in message.decode().split(","))
+    except ValueError:
+        raise ScramError("the server's response is not a SCRAM message") from None
+    if "e" in fields:
+        raise ScramError(fields["e"])
+    return fields

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_broker.wire.server_certificate import InvalidCertificate, inspect_certificate
+from ottla_broker.wire.listener_tls import InvalidCertificate, inspect_certificate
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.resources.cluster import Cluster
 

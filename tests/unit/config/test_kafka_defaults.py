@@ -10,7 +10,13 @@ import pytest
 
 import ottla_broker.config.mirror_settings
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Config, Setting, UpdateMode
-from ottla_broker.config.ignored_settings import IGNORED, REFUSED, why_ignored
+from ottla_broker.config.ignored_settings import (
+    IGNORED_DYNAMIC,
+    IGNORED_STATIC,
+    REFUSED,
+    is_ignored_static,
+    why_ignored,
+)
 from ottla_broker.config.server_properties import ALIASES
 from ottla_broker.log.config import LogConfig
 
@@ -68,6 +74,12 @@ def test_what_can_be_changed_while_running_is_what_kafka_lets_change() -> None:
             assert dynamic is (setting.update_mode is not UpdateMode.READ_ONLY), name
 
 
+def test_ignored_settings_can_change_while_running_if_kafkas_can() -> None:
+    for name, (_, _, update_mode) in KAFKA["broker"].items():
+        if why_ignored(name) and name not in REFUSED:
+            assert is_ignored_static(name) is (update_mode != "dynamic"), name
+
+
 def test_every_default_is_a_value_its_own_kind_allows() -> None:
     for setting in [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]:
         text = setting.default_text
@@ -80,7 +92,7 @@ def test_a_topic_without_overrides_has_kafkas_defaults() -> None:
 
 
 def test_no_name_is_both_a_setting_and_ignored() -> None:
-    assert not BROKER_SETTINGS.keys() & (IGNORED.keys() | REFUSED.keys())
+    assert not BROKER_SETTINGS.keys() & (IGNORED_STATIC.keys() | IGNORED_DYNAMIC.keys() | REFUSED.keys())
 
 
 def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:

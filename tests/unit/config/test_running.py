@@ -158,8 +158,9 @@ def test_what_a_topic_may_be_given() -> None:
         ({"num.partitions": "3"}, True, "num.partitions is read-only"),
         ({"leader.replication.throttled.rate": "1"}, True, "can only be set for one broker"),
         ({"min.insync.replicas": "2"}, False, "can only be set for all brokers"),
-        ({"num.io.threads": "2"}, True, "num.io.threads has no effect"),
-        ({"max.conections": "2"}, True, "did you mean max.connections?"),
+        ({"process.roles": "broker"}, True, "process.roles is read-only"),
+        ({"listener.name.x.ssl.keystore.key": "k"}, False, "is read-only"),
+        ({"authorizer.class.name": "a.B"}, True, "authorizer.class.name is refused: ACLs are not enforced"),
         ({"max.connections": "-2"}, True, "allowed: a 32-bit integer, at least 0"),
     ],
 )
@@ -168,6 +169,33 @@ def test_what_a_broker_may_not_be_given(changes: dict[str, str | None], cluster_
         check_broker_changes(changes, cluster_wide=cluster_wide)
     assert refused.value.code is ErrorCode.invalid_config
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("cleanup.policy", "cleanup.policy is no setting of a broker; did you mean log.cleanup.policy?"),
+        ("max.conections", "did you mean max.connections?"),
+        ("a.plugin.url", "a.plugin.url is no setting of a broker"),
+        ("num.io.threads", "one event loop and a small thread pool serve all requests"),
+        ("zookeeper.connect", "there is no ZooKeeper"),
+    ],
+)
+def test_configs_that_kafka_accepts_and_ignores_are_accepted_and_noted(
+    name: str, note: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_broker_changes({name: "8"}, cluster_wide=False)
+    check_broker_changes({name: None}, cluster_wide=True)
+    live = config()
+    with caplog.at_level(logging.WARNING):
+        live.set_dynamic({}, {name: "8"})
+    assert f"dynamic config {name} has no effect: " in caplog.text
+    assert note in caplog.text
+    entry = named(describe_broker(live), name)
+    assert (entry.value, entry.source, entry.is_sensitive, entry.is_read_only) == (None, D, True, True)
+    assert describe_cluster_defaults(live) == []
+    live.set_dynamic({name: "8"}, {})
+    assert [(one.name, one.value, one.source) for one in describe_cluster_defaults(live)] == [(name, None, C)]
 
 
 def test_levels_of_loggers() -> None:

@@ -25,7 +25,7 @@ Get = Callable[[str], Coroutine[None, None, tuple[int, str]]]
 
 def small_server() -> Any:
     """Three connections and a few requests."""
-    pool = SimpleNamespace(taken=12)
+    pool = SimpleNamespace(allocated_bytes=12)
     listeners = ("PLAINTEXT", "PLAINTEXT", "INSIDE")
     return SimpleNamespace(
         dispatcher=SimpleNamespace(request_counts=[0] * 128),

@@ -2,15 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.log.making import FailingDisk, Place
+from tests.unit.log.log_fixtures import FailingDisk, LogFolder
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "topic-0"))
+def folder(tmp_path: Path) -> LogFolder:
+    return LogFolder(str(tmp_path / "topic-0"))
 
 
 @pytest.fixture
-def failing(tmp_path: Path) -> Place:
-    """A place on a disk that fails on command (`place.disk` is a FailingDisk)."""
-    return Place(str(tmp_path / "topic-0"), disk=FailingDisk())
+def failing_folder(tmp_path: Path) -> LogFolder:
+    """A folder on a disk that fails on demand (`folder.disk` is a FailingDisk)."""
+    return LogFolder(str(tmp_path / "topic-0"), disk=FailingDisk())

@@ -1,7 +1,7 @@
-"""A disk in memory that can lose power: what was not synced is gone, or there in part, or there as zeros.
+"""A disk in memory that can lose power: what was not synced is lost, or kept in part, or zeros.
 
-What `sync` returned for stays. A file whose directory was not synced since it was made may be gone altogether. Renames and removals are kept in
-order, as journaling file systems keep them.
+What `sync` returned for stays. A file whose directory was not synced since it was created may be
+lost. Renames and removals stay in order, as journaling file systems keep them.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,17 @@ from random import Random
 Bytes = bytes | bytearray | memoryview
 
 
-class Held:
-    """One file's content; `durable` is what a crash cannot take."""
+class FileContent:
+    """One file's content. `durable`: what a loss of power cannot take; None if not even its name is
+    safe.
+
+    `named`: its directory was synced since it was created.
+    """
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.durable: bytes | None = None  # None: not even its name is safe
-        self.named = False  # its directory was synced since it was made
+        self.durable: bytes | None = None
+        self.named = False
 
     def after_crash(self, random: Random) -> bytes | None:
         if not self.named and random.random() < 0.5:
@@ -24,35 +28,36 @@ class Held:
         durable = self.durable or b""
         now = bytes(self.data)
         if not now.startswith(durable):
-            return random.choice([durable, now])  # a truncation that may or may not have reached the device
+            # A truncation, which may or may not have reached the device.
+            return random.choice([durable, now])
         kept = random.randint(len(durable), len(now))
         torn = now[:kept]
         return torn + bytes(len(now) - kept) if random.random() < 0.3 else torn
 
 
 class MemoryFile:
-    def __init__(self, path: str, held: Held) -> None:
+    def __init__(self, path: str, content: FileContent) -> None:
         self.path = path
-        self._held = held
+        self._content = content
 
     def size(self) -> int:
-        return len(self._held.data)
+        return len(self._content.data)
 
     def read(self, count: int, at: int) -> bytes:
-        return bytes(self._held.data[at : at + count])
+        return bytes(self._content.data[at : at + count])
 
     def append(self, buffers: Sequence[Bytes]) -> int:
         for buffer in buffers:
-            self._held.data += buffer
+            self._content.data += buffer
         return sum(map(len, buffers))
 
     def truncate(self, size: int) -> None:
-        held = self._held
-        del held.data[size:]
-        held.data.extend(bytes(size - len(held.data)))
+        content = self._content
+        del content.data[size:]
+        content.data.extend(bytes(size - len(content.data)))
 
     def sync(self) -> None:
-        self._held.durable = bytes(self._held.data)
+        self._content.durable = bytes(self._content.data)
 
     def close(self) -> None:
         pass
@@ -65,22 +70,22 @@ class MemoryLock:
 
 class MemoryDisk:
     def __init__(self) -> None:
-        self.files: dict[str, Held] = {}
+        self.files: dict[str, FileContent] = {}
 
     def lose_power(self, random: Random) -> None:
-        for path, held in sorted(self.files.items()):
-            left = held.after_crash(random)
+        for path, content in sorted(self.files.items()):
+            left = content.after_crash(random)
             if left is None:
                 del self.files[path]
             else:
-                held.data[:] = left
-                held.durable, held.named = left, True
+                content.data[:] = left
+                content.durable, content.named = left, True
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> MemoryFile:
         if path not in self.files:
             if not create:
                 raise FileNotFoundError(2, "No such file or directory", path)
-            self.files[path] = Held()
+            self.files[path] = FileContent()
         return MemoryFile(path, self.files[path])
 
     def exists(self, path: str) -> bool:
@@ -103,9 +108,9 @@ class MemoryDisk:
         return bytes(self.files[path].data)
 
     def replace_file(self, path: str, data: bytes) -> None:
-        held = self.files[path] = Held()
-        held.data[:] = data
-        held.durable, held.named = data, True
+        content = self.files[path] = FileContent()
+        content.data[:] = data
+        content.durable, content.named = data, True
 
     def rename(self, old: str, new: str) -> None:
         for path in [p for p in self.files if p == old or p.startswith(old + "/")]:
@@ -119,9 +124,9 @@ class MemoryDisk:
             del self.files[found]
 
     def sync_directory(self, path: str) -> None:
-        for found, held in self.files.items():
+        for found, content in self.files.items():
             if found.rpartition("/")[0] == path:
-                held.named = True
+                content.named = True
 
     def lock(self, path: str) -> MemoryLock:
         return MemoryLock()

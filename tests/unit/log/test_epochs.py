@@ -1,4 +1,4 @@
-"""Leader epochs: assigned, looked up and cut as KIP-101 and KIP-279 want it."""
+"""Leader epochs: assigned, looked up and truncated as KIP-101 and KIP-279 require."""
 
 from pathlib import Path
 
@@ -18,32 +18,32 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     ("asked", "answer"),
     [(-1, (-1, -1)), (0, (0, 10)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (5, (5, 99)), (6, (-1, -1))],
 )
-def test_end_of(asked: int, answer: tuple[int, int]) -> None:
+def test_end_offset_for(asked: int, answer: tuple[int, int]) -> None:
     assert epochs((1, 10), (3, 20), (5, 30)).end_offset_for(asked, 99) == answer
 
 
-def test_end_of_without_any() -> None:
+def test_end_offset_for_without_epochs() -> None:
     assert epochs().end_offset_for(0, 7) == (-1, -1)
     assert epochs().latest_epoch() == -1
 
 
-def test_assigning_again_changes_nothing() -> None:
+def test_assigning_an_epoch_again_changes_nothing() -> None:
     known = epochs((1, 10), (3, 20))
     known.assign(3, 25)
-    assert known.entries() == [(1, 10), (3, 20)] and not known.dirty
+    assert known.entries() == [(1, 10), (3, 20)] and not known.is_dirty
 
 
-def test_an_older_epoch_goes_on_from_where_it_began() -> None:
-    """A newer one was expected, and what came first after all was more of the older."""
+def test_records_of_an_older_epoch_drop_the_newer_ones() -> None:
+    """Epochs without records are dropped when more records of an older one arrive."""
     known = epochs((0, 0), (1, 204), (2, 357))
     known.assign(1, 355)
-    assert known.entries() == [(0, 0), (1, 204)] and known.dirty
+    assert known.entries() == [(0, 0), (1, 204)] and known.is_dirty
 
 
 def test_entries_that_contradict_a_new_one_are_dropped() -> None:
     known = epochs((1, 10), (3, 20), (4, 30))
     known.assign(5, 20)
-    assert known.entries() == [(1, 10), (5, 20)] and known.dirty
+    assert known.entries() == [(1, 10), (5, 20)] and known.is_dirty
 
 
 def test_an_epoch_without_records_is_replaced() -> None:
@@ -52,7 +52,7 @@ def test_an_epoch_without_records_is_replaced() -> None:
     assert known.entries() == [(2, 10)]
 
 
-def test_truncation() -> None:
+def test_truncation_from_either_end() -> None:
     known = epochs((1, 10), (3, 20), (5, 30))
     known.truncate_from_end(30)
     assert known.entries() == [(1, 10), (3, 20)]
@@ -62,14 +62,14 @@ def test_truncation() -> None:
     assert known.entries() == [(3, 25)]
 
 
-def test_which_epoch_wrote_an_offset() -> None:
+def test_epoch_for_offset() -> None:
     known = epochs((1, 10), (3, 20))
     assert [known.epoch_for_offset(at) for at in (9, 10, 19, 20, 99)] == [-1, 1, 1, 3, 3]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)), max_size=12), st.integers(-1, 21))
-def test_invariants(assigned: list[tuple[int, int]], asked: int) -> None:
-    """Epochs and starts rise strictly; the last word counts; an end is never below its epoch's start."""
+def test_epochs_and_starts_rise_strictly(assigned: list[tuple[int, int]], asked: int) -> None:
+    """The latest assignment counts; an end offset is never below its epoch's start."""
     known = epochs()
     for epoch, start in assigned:
         known.assign(epoch, start)
@@ -81,7 +81,7 @@ def test_invariants(assigned: list[tuple[int, int]], asked: int) -> None:
         assert all(start <= end for e, start in entries if e <= epoch)
 
 
-def test_the_file_is_kafkas(tmp_path: Path) -> None:
+def test_file_is_in_kafkas_format(tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_bytes(epochs((0, 0), (7, 42)).encode())
     assert path.read_text() == "0\n2\n0 0\n7 42\n"
@@ -92,7 +92,7 @@ def test_the_file_is_kafkas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1\n0\n", "0\n2\n0 0\n", "0\nx\n", "0\n1\nnonsense\n"])
-def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
+def test_error_names_a_damaged_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_text(text)
     with pytest.raises(ValueError, match=str(path)):

@@ -1,5 +1,7 @@
-"""The log against a model of it: a list of batches. Whatever is appended, truncated, deleted, flushed, and however it stops
-(cleanly, killed, power lost), the log reads as the model says; and nothing that was synced is ever lost.
+"""The log against a model of it, a list of batches.
+
+Whatever is appended, truncated, deleted or flushed, and however it stops (cleanly, killed, power
+lost), the log reads as the model says, and nothing that was synced is ever lost.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.wire.batch import iter_batches
-from tests.unit.log.making import NOW, TOPIC_ID, Clock, batch, marker, runtime
+from tests.unit.log.log_fixtures import NOW, TOPIC_ID, Clock, batch, marker, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 
 CONFIG = LogConfig(
@@ -27,7 +29,7 @@ DIRECTORY = "/data/topic-0"
 
 
 @dataclass
-class Kept:
+class ExpectedBatch:
     first: int
     last: int
     epoch: int
@@ -41,12 +43,13 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.disk = MemoryDisk()
         self.log: PartitionLog
-        self.model: list[Kept] = []
+        self.model: list[ExpectedBatch] = []
         self.end = 0
         self.start = 0
         self.epoch = 0
         self.shortened = False
-        self.written_point = 0  # the recovery point in the checkpoint file
+        # The recovery point in the checkpoint file.
+        self.written_point = 0
 
     def new_storage(self) -> Storage:
         return Storage(self.disk, runtime(Clock()), self.write_recovery_point)
@@ -59,7 +62,7 @@ class LogMachine(RuleBasedStateMachine):
 
     # --- writing
 
-    def led(
+    def append_as_leader(
         self,
         data: bytes,
         *,
@@ -71,28 +74,30 @@ class LogMachine(RuleBasedStateMachine):
         assert done.first_offset == self.end
         self.end = done.last_offset + 1
         ((_, header),) = iter_batches(self.log.read(done.first_offset, 1, up_to=self.end))
-        self.model.append(Kept(done.first_offset, done.last_offset, self.epoch, header.crc, producer, kind))
+        self.model.append(ExpectedBatch(done.first_offset, done.last_offset, self.epoch, header.crc, producer, kind))
 
     @rule(count=st.integers(1, 5), size=st.integers(0, 300), when=st.integers(-500, 500))
     def append(self, count: int, size: int, when: int) -> None:
-        self.led(batch(count, size=size // count, timestamp=NOW + when))
+        self.append_as_leader(batch(count, size=size // count, timestamp=NOW + when))
 
     @rule(producer=st.integers(1, 3), count=st.integers(1, 3))
     def append_in_a_transaction(self, producer: int, count: int) -> None:
         known = self.log.producers.get(producer)
         sequence = (known.last_sequence + 1) if known is not None else 0
-        self.led(batch(count, producer=(producer, 0, sequence), transactional=True), producer=producer)
+        self.append_as_leader(batch(count, producer=(producer, 0, sequence), transactional=True), producer=producer)
 
     @rule(producer=st.integers(1, 3), commit=st.booleans())
     def end_transaction(self, producer: int, commit: bool) -> None:
-        self.led(marker(commit, producer), from_client=False, producer=producer, kind="commit" if commit else "abort")
+        self.append_as_leader(
+            marker(commit, producer), from_client=False, producer=producer, kind="commit" if commit else "abort"
+        )
 
     @rule(hole=st.integers(0, 20), count=st.integers(1, 4))
     def append_as_a_follower(self, hole: int, count: int) -> None:
         data = batch(count, base_offset=self.end + hole, epoch=self.epoch, size=20)
         done = self.log.append_as_follower(data, leader_epoch=self.epoch)
         ((_, header),) = iter_batches(data)
-        self.model.append(Kept(done.first_offset, done.last_offset, self.epoch, header.crc))
+        self.model.append(ExpectedBatch(done.first_offset, done.last_offset, self.epoch, header.crc))
         self.end = done.last_offset + 1
 
     @rule()
@@ -144,10 +149,10 @@ class LogMachine(RuleBasedStateMachine):
         self.written_point = self.log.recovery_point
 
     def reopened(self, *, clean: bool) -> None:
-        known = LogCheckpoint(clean=clean, recovery_point=self.written_point, start=self.start)
-        high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed
+        checkpoint = LogCheckpoint(clean=clean, recovery_point=self.written_point, start=self.start)
+        high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed_offset
         self.storage = self.new_storage()
-        self.log = open_log(self.storage, DIRECTORY, "topic", 0, CONFIG, known)
+        self.log = open_log(self.storage, DIRECTORY, "topic", 0, CONFIG, checkpoint)
         assert self.log.failure is None, self.log.failure
         if self.log.recovery_point < self.written_point:
             self.write_recovery_point()
@@ -170,7 +175,8 @@ class LogMachine(RuleBasedStateMachine):
         self.ends_with_its_records()
 
     def ends_with_its_records(self) -> None:
-        """An end that truncation left in a hole is not known after a restart."""
+        """After a restart the log ends with its records: it forgets an end that a truncation left
+        in a hole."""
         if self.model and self.model[-1].last + 1 == self.end:
             assert self.log.end == self.end
         self.end = self.log.end
@@ -191,7 +197,7 @@ class LogMachine(RuleBasedStateMachine):
         if cold:
             self.log.clear_tail_cache()
         data = self.log.read(offset, max_bytes, up_to=self.end)
-        found = [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
+        found = [ExpectedBatch(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
         behind = [kept for kept in self.model if kept.last >= offset]
         assert found == behind[: len(found)]
         assert bool(found) == bool(behind)
@@ -202,10 +208,10 @@ class LogMachine(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         assert (self.log.start, self.log.end) == (self.start, self.end)
-        found: list[Kept] = []
+        found: list[ExpectedBatch] = []
         at = self.start
         while at < self.end and (data := self.log.read(at, 5_000, up_to=self.end)):
-            found += [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
+            found += [ExpectedBatch(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
             at = found[-1].last + 1
         assert found == [kept for kept in self.model if kept.last >= self.start]
 
@@ -220,7 +226,8 @@ class LogMachine(RuleBasedStateMachine):
     def transactions_are_those_of_the_batches(self) -> None:
         self.shortened |= self.start > 0
         if self.shortened or not hasattr(self, "log"):
-            return  # a transaction may have begun in what is gone
+            # A transaction may have begun in records that were deleted.
+            return
         began: dict[int, int] = {}
         aborted = []
         for kept in self.model:

@@ -12,8 +12,7 @@ from uuid import UUID
 from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.metadata import quorum_rules
 from ottla_broker.metadata.metadata_fetch import find_diverging_epoch, truncation_offset
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
-from ottla_broker.metadata.register import ReplicaKey, Voter
+from ottla_broker.metadata.quorum_rules import EpochAndOffset, ReplicaKey, Voter
 
 Entry = tuple[int, int]  # epoch, value
 
@@ -212,7 +211,9 @@ class World:
             return
         without = tuple(member for member in members if member.broker != other.broker)
         wanted = without if len(without) < len(members) else (*members, other)
-        if quorum_rules.can_propose_voters(wanted, office.ends, high_watermark=node.high_watermark, epoch_start=start):
+        if quorum_rules.can_propose_voters(
+            wanted, office.ends, high_watermark=node.high_watermark, epoch_start_offset=start
+        ):
             office.memberships = [members, wanted]
             if self.random.random() < 0.3 and self.epoch == office.epoch:
                 self.members = wanted  # written, and the leader does not hear of it yet

@@ -13,8 +13,8 @@ from kio.static.primitive import i16, i32, i64
 
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME, ControllerChannel
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
-    API_VERSIONS,
     read_request,
     read_request_header,
     read_response,
@@ -55,8 +55,8 @@ class Office:
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
                 header = read_request_header(frame)
-                if header.api_key == API_VERSIONS:
-                    hello = read_request(frame, header, request_class(API_VERSIONS, 3))
+                if header.api_key == ApiKey.API_VERSIONS:
+                    hello = read_request(frame, header, request_class(ApiKey.API_VERSIONS, 3))
                     self.software.add(hello.client_software_name)
                     answer: Any = ApiVersionsResponse(
                         error_code=ErrorCode.none,

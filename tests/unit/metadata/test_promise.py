@@ -7,7 +7,7 @@ import pytest
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.metadata.quorum_state import FILE_NAME, QuorumState
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.log.making import runtime
+from tests.unit.log.log_fixtures import runtime
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,13 @@ def test_what_a_cut_off_leader_could_not_commit_was_never_true(seed: int) -> Non
         broker = leader.broker
         assert broker is not None
         others = [node.host for node in cluster.others(leader)]
-        cluster.network.isolate(leader.host, others)
+        cluster.network.isolate_host(leader.host, others)
         wish = ConfigRecord(2, "nothing", "retention.ms", "1")
         commits = [commit(leader, [wish]) for _ in range(3)]
         await cluster.new_leader(leader)
         await cluster.make_topic("one")
         assert not any(one.done() for one in commits) or all(one.exception() is not None for one in commits)
-        cluster.network.rejoin(leader.host, others)
+        cluster.network.rejoin_host(leader.host, others)
         await cluster.until(lambda: all(one.done() for one in commits))
         for one in commits:
             reason = one.exception()
@@ -86,7 +86,7 @@ def test_what_a_cut_off_leader_could_not_commit_was_never_true(seed: int) -> Non
 def test_without_the_register_everything_goes_on_but_a_change_of_leader() -> None:
     async def scene(cluster: WholeCluster) -> None:
         leader = await cluster.all_up()
-        cluster.register.leave()
+        cluster.register.make_unavailable()
         await cluster.pause(LEASE_S * 3)
         assert cluster.leaders == [leader]
         await cluster.make_topic("one")
@@ -99,7 +99,7 @@ def test_without_the_register_everything_goes_on_but_a_change_of_leader() -> Non
         leader.kill()
         await cluster.pause(LEASE_S * 3)
         assert not cluster.leaders
-        cluster.register.come_back()
+        cluster.register.make_available()
         await cluster.new_leader(leader, 10)
         leader.start()
         await cluster.until(lambda: all(node.is_serving for node in cluster))
@@ -113,7 +113,7 @@ def test_a_leader_that_comes_back_while_the_register_is_away_is_followed_again()
     async def scene(cluster: WholeCluster) -> None:
         leader = await cluster.all_up()
         assert leader.process is not None
-        cluster.register.leave()
+        cluster.register.make_unavailable()
         leader.process.pause()
         await cluster.pause(LEASE_S * 3)
         assert cluster.leaders == [leader]
@@ -191,7 +191,7 @@ def test_a_register_that_is_lost_is_written_anew_by_the_leader(brokers: int) -> 
         leader = await cluster.all_up()
         before = cluster.register.value
         assert before is not None
-        cluster.register.lose()
+        cluster.register.remove()
         await cluster.until(lambda: cluster.register.value is not None)
         after = cluster.register.value
         assert after is not None
@@ -211,7 +211,7 @@ def test_a_broker_that_finds_the_register_lost_does_not_begin_a_cluster_of_its_o
         leader = await cluster.all_up()
         for node in cluster:
             node.kill()
-        cluster.register.lose()
+        cluster.register.remove()
         leader.start()
         await cluster.until(lambda: any("restore the register" in line for line in cluster.trace.lines))
         assert cluster.register.value is None
@@ -259,7 +259,7 @@ def test_rule_6_a_controller_that_neither_its_successor_nor_the_register_reaches
         old = await cluster.all_up()
         new, other = cluster.others(old)
         cluster.register.cut(old.host)
-        cluster.network.isolate(old.host, [new.host])
+        cluster.network.isolate_host(old.host, [new.host])
         await cluster.until(lambda: new in cluster.leaders)
 
         def is_fenced() -> bool:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla_broker.metadata import quorum_rules
 from ottla_broker.metadata.quorum_rules import (
+    Voter,
     VoterCandidate,
     can_propose_voters,
     committed_offset,
@@ -18,7 +19,6 @@ from ottla_broker.metadata.quorum_rules import (
     next_voter_set,
     target_voter_count,
 )
-from ottla_broker.metadata.register import Voter
 from tests.unit.metadata.quorum_model import Broken, World
 
 ROUNDS = 4
@@ -141,8 +141,8 @@ def test_what_a_leader_took_over_must_be_on_a_majority_of_new_members() -> None:
     """An earlier leader may have committed it, although this one cannot know."""
     ends = {member(3).key: 5, member(4).key: 0}
     wanted = (member(3), member(4))
-    assert not can_propose_voters(wanted, ends, high_watermark=0, epoch_start=5)
-    assert can_propose_voters(wanted, ends | {member(4).key: 5}, high_watermark=0, epoch_start=5)
+    assert not can_propose_voters(wanted, ends, high_watermark=0, epoch_start_offset=5)
+    assert can_propose_voters(wanted, ends | {member(4).key: 5}, high_watermark=0, epoch_start_offset=5)
 
 
 def test_of_two_memberships_the_slower_one_counts() -> None:

@@ -163,8 +163,8 @@ def test_a_start_does_not_grow_with_history(seed: int) -> None:
         for node in cluster:
             assert node.broker is not None
             assert node.broker.image.end_offset > 180
-            assert node.broker.quorum.log.records_read < 110
-            assert node.broker.quorum.log.log.start > 60
+            assert node.broker.quorum.metadata_log.records_read < 110
+            assert node.broker.quorum.metadata_log.partition_log.start > 60
         assert leader.broker is not None
 
     played(scene, seed=seed, settings=OFTEN)
@@ -179,12 +179,12 @@ def test_a_broker_far_behind_gets_a_snapshot() -> None:
         await cluster.pause(3)
         leader = cluster.leader
         assert leader.broker is not None
-        start = leader.broker.quorum.log.log.start
+        start = leader.broker.quorum.metadata_log.partition_log.start
         late.start()
         await cluster.until(lambda: late.is_serving)
         await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
         assert late.broker is not None
-        assert late.broker.quorum.log.log.start >= start > 0
+        assert late.broker.quorum.metadata_log.partition_log.start >= start > 0
 
     played(scene, settings=OFTEN)
 
@@ -195,13 +195,13 @@ def test_a_snapshot_reaches_a_running_broker_that_was_cut_off() -> None:
         await cluster.make_topic("gone")
         late = cluster.others(leader)[0]
         others = [node.host for node in cluster.others(late)]
-        cluster.network.isolate(late.host, others)
+        cluster.network.isolate_host(late.host, others)
         cluster.register.cut(late.host)
         await cluster.delete_topic("gone")
         await history_grows(cluster, 40)
         await cluster.pause(3)
-        cluster.network.rejoin(late.host, others)
-        cluster.register.mend(late.host)
+        cluster.network.rejoin_host(late.host, others)
+        cluster.register.restore(late.host)
         await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
         assert late.broker is not None
         assert "gone" not in late.broker.image.topics

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.image_records import image_to_records
+from ottla_broker.metadata.quorum_rules import ReplicaKey
 from ottla_broker.metadata.records import MetadataRecord, encode_record
-from ottla_broker.metadata.register import ReplicaKey
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import KafkaError
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
@@ -119,7 +119,7 @@ class WholeCluster(SimulatedCluster):
 
     def log_of(self, node: SimulatedBroker, offset: int) -> bytes:
         assert node.broker is not None
-        log = node.broker.quorum.log.log
+        log = node.broker.quorum.metadata_log.partition_log
         start = max(log.start, offset if offset >= 0 else log.high_watermark - 1)
         return bytes(log.read(start, 1 << 24, up_to=log.high_watermark))
 

@@ -15,7 +15,7 @@ from ottla_broker.mirroring.mirrored_partition import (
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_response import FetchResponsePartition
-from tests.unit.log.making import batch
+from tests.unit.log.log_fixtures import batch
 from tests.unit.replication.leading import Peers, committed, fetch, led
 
 SOURCE = UUID(int=99)

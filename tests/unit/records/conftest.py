@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.records.cleaning import House
+from tests.unit.records.compacted_log import CompactedLog
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def compacted(tmp_path: Path) -> CompactedLog:
+    return CompactedLog(tmp_path)

@@ -1,5 +1,5 @@
-"""Made-up histories of a compacted partition: idempotent and transactional producers, aborts, tombstones; and their
-cleaning in memory."""
+"""Generated histories of a compacted partition, with idempotent and transactional producers, aborts
+and tombstones, and their cleaning in memory."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ histories = st.lists(st.one_of(writes, writes, writes, ends), min_size=1, max_si
 
 @dataclass
 class Log:
-    """Batches of a log, and what a broker knows of it."""
+    """Batches of a log, and the broker's state of it."""
 
     batches: list[Buffer] = field(default_factory=list)
     aborted: list[AbortedTransaction] = field(default_factory=list)
@@ -164,7 +164,8 @@ def cleaned(
     buffer_bytes: int = 1 << 20,
     producers: ProducerStates | None = None,
 ) -> tuple[Log, int, CleanerStats]:
-    """The log after one cleaning, where that ended, and what it did. `end`: the first uncleanable offset."""
+    """The log after one cleaning, the offset where that ended, and its statistics. `end`: the first
+    uncleanable offset."""
     end = log.stable if end is None else end
     offsets = OffsetMap(buffer_bytes, first_dirty)
     first_pass = CleanedTransactions(log.aborted)
@@ -190,7 +191,7 @@ def cleaned(
 
 
 def committed(log: Log) -> list[Record]:
-    """What a read_committed reader sees."""
+    """What a read_committed consumer reads."""
     found: list[Record] = []
     for batch, header in zip(log.batches, log.headers(), strict=True):
         hidden = header.is_control or any(
@@ -205,7 +206,7 @@ def committed(log: Log) -> list[Record]:
 
 
 def table(records: Iterable[Record]) -> dict[bytes, bytes]:
-    """What a reader that keeps the last value of each key ends up with."""
+    """The last value of each key."""
     found: dict[bytes, bytes] = {}
     for record in records:
         assert record.key is not None

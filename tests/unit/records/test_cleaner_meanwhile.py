@@ -1,4 +1,4 @@
-"""What happens to a log while it is cleaned, and what stops the cleaner."""
+"""Changes to a log while it is cleaned, and what stops the cleaner."""
 
 import asyncio
 import threading
@@ -10,53 +10,53 @@ import pytest
 from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import read_offsets
 from ottla_broker.log.cleaner import CHECKPOINT, CleanerConfig
-from tests.unit.records.cleaning import NOW_MS, House
+from tests.unit.records.compacted_log import NOW_MS, CompactedLog
 from tests.waiting import eventually_async
 
 
-def test_a_truncation_meanwhile_stops_it_and_leaves_nothing_behind(house: House) -> None:
-    house.fill()
-    meanwhile(house, lambda: house.log.truncate_to(50))
-    assert house.log.end == 50
-    assert len(house.records()) == 50
-    assert not [name for name in house.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
-    assert house.cleaner.checkpoints == {}
+def test_truncation_stops_cleaning_without_leftovers(compacted: CompactedLog) -> None:
+    compacted.fill()
+    clean_while(compacted, lambda: compacted.log.truncate_to(50))
+    assert compacted.log.end == 50
+    assert len(compacted.records()) == 50
+    assert not [name for name in compacted.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
+    assert compacted.cleaner.checkpoints == {}
 
 
-def test_retention_meanwhile_stops_it(house: House) -> None:
-    house.fill()
-    meanwhile(house, lambda: (house.log.delete_records_before(60), house.log.apply_retention(NOW_MS)))
-    assert [r.offset for r in house.records()] == list(range(60, 100))
-    assert house.log.failure is None
-    assert house.clean()
-    assert [r.offset for r in house.records()] == list(range(90, 100))
+def test_retention_stops_cleaning(compacted: CompactedLog) -> None:
+    compacted.fill()
+    clean_while(compacted, lambda: (compacted.log.delete_records_before(60), compacted.log.apply_retention(NOW_MS)))
+    assert [r.offset for r in compacted.records()] == list(range(60, 100))
+    assert compacted.log.failure is None
+    assert compacted.clean()
+    assert [r.offset for r in compacted.records()] == list(range(90, 100))
 
 
-def test_a_deleted_topic_stops_it(house: House) -> None:
-    house.fill()
+def test_deletion_of_the_topic_stops_cleaning(compacted: CompactedLog) -> None:
+    compacted.fill()
 
     def delete() -> None:
-        house.logs.clear()
-        Path(house.folder).rename(house.folder + "-delete")
+        compacted.logs.clear()
+        Path(compacted.folder).rename(compacted.folder + "-delete")
 
-    meanwhile(house, delete)
-    assert house.log.failure is None
-
-
-def test_the_protocol_s_thread_goes_on_appending(house: House) -> None:
-    house.fill()
-    meanwhile(house, lambda: house.write("key-3", "newest"))
-    assert house.table()[b"key-3"] == b"newest"
-    assert [r.offset for r in house.records()] == list(range(90, 101))
+    clean_while(compacted, delete)
+    assert compacted.log.failure is None
 
 
-def test_cancelled_it_stops_and_leaves_nothing_behind(house: House) -> None:
-    house.fill()
-    size = house.log.size
+def test_appends_continue_during_cleaning(compacted: CompactedLog) -> None:
+    compacted.fill()
+    clean_while(compacted, lambda: compacted.write("key-3", "newest"))
+    assert compacted.table()[b"key-3"] == b"newest"
+    assert [r.offset for r in compacted.records()] == list(range(90, 101))
+
+
+def test_cancelled_cleaning_stops_without_leftovers(compacted: CompactedLog) -> None:
+    compacted.fill()
+    size = compacted.log.size
 
     async def stopped() -> None:
-        reading = Gate(house)
-        task = asyncio.ensure_future(house.cleaner.clean_filthiest_log())
+        reading = Gate(compacted)
+        task = asyncio.ensure_future(compacted.cleaner.clean_filthiest_log())
         await reading.entered()
         task.cancel()
         reading.go_on()
@@ -64,15 +64,15 @@ def test_cancelled_it_stops_and_leaves_nothing_behind(house: House) -> None:
             await task
 
     asyncio.run(stopped())
-    assert house.log.size == size
-    assert not [name for name in house.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
+    assert compacted.log.size == size
+    assert not [name for name in compacted.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
 
 
-def test_the_pace_is_kept(tmp_path: Path) -> None:
-    """A thousand bytes a second would take far longer than the test has: the loop's clock is what is asked."""
-    house = House(tmp_path, settings=CleanerConfig(io_max_bytes_per_second=1000))
-    house.fill()
-    size = house.log.size
+def test_io_max_bytes_per_second_paces_cleaning(tmp_path: Path) -> None:
+    """At 1000 bytes a second the test would take too long, so the sleeps are counted."""
+    compacted = CompactedLog(tmp_path, cleaner_config=CleanerConfig(io_max_bytes_per_second=1000))
+    compacted.fill()
+    size = compacted.log.size
     slept: list[float] = []
 
     async def run() -> None:
@@ -84,25 +84,25 @@ def test_the_pace_is_kept(tmp_path: Path) -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(asyncio, "sleep", noted)
-            await house.cleaner.clean_filthiest_log()
+            await compacted.cleaner.clean_filthiest_log()
 
     asyncio.run(run())
     assert sum(slept) > size / 1000
 
 
-def test_a_log_made_anew_under_the_same_name_is_another(house: House) -> None:
-    house.fill()
-    house.clean()
-    house.cleaner.forget("t", 0)
-    assert house.cleaner.checkpoints == {}
+def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) -> None:
+    compacted.fill()
+    compacted.clean()
+    compacted.cleaner.forget_log("t", 0)
+    assert compacted.cleaner.checkpoints == {}
 
     async def written() -> bool:
-        return read_offsets(house.disk, f"{house.path}/{CHECKPOINT}") == {}
+        return read_offsets(compacted.disk, f"{compacted.path}/{CHECKPOINT}") == {}
 
     async def run() -> None:
-        house.cleaner.config = CleanerConfig(enabled=False, backoff_ms=10**9)
+        compacted.cleaner.config = CleanerConfig(enabled=False, backoff_ms=10**9)
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(house.cleaner.run())
+            running = tasks.create_task(compacted.cleaner.run())
             await eventually_async(written)
             running.cancel()
 
@@ -110,13 +110,13 @@ def test_a_log_made_anew_under_the_same_name_is_another(house: House) -> None:
 
 
 class Gate:
-    """Holds the cleaner's thread at its next offloaded call."""
+    """Holds the cleaner's thread at the next file that it opens."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, compacted: CompactedLog) -> None:
         self._entered = asyncio.Event()
         self._open = threading.Event()
         loop = asyncio.get_running_loop()
-        original = house.disk.open
+        original = compacted.disk.open
         held = False
 
         def opened(path: str, *, create: bool = False, read_only: bool = False):  # type: ignore[no-untyped-def]
@@ -127,7 +127,7 @@ class Gate:
                 self._open.wait(30)
             return original(path, create=create, read_only=read_only)
 
-        house.disk.open = opened  # type: ignore[method-assign]
+        compacted.disk.open = opened  # type: ignore[method-assign]
 
     async def entered(self) -> None:
         await asyncio.wait_for(self._entered.wait(), 30)
@@ -136,12 +136,12 @@ class Gate:
         self._open.set()
 
 
-def meanwhile(house: House, act: Callable[[], object]) -> None:
-    """Cleans, and acts on the protocol's thread while the cleaner's waits."""
+def clean_while(compacted: CompactedLog, act: Callable[[], object]) -> None:
+    """Cleans, and calls `act` on the protocol's thread while the cleaner's is held."""
 
     async def run() -> None:
-        gate = Gate(house)
-        task = asyncio.ensure_future(house.cleaner.clean_filthiest_log())
+        gate = Gate(compacted)
+        task = asyncio.ensure_future(compacted.cleaner.clean_filthiest_log())
         await gate.entered()
         act()
         gate.go_on()

@@ -1,4 +1,4 @@
-"""What is compacted next, and how far: Kafka's rules, each by its setting's name."""
+"""What is compacted next, and how far: Kafka's rules, each named for its setting."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, choose_range, filthiest, group_segments
+from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, choose_filthiest, choose_range, group_segments
 from ottla_broker.log.config import LogConfig
 
 NOW_MS = 1_700_000_000_000
@@ -46,14 +46,14 @@ def test_the_active_segment_is_never_cleaned() -> None:
 
 
 @pytest.mark.parametrize(("stable", "end"), [(199, 100), (200, 200), (150, 100), (250, 200), (300, 300), (99, None)])
-def test_never_past_the_last_stable_offset(stable: int, end: int | None) -> None:
+def test_range_ends_at_the_last_stable_offset(stable: int, end: int | None) -> None:
     found = chosen(segments(10, 10, 10, 10), stable=stable)
     assert (found.end if found else None) == end
 
 
-def test_min_compaction_lag_ms_keeps_the_first_young_segment_and_all_after_it() -> None:
+def test_min_compaction_lag_ms_keeps_the_first_young_segment_and_all_later_ones() -> None:
     found = segments(10, 10, 10, 10)
-    found[0] = replace(found[0], largest_timestamp=NOW_MS)  # clean: its age does not count
+    found[0] = replace(found[0], largest_timestamp=NOW_MS)  # its age does not matter, it is clean
     found[1] = replace(found[1], largest_timestamp=NOW_MS - 2 * HOUR_MS)
     found[2] = replace(found[2], largest_timestamp=NOW_MS - HOUR_MS + 1)
     config = replace(COMPACT, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0)
@@ -62,7 +62,7 @@ def test_min_compaction_lag_ms_keeps_the_first_young_segment_and_all_after_it() 
     assert chosen(found, config, checkpoint=100) == DirtyRange(100, 300, 10, 20, False)
 
 
-def test_max_compaction_lag_ms_overrules_the_ratio() -> None:
+def test_max_compaction_lag_ms_overrides_the_ratio() -> None:
     found = segments(1000, 10, 10)
     config = replace(COMPACT, max_compaction_lag_ms=HOUR_MS)
     assert chosen(found, config, checkpoint=100) is None
@@ -73,21 +73,21 @@ def test_max_compaction_lag_ms_overrules_the_ratio() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [None, 40, 1001])
-def test_a_checkpoint_that_the_log_no_longer_holds_starts_over(checkpoint: int | None) -> None:
+def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None) -> None:
     found = chosen(segments(10, 10, 10), start=50, checkpoint=checkpoint)
     assert found is not None
     assert found.first_dirty == 50
 
 
-def test_the_filthiest_goes_first_and_what_is_overdue_before_it() -> None:
+def test_overdue_logs_come_first_then_the_filthiest() -> None:
     tidy, filthy, late = DirtyRange(0, 1, 90, 10, False), DirtyRange(0, 1, 10, 90, False), DirtyRange(0, 1, 95, 5, True)
-    assert filthiest([("tidy", tidy), ("filthy", filthy)]) == ("filthy", filthy)
-    assert filthiest([("late", late), ("filthy", filthy)]) == ("late", late)
-    assert filthiest([]) is None
+    assert choose_filthiest([("tidy", tidy), ("filthy", filthy)]) == ("filthy", filthy)
+    assert choose_filthiest([("late", late), ("filthy", filthy)]) == ("late", late)
+    assert choose_filthiest([]) is None
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 100))
-def test_groups_are_neighbours_in_order_that_fit_a_segment(sizes: list[int], limit: int) -> None:
+def test_groups_are_neighbours_that_fit_a_segment(sizes: list[int], limit: int) -> None:
     found = segments(*sizes)
     groups = group_segments(found, replace(COMPACT, segment_bytes=limit), 100 * len(sizes))
     assert [segment for group in groups for segment in group] == found
@@ -97,7 +97,7 @@ def test_groups_are_neighbours_in_order_that_fit_a_segment(sizes: list[int], lim
         assert following is None or total + following[0].size > limit
 
 
-def test_groups_keep_to_index_sizes_and_to_offsets_that_fit_an_index() -> None:
+def test_groups_fit_the_limits_of_an_index() -> None:
     fat = [replace(segment, offset_index_size=8) for segment in segments(1, 1, 1)]
     assert [len(group) for group in group_segments(fat, replace(COMPACT, segment_index_bytes=16), 300)] == [2, 1]
     far = segments(1, 1, 1, each=2**30)

@@ -1,4 +1,5 @@
-"""RecordFilter of batches against a model: a reader's table, offsets, producers' states (rule 14)."""
+"""Compaction of batches against a model: the last value of each key, offsets, producer state (rule
+14)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def remembered(producers: ProducerStates) -> dict[int, tuple[int, int, int, int]]:
-    """What makes the next batch of each producer right or wrong."""
+    """What decides whether the next batch of each producer is accepted."""
     return {p.producer_id: (p.epoch, p.last_sequence, p.last_offset, p.current_txn_first_offset) for p in producers}
 
 
@@ -37,7 +38,7 @@ def everything(log: Log) -> dict[int, Record]:
 
 @settings(max_examples=250)
 @given(histories, st.data())
-def test_one_cleaning(history: list[Write | End], data: st.DataObject) -> None:
+def test_cleaning_keeps_what_readers_and_producers_need(history: list[Write | End], data: st.DataObject) -> None:
     log = written(history)
     bounds = [0] + [header.base_offset for header in log.headers() if header.base_offset <= log.stable]
     end = data.draw(st.sampled_from([*bounds, log.stable]))
@@ -62,7 +63,7 @@ def test_one_cleaning(history: list[Write | End], data: st.DataObject) -> None:
 
 @settings(max_examples=100)
 @given(histories, st.integers(1, 3))
-def test_with_little_memory_several_cleanings_do_the_same(history: list[Write | End], keys: int) -> None:
+def test_several_cleanings_with_little_memory_have_the_same_result(history: list[Write | End], keys: int) -> None:
     log = written(history)
     whole, end, _ = cleaned(log)
     step, at = log, 0
@@ -70,13 +71,13 @@ def test_with_little_memory_several_cleanings_do_the_same(history: list[Write | 
         step, reached, _ = cleaned(
             step, first_dirty=at, end=log.stable, buffer_bytes=keys * BYTES_PER_KEY, producers=log.producers
         )
-        assert reached > at, "every cleaning gets somewhere"
+        assert reached > at, "every cleaning makes progress"
         at = reached
     assert [r for r in everything(step).values() if r.value] == [r for r in everything(whole).values() if r.value]
     assert remembered(step.producers) == remembered(log.producers)
 
 
-def test_a_transaction_that_ended_before_the_dirty_part_says_nothing_of_the_producer_s_next() -> None:
+def test_transaction_before_the_dirty_part_does_not_affect_the_producers_next() -> None:
     aborted: list[Write | End] = [Write(2, ((b"a", b"2"),)), End(2, commit=False)]
     log = written([Write(0, ((b"a", b"1"),)), *aborted, Write(2, ((b"a", b"3"),)), End(2, commit=True)])
     after, reached, _ = cleaned(log, first_dirty=3)
@@ -86,9 +87,7 @@ def test_a_transaction_that_ended_before_the_dirty_part_says_nothing_of_the_prod
 
 @settings(max_examples=150)
 @given(histories, st.lists(st.integers(0, 3 * DAY_MS), min_size=1, max_size=5).map(sorted))
-def test_tombstones_go_when_their_horizon_has_passed_and_not_before(
-    history: list[Write | End], later_ms: list[int]
-) -> None:
+def test_tombstones_are_removed_after_their_delete_horizon(history: list[Write | End], later_ms: list[int]) -> None:
     log = written(history)
     step, _, _ = cleaned(log, producers=log.producers)
     last = {r.key: r for r in committed(log) if r.offset < log.stable}
@@ -104,7 +103,7 @@ def test_tombstones_go_when_their_horizon_has_passed_and_not_before(
 
 @settings(max_examples=100)
 @given(histories)
-def test_cleaning_what_is_clean_changes_nothing_but_horizons(history: list[Write | End]) -> None:
+def test_cleaning_a_clean_log_changes_only_delete_horizons(history: list[Write | End]) -> None:
     log = written(history)
     once, end, _ = cleaned(log, producers=log.producers)
     twice, _, _ = cleaned(once, first_dirty=end, end=log.stable, producers=log.producers)
@@ -115,28 +114,32 @@ def test_cleaning_what_is_clean_changes_nothing_but_horizons(history: list[Write
 
 @settings(max_examples=150)
 @given(histories)
-def test_no_marker_goes_while_anything_of_its_transaction_is_there(history: list[Write | End]) -> None:
+def test_marker_stays_while_a_record_of_its_transaction_stays(history: list[Write | End]) -> None:
     log = written(history)
     step = log
     for days in range(4):
         step, _, _ = cleaned(step, end=log.stable, now_ms=NOW_MS + days * 2 * DAY_MS, producers=ProducerStates())
         open_before = {p.producer_id for p in log.producers if p.current_txn_first_offset >= 0}
         open_after = {p.producer_id for p in states(step.batches) if p.current_txn_first_offset >= 0}
-        assert open_after <= open_before, "a transaction that had ended has lost its end"
+        assert open_after <= open_before, "a transaction lost its end marker"
 
 
-def test_aborted_transactions_go_and_their_markers_follow_a_day_after_the_next_cleaning() -> None:
+def test_aborted_transactions_are_removed_and_their_markers_a_day_later() -> None:
     log = written([Write(2, ((b"a", b"1"),)), End(2, commit=False), Write(0, ((b"b", b"2"),))])
-    gone = ProducerStates()  # the producer has expired
-    after, _, _ = cleaned(log, producers=gone)
+    # The producer has expired.
+    expired = ProducerStates()
+    after, _, _ = cleaned(log, producers=expired)
     assert sorted(everything(after)) == [1, 2]
-    assert after.aborted == log.aborted, "its marker is there, so is its entry in the transaction index"
-    marked, _, _ = cleaned(after, producers=gone, first_dirty=3)
+    assert after.aborted == log.aborted, "its marker stays, and its entry in the transaction index"
+    marked, _, _ = cleaned(after, producers=expired, first_dirty=3)
     assert marked.headers()[0].has_delete_horizon
     assert marked.headers()[0].base_timestamp == NOW_MS + DAY_MS
     assert marked.aborted == []
-    assert sorted(everything(cleaned(marked, producers=gone, first_dirty=3, now_ms=NOW_MS + DAY_MS - 1)[0])) == [1, 2]
-    assert sorted(everything(cleaned(marked, producers=gone, first_dirty=3, now_ms=NOW_MS + DAY_MS)[0])) == [2]
+    assert sorted(everything(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS - 1)[0])) == [
+        1,
+        2,
+    ]
+    assert sorted(everything(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS)[0])) == [2]
 
 
 def test_the_last_batch_of_an_active_producer_stays_without_records() -> None:
@@ -150,7 +153,7 @@ def test_the_last_batch_of_an_active_producer_stays_without_records() -> None:
     assert [h.base_offset for h in forgotten.headers()] == [2, 3], "the producer has expired"
 
 
-def test_a_marker_that_is_all_that_is_left_of_a_producer_stays_whole() -> None:
+def test_last_marker_of_a_producer_stays() -> None:
     """Its epoch fences the producer's older instances."""
     marker = encode_end_transaction_marker(False, 4, producer_id=9, producer_epoch=5, timestamp_ms=NOW_MS)
     log = Log([marker, encode_batch([Record(NOW_MS, b"k", b"v")], base_offset=1)], end=2)
@@ -159,13 +162,13 @@ def test_a_marker_that_is_all_that_is_left_of_a_producer_stays_whole() -> None:
         assert after.batches == log.batches
 
 
-def test_the_last_batch_before_the_end_stays_so_that_the_end_is_known() -> None:
+def test_last_batch_before_the_end_stays() -> None:
     log = written([Write(0, ((b"a", b"1"),)), Write(2, ((b"a", b"2"),)), End(2, commit=False)])
     after, _, _ = cleaned(log, end=2, producers=ProducerStates())
     assert [(h.base_offset, h.count) for h in after.headers()] == [(0, 1), (1, 0), (2, 1)]
 
 
-def test_records_without_a_key_are_dropped_and_counted() -> None:
+def test_records_without_a_key_are_removed_and_counted() -> None:
     log = Log(
         [
             encode_batch([Record(1, None, b"x"), Record(2, b"k", b"y")]),
@@ -178,7 +181,7 @@ def test_records_without_a_key_are_dropped_and_counted() -> None:
     assert tally.without_key == 1
 
 
-def test_the_codec_and_the_kind_of_timestamp_stay() -> None:
+def test_codec_and_timestamp_type_stay() -> None:
     for codec in Compression:
         batch = encode_batch(
             [Record(1, b"k", b"x" * 500), Record(2, b"l", b"y" * 500)], compression=codec, log_append_time_ms=77
@@ -190,7 +193,7 @@ def test_the_codec_and_the_kind_of_timestamp_stay() -> None:
         assert [r.timestamp_ms for r in decode_batch(after.batches[0], header)] == [77]
 
 
-def test_an_endless_delete_retention_is_no_overflow() -> None:
+def test_infinite_delete_retention_does_not_overflow() -> None:
     log = written([Write(0, ((b"a", None),)), Write(0, ((b"b", b""),))])
     after, _, _ = cleaned(log, config=LogConfig(delete_retention_ms=2**63 - 1))
     header = after.headers()[0]

@@ -1,5 +1,5 @@
-"""Codecs: what other clients write is read, what we write other clients read, and nothing takes more memory than
-allowed."""
+"""Codecs: bytes of other clients decompress, other clients decompress ours, and memory stays within
+its bound."""
 
 import gzip
 import struct
@@ -31,7 +31,7 @@ def test_round_trip_within_an_exact_limit(codec: Compression, plain: bytes) -> N
 @packing
 @settings(max_examples=40)
 @given(plain=data)
-def test_aiokafka_reads_ours_and_we_read_its(codec: Compression, plain: bytes) -> None:
+def test_aiokafka_and_ottla_read_each_others_bytes(codec: Compression, plain: bytes) -> None:
     theirs = getattr(aiokafka.codec, f"{codec.name}_decode")
     assert bytes(theirs(compress(codec, plain))) == plain
     assert decompress(codec, bytes(getattr(aiokafka.codec, f"{codec.name}_encode")(plain)), len(plain)) == plain
@@ -40,14 +40,14 @@ def test_aiokafka_reads_ours_and_we_read_its(codec: Compression, plain: bytes) -
 @pytest.mark.parametrize("codec", [Compression.gzip, Compression.lz4], ids=lambda c: c.name)
 @settings(max_examples=40)
 @given(plain=data)
-def test_kafka_python_reads_ours_and_we_read_its(codec: Compression, plain: bytes) -> None:
+def test_kafka_python_and_ottla_read_each_others_bytes(codec: Compression, plain: bytes) -> None:
     theirs = getattr(kafka.codec, f"{codec.name}_decode")
     assert theirs(compress(codec, plain)) == plain
     assert decompress(codec, getattr(kafka.codec, f"{codec.name}_encode")(plain), len(plain)) == plain
 
 
 @packing
-def test_any_buffer_will_do(codec: Compression) -> None:
+def test_any_buffer_type_is_accepted(codec: Compression) -> None:
     plain = b"farm " * 100
     for kind in (bytes, bytearray, memoryview):
         packed = compress(codec, kind(plain))
@@ -58,7 +58,7 @@ def test_any_buffer_will_do(codec: Compression) -> None:
 
 
 @packing
-def test_a_bomb_is_refused_before_its_memory_is_taken(codec: Compression) -> None:
+def test_decompression_bomb_is_rejected_before_memory_is_allocated(codec: Compression) -> None:
     bomb = compress(codec, bytes(64 << 20))
     with pytest.raises(KafkaError) as refusal:
         decompress(codec, bomb, 1 << 20)
@@ -68,7 +68,7 @@ def test_a_bomb_is_refused_before_its_memory_is_taken(codec: Compression) -> Non
 @packing
 @settings(max_examples=60)
 @given(plain=data, cut=st.integers(1, 30), junk=st.binary(min_size=1, max_size=50))
-def test_nonsense_is_corrupt_message_and_nothing_else(codec: Compression, plain: bytes, cut: int, junk: bytes) -> None:
+def test_invalid_bytes_raise_corrupt_message(codec: Compression, plain: bytes, cut: int, junk: bytes) -> None:
     packed = compress(codec, plain)
     for broken in (packed[: max(0, len(packed) - cut)], junk, packed[:20] + junk + packed[21:]):
         try:
@@ -78,14 +78,14 @@ def test_nonsense_is_corrupt_message_and_nothing_else(codec: Compression, plain:
 
 
 @packing
-def test_a_cut_off_stream_is_corrupt(codec: Compression) -> None:
+def test_cut_off_stream_is_corrupt(codec: Compression) -> None:
     packed = compress(codec, bytes(range(256)) * 300)
     with pytest.raises(KafkaError) as refusal:
         decompress(codec, packed[:-5], 1 << 20)
     assert refusal.value.code is ErrorCode.corrupt_message
 
 
-def test_snappy_is_read_raw_and_in_frames_and_in_frames_one_after_the_other() -> None:
+def test_snappy_is_read_raw_framed_and_in_consecutive_frames() -> None:
     plain = b"Zurau " * 20_000
     raw = bytes(cramjam.snappy.compress_raw(plain))
     framed = compress(Compression.snappy, plain)
@@ -95,36 +95,36 @@ def test_snappy_is_read_raw_and_in_frames_and_in_frames_one_after_the_other() ->
     assert decompress(Compression.snappy, framed[:16], 0) == b""
 
 
-def test_a_snappy_block_that_lies_about_its_length_is_refused() -> None:
+def test_snappy_block_with_a_wrong_length_is_rejected() -> None:
     for broken in (
         b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, 1 << 30),
         b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, -5),
     ):
         with pytest.raises(KafkaError):
             decompress(Compression.snappy, broken, 1 << 20)
-    huge = b"\xff\xff\xff\xff\x0f" + b"x"  # a raw block that says it holds 4 GiB
+    huge = b"\xff\xff\xff\xff\x0f" + b"x"  # a raw block with a length of 4 GiB
     with pytest.raises(KafkaError) as refusal:
         decompress(Compression.snappy, huge, 1 << 20)
     assert refusal.value.code is ErrorCode.message_too_large
 
 
-def test_gzip_members_are_one_stream_under_one_limit() -> None:
+def test_gzip_members_share_one_limit() -> None:
     both = gzip.compress(b"a" * 600) + gzip.compress(b"b" * 600)
     assert decompress(Compression.gzip, both, 1200) == b"a" * 600 + b"b" * 600
     with pytest.raises(KafkaError):
         decompress(Compression.gzip, both, 1199)
 
 
-def test_a_zstd_frame_that_lies_about_its_content_is_still_bounded_and_still_read() -> None:
+def test_zstd_frame_without_a_content_size_is_read_within_the_limit() -> None:
     streamed = cramjam.zstd.Compressor(3)  # declares no content size, as the Java client does not
     streamed.compress(b"x" * 5_000_000)
     assert len(decompress(Compression.zstd, bytes(streamed.finish()), 5_000_000)) == 5_000_000
 
 
-def test_lz4_blocks_are_independent_and_levels_count() -> None:
+def test_lz4_blocks_are_independent_and_levels_apply() -> None:
     plain = b"".join(b"%d,%d;" % (n, n * n) for n in range(40_000))
     frame = compress(Compression.lz4, plain)
-    assert frame[4] & 0x20, "Kafka's reader refuses blocks that depend on each other"
+    assert frame[4] & 0x20, "Kafka's reader rejects blocks that depend on each other"
     fast = len(compress(Compression.lz4, plain, 9))  # 9 is Kafka's word for fast
     assert len(compress(Compression.lz4, plain, 12)) < fast
     assert len(compress(Compression.gzip, plain, 9)) < len(compress(Compression.gzip, plain, 1))

@@ -1,4 +1,4 @@
-"""What a leader changes in a batch, and what it refuses, because of the topic's settings."""
+"""What a leader changes in a batch, and what it rejects, because of the topic's config."""
 
 from dataclasses import replace
 from typing import Literal
@@ -13,7 +13,7 @@ from ottla_broker.wire.batch import Compression, has_valid_crc, parse_batch_head
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
-from tests.unit.records.some import codecs, record_lists, timestamps_ms
+from tests.unit.records.record_strategies import codecs, record_lists, timestamps_ms
 
 CompressionType = Literal["uncompressed", "gzip", "snappy", "lz4", "zstd"]
 types = st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"])
@@ -21,7 +21,7 @@ some_record = Record(1000, b"k", b"v" * 100)
 
 
 @given(record_lists, codecs, types)
-def test_recompression_changes_the_codec_and_nothing_else(
+def test_recompression_changes_the_codec_only(
     given_records: list[Record], codec: Compression, wanted: CompressionType
 ) -> None:
     config = LogConfig(compression_type=wanted)
@@ -38,10 +38,9 @@ def test_recompression_changes_the_codec_and_nothing_else(
 
 
 @given(record_lists, codecs, timestamps_ms)
-def test_log_append_time_changes_bytes_under_the_crc_so_the_crc_is_new(
+def test_rule_15_log_append_time_computes_the_crc_anew(
     given_records: list[Record], codec: Compression, now_ms: int
 ) -> None:
-    """Rule 15."""
     config = LogConfig(message_timestamp_type="LogAppendTime")
     batch = encode_batch(given_records, compression=codec)
     header = parse_batch_header(batch)
@@ -51,13 +50,13 @@ def test_log_append_time_changes_bytes_under_the_crc_so_the_crc_is_new(
     assert has_valid_crc(out, after)
     assert after.has_log_append_time
     assert after.max_timestamp == now_ms
-    assert len(out) == len(batch), "the records' bytes are left alone"
+    assert len(out) == len(batch), "the records' bytes do not change"
     expected = [replace(record, timestamp_ms=now_ms) for record in decode_batch(batch, header)]
     assert decode_batch(out, after) == expected
 
 
 @given(record_lists, timestamps_ms)
-def test_a_producer_that_says_log_append_time_is_not_believed(given_records: list[Record], lie_ms: int) -> None:
+def test_producers_log_append_time_flag_is_ignored(given_records: list[Record], lie_ms: int) -> None:
     batch = encode_batch(given_records, log_append_time_ms=lie_ms)
     header = parse_batch_header(batch)
     assert needs_conversion(header, LogConfig())
@@ -65,7 +64,7 @@ def test_a_producer_that_says_log_append_time_is_not_believed(given_records: lis
     assert out == encode_batch(given_records)
 
 
-def test_defaults_leave_every_batch_alone() -> None:
+def test_default_config_changes_no_batch() -> None:
     for codec in Compression:
         batch = encode_batch([some_record], compression=codec)
         header = parse_batch_header(batch)
@@ -73,7 +72,7 @@ def test_defaults_leave_every_batch_alone() -> None:
         assert convert_batch(batch, header, LogConfig(), now_ms=5) == batch
 
 
-def test_markers_are_not_compressed_but_get_their_time() -> None:
+def test_markers_get_log_append_time_and_are_not_compressed() -> None:
     marker = encode_end_transaction_marker(True, 1, producer_id=1, producer_epoch=0, timestamp_ms=5)
     header = parse_batch_header(marker)
     assert not needs_conversion(header, LogConfig(compression_type="zstd"))
@@ -82,7 +81,7 @@ def test_markers_are_not_compressed_but_get_their_time() -> None:
     assert (after.compression, after.max_timestamp) == (Compression.none, 77)
 
 
-def test_levels_are_the_topic_s() -> None:
+def test_compression_level_is_the_topics() -> None:
     batch = encode_batch([Record(1, b"k", b"".join(b"%d;" % (n * n) for n in range(20_000)))])
     header = parse_batch_header(batch)
 
@@ -102,8 +101,7 @@ def level_config(codec: str, level: int) -> LogConfig:
 
 
 @given(record_lists, codecs)
-def test_compacted_topics_refuse_records_without_a_key(given_records: list[Record], codec: Compression) -> None:
-    """Rule 14."""
+def test_rule_14_compacted_topics_reject_records_without_a_key(given_records: list[Record], codec: Compression) -> None:
     batch = encode_batch(given_records, compression=codec)
     if all(record.key is not None for record in given_records):
         validate_keys(batch, parse_batch_header(batch))

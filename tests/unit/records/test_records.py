@@ -1,4 +1,5 @@
-"""Records of a batch: the same as kio, kafka-python and aiokafka see, and no bytes bring the parser down."""
+"""Records of a batch are those that kio, kafka-python and aiokafka read, and the parser survives
+any bytes."""
 
 import datetime
 import io
@@ -33,14 +34,14 @@ from ottla_broker.wire.control_records import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, decode_batch, encode_batch, encode_varint, iter_record_spans, iter_records
-from tests.unit.records.some import codecs, numbered, record_lists, sparse, timestamps_ms
+from tests.unit.records.record_strategies import codecs, numbered, record_lists, sparse, timestamps_ms
 
 offsets = st.integers(0, 2**62)
 
 
 @settings(max_examples=150)
 @given(record_lists, codecs, offsets)
-def test_what_is_encoded_decodes(given_records: list[Record], codec: Compression, base: int) -> None:
+def test_encoded_records_decode(given_records: list[Record], codec: Compression, base: int) -> None:
     batch = encode_batch(
         given_records,
         base_offset=base,
@@ -87,7 +88,7 @@ def test_kafka_python_reads_the_same(given_records: list[Record], codec: Compres
 
 @settings(max_examples=100)
 @given(record_lists, codecs)
-def test_we_read_what_aiokafka_writes(given_records: list[Record], codec: Compression) -> None:
+def test_batches_of_aiokafka_decode(given_records: list[Record], codec: Compression) -> None:
     builder = DefaultRecordBatchBuilder(2, codec.value, 0, -1, -1, -1, 1 << 24)
     for n, r in enumerate(given_records):
         builder.append(n, r.timestamp_ms, r.key, r.value, list(r.headers))
@@ -111,7 +112,7 @@ def kio_record(offset: int, record: Record) -> kio_schema.Record:
 @settings(max_examples=60)
 @given(record_lists)
 def test_kio_writes_the_same_bytes(given_records: list[Record]) -> None:
-    """kio keeps whole seconds only, so that is what both get."""
+    """With whole seconds, because kio keeps nothing smaller."""
     whole = [replace(r, timestamp_ms=r.timestamp_ms // 1000 * 1000) for r in given_records]
     theirs = io.BytesIO()
     new = kio_schema.NewRecordBatch(
@@ -131,21 +132,21 @@ def test_kio_writes_the_same_bytes(given_records: list[Record]) -> None:
 
 
 @given(record_lists, timestamps_ms)
-def test_log_append_time_is_every_record_s_time(given_records: list[Record], now_ms: int) -> None:
+def test_log_append_time_is_every_records_timestamp(given_records: list[Record], now_ms: int) -> None:
     batch = encode_batch(given_records, log_append_time_ms=now_ms)
     assert {record.timestamp_ms for record in decode_batch(batch, parse_batch_header(batch))} == {now_ms}
     theirs = aiokafka.record.memory_records.MemoryRecords(batch).next_batch()
     assert {record.timestamp for record in theirs} == {now_ms}
 
 
-def test_gaps_that_compaction_leaves_keep_their_offsets() -> None:
+def test_records_after_compaction_keep_their_offsets() -> None:
     batch = sparse([(1, Record(5, b"a", b"1")), (4, Record(3, b"b", None))], count=9, base_offset=100)
     header = parse_batch_header(batch)
     assert [(r.offset, r.timestamp_ms) for r in decode_batch(batch, header)] == [(101, 5), (104, 3)]
     assert header.next_offset == 109
 
 
-def test_decode_all_goes_through_every_batch_and_checks_every_crc() -> None:
+def test_iter_records_reads_every_batch_and_checks_every_crc() -> None:
     data = encode_batch([Record(1, b"a", b"")]) + encode_batch(
         [Record(2, b"b", None)] * 2, base_offset=1, compression=Compression.zstd
     )
@@ -163,7 +164,7 @@ def test_decode_all_goes_through_every_batch_and_checks_every_crc() -> None:
 
 @settings(max_examples=300)
 @given(record_lists, st.data())
-def test_no_bytes_bring_the_parser_down(given_records: list[Record], draw: st.DataObject) -> None:
+def test_parser_survives_any_bytes(given_records: list[Record], draw: st.DataObject) -> None:
     batch = bytearray(encode_batch(given_records))
     for _ in range(draw.draw(st.integers(1, 3))):
         batch[draw.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = draw.draw(st.integers(0, 255))
@@ -176,7 +177,7 @@ def test_no_bytes_bring_the_parser_down(given_records: list[Record], draw: st.Da
 
 @settings(max_examples=300)
 @given(st.binary(max_size=60), st.integers(0, 5))
-def test_no_payload_brings_the_parser_down(payload: bytes, count: int) -> None:
+def test_parser_survives_any_payload(payload: bytes, count: int) -> None:
     try:
         found = list(iter_record_spans(payload, count))
     except KafkaError as refusal:
@@ -185,12 +186,12 @@ def test_no_payload_brings_the_parser_down(payload: bytes, count: int) -> None:
         assert [s[0] for s in found[1:]] == [s[1] for s in found[:-1]], "records lie end to end"
 
 
-def test_a_number_without_end_is_refused_at_once() -> None:
+def test_endless_varint_is_rejected() -> None:
     with pytest.raises(KafkaError):
         list(iter_record_spans(b"\xff" * 1_000_000, 1))
 
 
-def test_a_codec_that_kafka_does_not_define_is_named() -> None:
+def test_error_names_an_undefined_codec() -> None:
     batch = encode_batch([Record(1, b"", b"")])
     header = replace(parse_batch_header(batch), attributes=6)
     with pytest.raises(KafkaError) as refusal:
@@ -205,7 +206,7 @@ def test_varints_of_every_size(value: int) -> None:
     assert encode_varint(value) == out.getvalue()
 
 
-def test_an_oversized_batch_is_refused_at_its_limit() -> None:
+def test_oversized_batch_is_rejected() -> None:
     batch = encode_batch([Record(1, None, bytes(1 << 20))], compression=Compression.zstd)
     with pytest.raises(KafkaError) as refusal:
         decode_batch(batch, parse_batch_header(batch), limit=1 << 19)
@@ -230,13 +231,13 @@ def test_transaction_markers(commit: bool) -> None:
     assert theirs.is_transactional
 
 
-def test_control_records_of_a_later_kafka_are_unknown_not_an_error() -> None:
+def test_control_records_of_a_later_kafka_are_unknown() -> None:
     assert control_record_type(Record(0, b"\0\0\0\x63", None)) is ControlRecordType.unknown
     with pytest.raises(KafkaError):
         control_record_type(Record(0, b"\0", None))
 
 
-def test_packing_a_header_again_gives_the_same_batch() -> None:
+def test_packing_a_parsed_header_gives_the_same_batch() -> None:
     batch = encode_batch([Record(1, b"k", b"v", (("h", None),))], base_offset=3, compression=Compression.gzip)
     ((_, header),) = iter_batches(batch)
     assert pack_batch(header, memoryview(batch)[HEADER_SIZE:]) == batch

@@ -17,7 +17,6 @@ from kio.schema.alter_partition.v3.response import AlterPartitionResponse, Parti
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.config import Config
-from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerRegistration, MetadataDelta, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
@@ -32,6 +31,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
+from tests.log_dirs import open_log_dir
 from tests.sim.disk import SimulatedDisk, SimulatedExecutor
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
@@ -87,12 +87,11 @@ class Node:
         self.ready = True
         self.started = asyncio.Event()
         self.directories = [
-            LogDir.open(
+            open_log_dir(
                 "/data",
                 disk=self.disk,
                 runtime=self.runtime,
                 node_id=self.node_id,
-                cluster_id=None,
                 config_of=lambda _: self.config.log_config({}),
             )
         ]

@@ -11,8 +11,6 @@ import pytest
 from ottla_broker.broker import Broker
 from ottla_broker.config import MAX_CONNECTIONS
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.disk import OsDisk
-from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.image import BROKER_RESOURCE
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register_quorum import RegisterQuorum
@@ -20,6 +18,7 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.log_dirs import open_log_dir
 from tests.unit.making_topics import make_topic
 from tests.unit.running import records_of, running
 
@@ -57,9 +56,7 @@ def test_the_broker_epoch_rises_with_every_start(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: Path) -> None:
-    directory = LogDir.open(
-        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
-    )
+    directory = open_log_dir(tmp_path)
     topic_id = Runtime().new_uuid()
     for partition in (0, 2):  # a hole in the numbers: only those that are there are taken in
         directory.create_log("moved", partition, topic_id, LogConfig()).append_as_leader(
@@ -82,9 +79,7 @@ def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: 
 
 def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_path: Path) -> None:
     """Apache Kafka's cleaner leaves segments that do not meet; after a kill nothing but the topic's settings tells that from a loss."""
-    directory = LogDir.open(
-        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
-    )
+    directory = open_log_dir(tmp_path)
     log = directory.create_log("kept", 0, Runtime().new_uuid(), LogConfig())
     log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
     log.roll()
@@ -167,9 +162,7 @@ def test_a_metadata_log_of_something_else_is_refused_in_a_sentence(tmp_path: Pat
             pass
 
     asyncio.run(run())
-    directory = LogDir.open(
-        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
-    )
+    directory = open_log_dir(tmp_path)
     directory.logs["__cluster_metadata", 0].append_as_leader(BATCH, leader_epoch=9, now_ms=1, from_client=False)
     asyncio.run(directory.close())
     with pytest.raises(KafkaError, match="not a metadata record that this version knows"):

@@ -70,6 +70,23 @@ async def test_api_versions_tells_the_table(broker: SmallBroker) -> None:
 
 
 @on_a_loop
+async def test_metadata_version_is_a_finalized_feature_from_version_3_on(broker: SmallBroker) -> None:
+    server = serve(broker)
+    broker.image.end_offset = 13
+    wire = await Wire.to(await listening(server))
+    for version in (3, 4):
+        answer = await hello(wire, version)
+        assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
+            ("metadata.version", 27, 27)
+        ]
+        assert [(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features] == [
+            ("metadata.version", 27, 27)
+        ]
+        assert answer.finalized_features_epoch == 12
+    await server.close()
+
+
+@on_a_loop
 async def test_rule_16_api_versions_above_ours_is_answered_in_version_0_with_error_35(broker: SmallBroker) -> None:
     server = serve(broker)
     wire = await Wire.to(await listening(server))
@@ -195,8 +212,8 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
         lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
     )
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
-    assert bound <= server.responses.taken <= bound + (2 << 20)
-    assert held <= server.responses.taken + 80 * (64 << 10)
+    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
+    assert held <= server.responses.allocated_bytes + 80 * (64 << 10)
 
     # Those who fetch nothing are served meanwhile, and when slow readers go, those who wait are served.
     other = await Wire.to(port)
@@ -205,7 +222,7 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
     for wire in slow:
         wire.close()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.taken == 0)
+    await eventually(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -256,7 +273,7 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.taken <= 2 << 20
+    assert server.requests.allocated_bytes <= 2 << 20
     honest = await Wire.to(port)
     honest.send(0, 9, 1, produce_request({("a", 0): batch(b"1")}))
     assert await honest.receive()
@@ -266,7 +283,7 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
         hog.close()
     assert await large.receive()
     assert partition.log.end == 2
-    await eventually(lambda: server.requests.taken == 0)
+    await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 

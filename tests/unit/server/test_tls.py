@@ -115,7 +115,7 @@ async def test_only_versions_that_are_allowed_are_spoken(broker: SmallBroker, ma
     with pytest.raises(ssl.SSLError):
         await secured(port, newest)
     await eventually(lambda: bool(lines()))
-    assert "it offers no version of TLS that ssl.enabled.protocols allows" in lines()[0]
+    assert "the client supports no TLS version that ssl.enabled.protocols allows" in lines()[0]
     await server.close()
 
 
@@ -131,7 +131,7 @@ async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: C
     nobody = await secured(port, trusting(made))  # in TLS 1.3 a client hears of it only after its own half
     assert "certificate required" in await refusal(nobody)
     await eventually(lambda: bool(lines()))
-    assert lines()[0].endswith("it shows no certificate, and ssl.client.auth=required")
+    assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")
     await server.close()
 
 
@@ -150,7 +150,7 @@ async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong
     stranger = await secured(port, trusting(made, create_client_certificate(others, "eve")))
     assert "unknown ca" in await refusal(stranger)
     await eventually(lambda: bool(lines()))
-    assert "its certificate is refused: unable to get local issuer certificate" in lines()[0]
+    assert "the client's certificate is rejected: unable to get local issuer certificate" in lines()[0]
     await server.close()
 
 
@@ -165,7 +165,7 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     in_the_open = await Wire.to(port)
     in_the_open.writer.write(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
     assert await in_the_open.closed()
-    assert lines()[0].endswith("it does not speak TLS, and this listener speaks nothing else")
+    assert lines()[0].endswith("the client does not use TLS, and this listener requires it")
     broken = await Wire.to(port)
     broken.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
@@ -176,7 +176,7 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     assert lines()[2].endswith("the client does not trust this broker's certificate (unknown authority)")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await secured(plain, trusting(made))
-    assert lines()[3].endswith("it speaks TLS, and this listener does not")
+    assert lines()[3].endswith("the client uses TLS, and this listener does not")
     for _ in range(20):  # the same again and again is said once in a while
         again = await Wire.to(port)
         again.writer.write(b"GET / HTTP/1.0\r\n\r\n")
@@ -282,8 +282,8 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
     )
     left = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     below = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
-    assert bound <= server.responses.taken <= bound + (2 << 20)
-    assert left <= server.responses.taken + 40 * (64 << 10)
+    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
+    assert left <= server.responses.allocated_bytes + 40 * (64 << 10)
     assert below <= 40 * (200 << 10), "only what the socket was about to take is encrypted"
     other = await secured(port, context)
     assert (await hello(other)).error_code is ErrorCode.none
@@ -292,7 +292,7 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
         wire.close()
         wire.writer.transport.abort()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.taken == 0)
+    await eventually(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -308,14 +308,14 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory_and_others_do_not
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.taken <= 2 << 20
+    assert server.requests.allocated_bytes <= 2 << 20
     large = await secured(port, context)
     large.send(0, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
     for hog in hogs:
         hog.writer.transport.abort()
     assert await large.receive()
     assert partition.log.end == 1
-    await eventually(lambda: server.requests.taken == 0)
+    await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 

@@ -1,99 +1,99 @@
-"""Each check notices what it is there for, and nothing else."""
+"""Each check detects its violation, and nothing else."""
 
 from uuid import UUID
 
 import pytest
 
-from tests.sim.checks import Contents, Topic, broken_promises
-from tests.sim.history import Ack, Commit, History, TopicFate
+from tests.sim.checks import Contents, Topic, violations
+from tests.sim.history import Ack, Commit, ExpectedTopic, History
 
-PLACE = ("events", 0)
+PARTITION = ("events", 0)
 ID, OTHER_ID = UUID(int=7), UUID(int=8)
 TOPICS = {"events": Topic(ID, 1)}
 
 
-def told() -> History:
-    """A producer had two batches acknowledged, and a group read and committed them."""
+def example_history() -> History:
+    """A producer had two batches acknowledged; a group consumed and committed them."""
     history = History()
-    history.topics["events"] = TopicFate(there=True, partitions=1)
-    history.once.add("p")
+    history.topics["events"] = ExpectedTopic(exists=True, partitions=1)
+    history.idempotent_producers.add("p")
     for number in range(3):
         history.sent[b"p/0/%d" % number] = "p"
-    history.acked(Ack(PLACE, ID, 0, (b"p/0/0", b"p/0/1"), broker=1, at_s=1.0, producer="p"))
-    history.acked(Ack(PLACE, ID, 2, (b"p/0/2",), broker=1, at_s=2.0, producer="p"))
+    history.record_ack(Ack(PARTITION, ID, 0, (b"p/0/0", b"p/0/1"), broker=1, at_s=1.0, producer="p"))
+    history.record_ack(Ack(PARTITION, ID, 2, (b"p/0/2",), broker=1, at_s=2.0, producer="p"))
     for offset in range(3):
-        history.consumed("g", PLACE, offset, b"p/0/%d" % offset)
-    history.acked_commit(Commit("g", PLACE, 3, at_s=3.0))
+        history.record_consumed("g", PARTITION, offset, b"p/0/%d" % offset)
+    history.record_commit(Commit("g", PARTITION, 3, at_s=3.0))
     return history
 
 
-def kept(*values: bytes) -> Contents:
-    return {PLACE: dict(enumerate(values))}
+def contents_of(*values: bytes) -> Contents:
+    return {PARTITION: dict(enumerate(values))}
 
 
-WHOLE = (b"p/0/0", b"p/0/1", b"p/0/2")
+ALL_VALUES = (b"p/0/0", b"p/0/1", b"p/0/2")
 
 
-def test_what_was_kept_breaks_nothing() -> None:
-    assert broken_promises(told(), kept(*WHOLE), TOPICS) == []
+def test_kept_records_violate_nothing() -> None:
+    assert violations(example_history(), contents_of(*ALL_VALUES), TOPICS) == []
 
 
 @pytest.mark.parametrize(
     ("found", "word"),
     [
-        (kept(*WHOLE[:2]), "lost"),
-        (kept(b"p/0/0", b"p/0/2", b"p/0/1"), "replaced"),
-        (kept(b"p/0/0", b"p/0/2", b"p/0/1"), "out of order"),
-        (kept(*WHOLE, b"p/0/2"), "doubled"),
-        (kept(*WHOLE, b"x"), "nobody sent"),
-        (kept(*WHOLE[:2]), "unread"),
+        (contents_of(*ALL_VALUES[:2]), "lost"),
+        (contents_of(b"p/0/0", b"p/0/2", b"p/0/1"), "replaced"),
+        (contents_of(b"p/0/0", b"p/0/2", b"p/0/1"), "out of order"),
+        (contents_of(*ALL_VALUES, b"p/0/2"), "doubled"),
+        (contents_of(*ALL_VALUES, b"x"), "not sent"),
+        (contents_of(*ALL_VALUES[:2]), "changed"),
     ],
 )
-def test_records_that_are_not_as_promised_are_noticed(found: Contents, word: str) -> None:
-    assert any(word in promise for promise in broken_promises(told(), found, TOPICS))
+def test_wrong_records_are_detected(found: Contents, word: str) -> None:
+    assert any(word in violation for violation in violations(example_history(), found, TOPICS))
 
 
-def test_a_stretch_that_was_committed_and_not_seen_is_noticed() -> None:
-    history = told()
-    del history.seen["g"][PLACE][1]
-    (broken,) = broken_promises(history, kept(*WHOLE), TOPICS)
-    assert "skipped" in broken
+def test_committed_records_that_were_not_consumed_are_detected() -> None:
+    history = example_history()
+    del history.consumed["g"][PARTITION][1]
+    (violation,) = violations(history, contents_of(*ALL_VALUES), TOPICS)
+    assert "skipped" in violation
 
 
-def test_a_high_watermark_may_be_older_only_as_far_as_its_epoch_is() -> None:
-    history = told()
-    history.told_high_watermark(PLACE, 1, 10, known_when_asked=0)
-    history.told_high_watermark(PLACE, 0, 4, known_when_asked=history.high_watermark(PLACE, 0))
-    assert history.problems == []
-    history.told_high_watermark(PLACE, 1, 9, known_when_asked=history.high_watermark(PLACE, 1))
-    history.told_high_watermark(PLACE, 2, 9, known_when_asked=history.high_watermark(PLACE, 2))
-    assert len(history.problems) == 2
+def test_high_watermark_may_be_lower_only_in_an_older_epoch() -> None:
+    history = example_history()
+    history.record_high_watermark(PARTITION, 1, 10, known_at_request=0)
+    history.record_high_watermark(PARTITION, 0, 4, known_at_request=history.high_watermark(PARTITION, 0))
+    assert history.violations == []
+    history.record_high_watermark(PARTITION, 1, 9, known_at_request=history.high_watermark(PARTITION, 1))
+    history.record_high_watermark(PARTITION, 2, 9, known_at_request=history.high_watermark(PARTITION, 2))
+    assert len(history.violations) == 2
 
 
-def test_a_commit_that_goes_back_is_noticed() -> None:
-    history = told()
-    history.told_committed("g", PLACE, 2, known_when_asked=history.committed["g", PLACE])
-    assert "went back" in history.problems[0]
+def test_decreasing_committed_offset_is_detected() -> None:
+    history = example_history()
+    history.record_committed("g", PARTITION, 2, known_at_request=history.committed_offsets["g", PARTITION])
+    assert "went back" in history.violations[0]
 
 
-def test_topics_are_there_or_not_as_was_said() -> None:
-    history = told()
-    history.topics["gone"] = TopicFate(there=False)
-    history.topics["there"] = TopicFate(there=True, partitions=3)
-    history.topics["who knows"] = TopicFate()
-    found = TOPICS | {"gone": Topic(OTHER_ID, 1), "there": Topic(OTHER_ID, 2), "who knows": Topic(OTHER_ID, 1)}
-    assert len(broken_promises(history, kept(*WHOLE), found)) == 2
-    del found["there"]
-    assert len(broken_promises(history, kept(*WHOLE), found)) == 2
+def test_topics_must_match_the_acknowledgements() -> None:
+    history = example_history()
+    history.topics["gone"] = ExpectedTopic(exists=False)
+    history.topics["exists"] = ExpectedTopic(exists=True, partitions=3)
+    history.topics["unknown"] = ExpectedTopic()
+    found = TOPICS | {"gone": Topic(OTHER_ID, 1), "exists": Topic(OTHER_ID, 2), "unknown": Topic(OTHER_ID, 1)}
+    assert len(violations(history, contents_of(*ALL_VALUES), found)) == 2
+    del found["exists"]
+    assert len(violations(history, contents_of(*ALL_VALUES), found)) == 2
 
 
-def test_a_topic_that_was_made_anew_owes_nothing_and_holds_nothing_of_the_old_one() -> None:
+def test_recreated_topic_has_no_records_of_the_old_one() -> None:
     topics = {"events": Topic(OTHER_ID, 1)}
-    history = told()
-    history.topics["events"].leaving = True
-    history.seen.clear()
-    history.committed.clear()
-    assert broken_promises(history, {}, topics) == []
-    assert any("of another topic" in promise for promise in broken_promises(history, kept(b"p/0/0"), topics))
-    history.topics["events"].leaving = False
-    assert any("nobody asked" in promise for promise in broken_promises(history, {}, topics))
+    history = example_history()
+    history.topics["events"].deletion_requested = True
+    history.consumed.clear()
+    history.committed_offsets.clear()
+    assert violations(history, {}, topics) == []
+    assert any("of another topic" in violation for violation in violations(history, contents_of(b"p/0/0"), topics))
+    history.topics["events"].deletion_requested = False
+    assert any("no client requested" in violation for violation in violations(history, {}, topics))

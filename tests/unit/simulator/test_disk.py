@@ -1,4 +1,6 @@
-"""The simulated disk does what the operating system's does, until the power goes; then it keeps what was promised and no more."""
+"""The simulated disk behaves like the operating system's until power loss; then it keeps what was
+synced.
+"""
 
 import tempfile
 from pathlib import Path
@@ -34,12 +36,12 @@ CALLS = st.lists(
 )
 
 
-def simulated() -> SimulatedDisk:
+def create_disk() -> SimulatedDisk:
     return SimulatedDisk(Random(1), lambda: 0.0, lambda: 1_000)
 
 
 def call(disk: Disk, root: str, name: str, path: str, *rest: object) -> object:
-    """What a call gives, or the kind of its error."""
+    """The result of a call, or the errno of its error."""
     path = f"{root}/{path}"
     try:
         if name in ("append", "truncate", "read"):
@@ -58,23 +60,21 @@ def call(disk: Disk, root: str, name: str, path: str, *rest: object) -> object:
 
 @settings(max_examples=150, deadline=None)
 @given(CALLS)
-def test_it_does_what_the_operating_system_does(calls: list[tuple[str, str]]) -> None:
-    fake = simulated()
+def test_calls_have_the_results_of_the_operating_system(calls: list[tuple[str, str]]) -> None:
+    fake = create_disk()
     fake.make_directory("/disk")
-    with tempfile.TemporaryDirectory(prefix="ottla-disk-") as place:
+    with tempfile.TemporaryDirectory(prefix="ottla-disk-") as folder:
         for one in calls:
-            assert call(fake, "/disk", *one) == call(OsDisk(), place, *one), one
-        files = sorted(str(path.relative_to(place)) for path in Path(place).rglob("*") if path.is_file())
+            assert call(fake, "/disk", *one) == call(OsDisk(), folder, *one), one
+        files = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
         assert {name: fake.read_file(f"/disk/{name}") for name in files} == {
-            name: (Path(place) / name).read_bytes() for name in files
+            name: (Path(folder) / name).read_bytes() for name in files
         }
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(DATA.filter(bool), st.just(None)), max_size=20), st.integers(0, 1000))
-def test_power_loss_keeps_all_that_was_synced_and_only_a_beginning_of_the_rest(
-    steps: list[bytes | None], seed: int
-) -> None:
+def test_power_loss_keeps_synced_data_and_a_prefix_of_the_rest(steps: list[bytes | None], seed: int) -> None:
     disk = SimulatedDisk(Random(seed), lambda: 0.0, lambda: 1_000)
     disk.mount("/v")
     file = disk.open("/v/log", create=True)
@@ -93,7 +93,7 @@ def test_power_loss_keeps_all_that_was_synced_and_only_a_beginning_of_the_rest(
     assert found.startswith(safe)
 
 
-def test_a_new_name_is_safe_only_when_its_folder_was_synced() -> None:
+def test_new_file_survives_power_loss_only_if_its_directory_was_synced() -> None:
     outcomes = set()
     for seed in range(20):
         disk = SimulatedDisk(Random(seed), lambda: 0.0, lambda: 1_000)
@@ -104,8 +104,8 @@ def test_a_new_name_is_safe_only_when_its_folder_was_synced() -> None:
     assert outcomes == {True, False}
 
 
-def test_replace_file_leaves_the_old_or_the_new() -> None:
-    disk = simulated()
+def test_replaced_file_survives_power_loss() -> None:
+    disk = create_disk()
     disk.mount("/v")
     disk.replace_file("/v/a", b"old")
     disk.replace_file("/v/a", b"new")
@@ -113,7 +113,7 @@ def test_replace_file_leaves_the_old_or_the_new() -> None:
     assert disk.read_file("/v/a") == b"new"
 
 
-def test_an_offloaded_sync_counts_from_its_end_on() -> None:
+def test_offloaded_sync_takes_effect_at_its_end() -> None:
     now = 0.0
     disk = SimulatedDisk(Random(3), lambda: now, lambda: 1_000)
     disk.sync_s = lambda: 1.0

@@ -1,4 +1,4 @@
-"""What programs notice of the simulated network: asyncio's own streams and the broker's channel run on it."""
+"""The simulated network as programs see it, through asyncio's streams and the broker's channel."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,7 +11,7 @@ from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
 
 
-def on_a_network(main: Callable[[SimulatedLoop, SimulatedNetwork], Coroutine[Any, Any, None]], seed: int = 1) -> None:
+def run_on_network(main: Callable[[SimulatedLoop, SimulatedNetwork], Coroutine[Any, Any, None]], seed: int = 1) -> None:
     loop = SimulatedLoop()
     loop.run_until_complete(main(loop, SimulatedNetwork(loop, Random(seed))))
 
@@ -43,7 +43,7 @@ async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bytes_arrive_in_order_however_they_are_cut(seed: int) -> None:
+def test_bytes_arrive_in_order_however_segments_are_split(seed: int) -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         await serve(loop)
         reader, writer = await connect()
@@ -52,10 +52,10 @@ def test_bytes_arrive_in_order_however_they_are_cut(seed: int) -> None:
             writer.write(sent[at : at + 77_777])
         assert await reader.readexactly(len(sent)) == sent
 
-    on_a_network(main, seed)
+    run_on_network(main, seed)
 
 
-def test_who_writes_to_a_reader_that_does_not_read_is_paused() -> None:
+def test_writer_to_a_paused_reader_is_paused() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         process = await serve(loop)
         process.pause()
@@ -67,10 +67,10 @@ def test_who_writes_to_a_reader_that_does_not_read_is_paused() -> None:
         await asyncio.wait_for(writer.drain(), 10)
         assert len(await reader.readexactly(1 << 20)) == 1 << 20
 
-    on_a_network(main)
+    run_on_network(main)
 
 
-def test_nobody_there_refuses_and_a_killed_process_closes() -> None:
+def test_closed_port_refuses_and_killed_process_closes_connections() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         with pytest.raises(ConnectionRefusedError):
             await connect()
@@ -81,38 +81,38 @@ def test_nobody_there_refuses_and_a_killed_process_closes() -> None:
         with pytest.raises(ConnectionRefusedError):
             await connect()
 
-    on_a_network(main)
+    run_on_network(main)
 
 
-def test_a_cut_hangs_both_sides_and_what_was_sent_comes_when_it_is_mended() -> None:
+def test_cut_link_hangs_both_sides_and_delivers_when_restored() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         await serve(loop)
         reader, writer = await connect()
-        network.cut_link("director", "server")
+        network.cut_link("driver", "server")
         writer.write(b"hello")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(5), 60)
-        network.restore_link("director", "server")
+        network.restore_link("driver", "server")
         assert await asyncio.wait_for(reader.readexactly(5), 1) == b"hello"
 
-    on_a_network(main)
+    run_on_network(main)
 
 
-def test_a_link_that_was_slowed_twice_is_as_it_was_when_both_have_ended() -> None:
+def test_link_slowed_twice_is_restored_when_both_faults_end() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         link = network.link("a", "b")
-        usual_s = link.latency_s
-        network.slow("a", "b", 0.1)
-        network.slow("a", "b", 0.3)
-        network.quicken("a", "b", 0.1)
+        normal_s = link.latency_s
+        network.slow_link("a", "b", 0.1)
+        network.slow_link("a", "b", 0.3)
+        network.restore_latency("a", "b", 0.1)
         assert link.latency_s == 0.3
-        network.quicken("a", "b", 0.3)
-        assert link.latency_s == usual_s
+        network.restore_latency("a", "b", 0.3)
+        assert link.latency_s == normal_s
 
-    on_a_network(main)
+    run_on_network(main)
 
 
-def test_a_host_without_power_says_nothing_until_it_is_back_and_resets() -> None:
+def test_host_without_power_is_silent_and_resets_when_back() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         process = await serve(loop)
         reader, writer = await connect()
@@ -125,10 +125,10 @@ def test_a_host_without_power_says_nothing_until_it_is_back_and_resets() -> None
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(5), 1)
 
-    on_a_network(main)
+    run_on_network(main)
 
 
-def test_a_dead_process_runs_nothing_any_more_not_even_its_clean_up() -> None:
+def test_dead_process_runs_nothing_not_even_its_cleanup() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         done = []
 
@@ -145,14 +145,14 @@ def test_a_dead_process_runs_nothing_any_more_not_even_its_clean_up() -> None:
         await asyncio.sleep(10)
         assert done == []
 
-    on_a_network(main)
+    run_on_network(main)
 
 
-def test_a_packet_that_is_repeated_holds_up_its_own_connection_and_no_other() -> None:
+def test_delayed_packet_holds_up_only_its_own_connection() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         await serve(loop)
         lost, other = await connect(), await connect()
-        with network.repeated(lambda way, piece: way[1] == "server" and piece == b"lost", 2.0):
+        with network.packets_delayed(lambda direction, piece: direction[1] == "server" and piece == b"lost", 2.0):
             lost[1].write(b"lost")
             lost[1].write(b"behind it")
             other[1].write(b"past it")
@@ -161,6 +161,6 @@ def test_a_packet_that_is_repeated_holds_up_its_own_connection_and_no_other() ->
                 await asyncio.wait_for(lost[0].readexactly(1), 1)
         assert await asyncio.wait_for(lost[0].readexactly(13), 2) == b"lostbehind it"
         lost[1].write(b"lost")
-        assert await asyncio.wait_for(lost[0].readexactly(4), 1) == b"lost"  # it is over
+        assert await asyncio.wait_for(lost[0].readexactly(4), 1) == b"lost"  # the rule has ended
 
-    on_a_network(main)
+    run_on_network(main)

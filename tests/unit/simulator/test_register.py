@@ -1,4 +1,6 @@
-"""The simulated register is what brokers must expect of a real one: it can be slow, away, or silent after it has done what was asked."""
+"""The simulated register behaves as brokers must expect of a real one: slow, unavailable, or silent
+after a write.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,8 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Voter
-from tests.sim.register import RegisterStore, SimulatedRegister
+from ottla_broker.metadata.quorum_rules import Voter
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue
+from tests.sim.register import SimulatedRegister, SimulatedRegisterStore
 from tests.sim.virtual_loop import run_in_virtual_time
 
 ME = Voter(1, UUID(int=1))
@@ -19,23 +22,23 @@ def value(epoch: int) -> RegisterValue:
     return RegisterValue("c", epoch, 1, (ME,), (1,), 1, 0, 3_000)
 
 
-def on_a_store(main: Callable[[RegisterStore, SimulatedRegister], Coroutine[Any, Any, None]]) -> None:
-    store = RegisterStore(Random(1))
+def run_with_store(main: Callable[[SimulatedRegisterStore, SimulatedRegister], Coroutine[Any, Any, None]]) -> None:
+    store = SimulatedRegisterStore(Random(1))
     run_in_virtual_time(main(store, SimulatedRegister(store, "broker-1")))
 
 
-def test_the_second_of_two_swaps_of_one_version_is_a_conflict() -> None:
-    async def main(_: RegisterStore, register: SimulatedRegister) -> None:
+def test_second_swap_of_a_version_is_a_conflict() -> None:
+    async def main(_: SimulatedRegisterStore, register: SimulatedRegister) -> None:
         seen = await register.read()
         await register.swap(seen, value(1))
         with pytest.raises(Conflict):
             await register.swap(seen, value(1))
 
-    on_a_store(main)
+    run_with_store(main)
 
 
-def test_a_watch_ends_at_a_change_or_in_time() -> None:
-    async def main(_: RegisterStore, register: SimulatedRegister) -> None:
+def test_watch_ends_at_a_change_or_at_its_timeout() -> None:
+    async def main(_: SimulatedRegisterStore, register: SimulatedRegister) -> None:
         loop = asyncio.get_running_loop()
         seen = await register.read()
         assert await register.watch(seen, 30.0) == seen
@@ -46,31 +49,31 @@ def test_a_watch_ends_at_a_change_or_in_time() -> None:
         assert (await watching).value == value(1)
         assert loop.time() < 33
 
-    on_a_store(main)
+    run_with_store(main)
 
 
-def test_who_is_cut_off_waits_and_then_hears_so() -> None:
-    async def main(store: RegisterStore, register: SimulatedRegister) -> None:
+def test_call_of_a_cut_host_times_out() -> None:
+    async def main(store: SimulatedRegisterStore, register: SimulatedRegister) -> None:
         store.cut("broker-1")
         with pytest.raises(RegisterError):
             await register.read()
         reading = asyncio.get_running_loop().create_task(register.read())
         await asyncio.sleep(1)
-        store.mend("broker-1")
+        store.restore("broker-1")
         assert (await reading).value is None
 
-    on_a_store(main)
+    run_with_store(main)
 
 
-def test_a_swap_may_be_done_although_nobody_says_so() -> None:
-    async def main(store: RegisterStore, register: SimulatedRegister) -> None:
+def test_failed_swap_may_have_been_executed() -> None:
+    async def main(store: SimulatedRegisterStore, register: SimulatedRegister) -> None:
         seen = await register.read()
         swapping = asyncio.get_running_loop().create_task(register.swap(seen, value(1)))
-        await store.changed()
-        store.leave()
+        await store.wait_for_change()
+        store.make_unavailable()
         with pytest.raises(RegisterError):
             await swapping
-        store.come_back()
+        store.make_available()
         assert (await register.read()).value == value(1)
 
-    on_a_store(main)
+    run_with_store(main)

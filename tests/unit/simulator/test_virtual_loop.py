@@ -1,4 +1,4 @@
-"""The loop that simulations stand on: time jumps, order repeats, and what can never end is found out."""
+"""The virtual event loop: time jumps, order repeats, deadlocks are detected."""
 
 import asyncio
 
@@ -12,10 +12,10 @@ def test_hours_pass_at_once() -> None:
         await asyncio.sleep(36_000)
         return asyncio.get_running_loop().time()
 
-    assert run_in_virtual_time(main(), start=5.0) == 36_005
+    assert run_in_virtual_time(main(), start_s=5.0) == 36_005
 
 
-def test_timers_ring_in_order_of_their_time_and_at_their_time() -> None:
+def test_timers_fire_in_order_at_their_time() -> None:
     async def main() -> list[tuple[str, float]]:
         loop, rung = asyncio.get_running_loop(), []
 
@@ -29,7 +29,7 @@ def test_timers_ring_in_order_of_their_time_and_at_their_time() -> None:
     assert run_in_virtual_time(main()) == [("a", 0.1), ("a2", 0.1), ("b", 0.2), ("c", 0.3)]
 
 
-def test_a_timeout_works() -> None:
+def test_timeout_raises() -> None:
     async def main() -> None:
         async with asyncio.timeout(10):
             await asyncio.get_running_loop().create_future()
@@ -38,7 +38,7 @@ def test_a_timeout_works() -> None:
         run_in_virtual_time(main())
 
 
-def test_who_waits_for_nothing_is_found_out() -> None:
+def test_waiting_for_nothing_is_a_deadlock() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -46,7 +46,7 @@ def test_who_waits_for_nothing_is_found_out() -> None:
         run_in_virtual_time(main())
 
 
-def test_executor_calls_run_in_their_place() -> None:
+def test_executor_calls_run_immediately() -> None:
     async def main() -> list[int]:
         done: list[int] = []
         loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ def test_executor_calls_run_in_their_place() -> None:
     assert run_in_virtual_time(main()) == [1, 2]
 
 
-def test_an_executor_call_that_fails_fails_where_it_is_awaited() -> None:
+def test_failed_executor_call_raises_where_it_is_awaited() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().run_in_executor(None, int, "x")
 

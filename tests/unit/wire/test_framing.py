@@ -84,10 +84,10 @@ def test_rule_18_a_large_frame_waits_for_memory() -> None:
     body = bytes(range(256)) * 1000
     sent = framed(b"small", body)
     assert feed(frames, sent[:100], 100) == [b"small"]
-    assert frames.stalled
+    assert frames.is_stalled
     frames.resume()
-    assert frames.stalled
+    assert frames.is_stalled
     frames.resume()
-    assert not frames.stalled
+    assert not frames.is_stalled
     assert frames.claimed_bytes == len(body)
     assert feed(frames, sent[100:], 1 << 20) == [body]

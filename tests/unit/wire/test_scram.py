@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla_broker.wire.scram import Refused, ScramClient
+from ottla_broker.wire.sasl import ScramClient, ScramError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -14,36 +14,36 @@ def client(name: str = "user") -> ScramClient:
 
 def test_the_exchange_of_rfc_7677() -> None:
     scram = client()
-    assert scram.first == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
-    assert scram.final(FIRST) == (
+    assert scram.first_message == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert scram.final_message(FIRST) == (
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
     scram.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
 def test_a_name_may_hold_what_separates() -> None:
-    assert client("a,b=c").first == b"n,,n=a=2Cb=3Dc,r=" + NONCE.encode()
+    assert client("a,b=c").first_message == b"n,,n=a=2Cb=3Dc,r=" + NONCE.encode()
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"r=somebodyelse,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "not made from ours"),
-        (f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode(), "not made from ours"),
-        (FIRST.replace(b"4096", b"1"), "4096 are the least"),
+        (b"r=somebodyelse,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "does not extend"),
+        (f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode(), "does not extend"),
+        (FIRST.replace(b"4096", b"1"), "minimum is 4096"),
         (b"e=unknown-user", "unknown-user"),
-        (b"hello", "is not SCRAM's"),
+        (b"hello", "is not a SCRAM message"),
     ],
 )
 def test_what_a_server_may_not_say(answer: bytes, why: str) -> None:
-    with pytest.raises(Refused, match=why):
-        client().final(answer)
+    with pytest.raises(ScramError, match=why):
+        client().final_message(answer)
 
 
 def test_a_server_that_does_not_know_the_password() -> None:
     scram = client()
-    scram.final(FIRST)
-    with pytest.raises(Refused, match="does not know the password"):
+    scram.final_message(FIRST)
+    with pytest.raises(ScramError, match="does not know the password"):
         scram.verify(b"v=AAAA")
-    with pytest.raises(Refused, match="invalid-proof"):
+    with pytest.raises(ScramError, match="invalid-proof"):
         scram.verify(b"e=invalid-proof")

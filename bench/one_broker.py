@@ -1,0 +1,148 @@
+"""Measures one broker with default settings and a new folder, warmed up before each line."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from bench import plain_requests, programs
+from tests.brokers import BrokerProcess
+from tests.clients import librdkafka as rd
+
+RunBroker = Callable[..., AbstractContextManager[BrokerProcess]]
+KIB, HUNDRED = 1024, 100
+CONSUMERS = 20
+READS = 5
+PARTITIONS, TOPICS = 2000, 20
+STARTS_WITHIN_S = 120.0
+STOPS_WITHIN_S = 180.0  # Kafka with many partitions may take more than half a minute
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """The size of the load: records, or seconds (`*_s`), or bytes per second (`*_per_s`)."""
+
+    large: int = 1_500_000
+    small: int = 8_000_000
+    java: int = 2_000_000
+    latency: int = 5_000
+    warm_latency: int = 5_000
+    fan_out: int = 80_000
+    fan_out_per_s: float = 10e6
+    idle_s: float = 10.0
+
+
+QUICK = Amounts(60_000, 400_000, 300_000, 1_000, 500, 20_000, 10e6, 3.0)
+
+
+def measure_one_broker(side: RunBroker, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+    """The wanted lines of one side by name, in the units of `bench.lines`."""
+    found: dict[str, float] = {}
+    if _is_any_wanted(wanted, "produce", "consume", "latency", "fan-out", "start", "memory"):
+        with side(test_settings=False, start=False) as broker:
+            found |= _measure_load(broker, wanted, amounts)
+    if _is_any_wanted(wanted, "partitions"):
+        with side(test_settings=False) as broker:
+            found |= _measure_many_partitions(broker, amounts)
+    return {name: value for name, value in found.items() if name in wanted}
+
+
+def _measure_load(broker: BrokerProcess, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+    broker.command(broker)  # formats Kafka's folder before the clock starts
+    found = {"start": _measure_start_s(broker, "first")}
+    time.sleep(2)  # lets background work of the start finish
+    found["memory-idle"] = broker.resident_memory_kib() / 1024
+    for topic in ("large", "small", "java", "latency", "busy"):
+        rd.create(broker.bootstrap, topic)
+    where = broker.bootstrap
+    if _is_any_wanted(wanted, "produce-1k", "consume-1k", "memory-load"):
+        programs.produce(where, "large", amounts.large // 4, KIB)
+        with _log_broker_cpu(broker):
+            found["produce-1k"] = programs.produce(where, "large", amounts.large, KIB).mb_per_s
+        found["consume-1k"] = _measure_consuming(broker, "large", amounts.large)
+    if _is_any_wanted(wanted, "produce-100", "consume-100", "memory-load"):
+        programs.produce(where, "small", amounts.small // 4, HUNDRED)
+        with _log_broker_cpu(broker):
+            found["produce-100"] = programs.produce(where, "small", amounts.small, HUNDRED).mb_per_s
+        found["consume-100"] = _measure_consuming(broker, "small", amounts.small)
+    if _is_any_wanted(wanted, "produce-java", "memory-load"):
+        programs.produce_with_java(where, "java", amounts.java // 4, HUNDRED)
+        with _log_broker_cpu(broker):
+            found["produce-java"] = programs.produce_with_java(where, "java", amounts.java, HUNDRED)
+    if _is_any_wanted(wanted, "latency"):
+        os.sync()  # else writeback of earlier lines takes processor time from this one
+        programs.measure_latency(broker.port, "latency", amounts.warm_latency, KIB)
+        took = programs.measure_latency(broker.port, "latency", amounts.latency, KIB)
+        found |= {"latency-p50": took.p50, "latency-p99": took.p99}
+    if _is_any_wanted(wanted, "fan-out", "memory-load"):
+        found["fan-out"] = _measure_fan_out(broker, amounts)
+    found["memory-load"] = broker.resident_memory_kib() / 1024
+    return found
+
+
+def _measure_consuming(broker: BrokerProcess, topic: str, records: int) -> float:
+    """The median of several reads: one takes less than two seconds, so noise of the machine
+    matters.
+    """
+    programs.consume(broker.bootstrap, topic, records)
+    os.sync()
+    found = []
+    for _ in range(READS):
+        with _log_broker_cpu(broker):
+            found.append(programs.consume(broker.bootstrap, topic, records).mb_per_s)
+    return statistics.median(found)
+
+
+@contextmanager
+def _log_broker_cpu(broker: BrokerProcess) -> Iterator[None]:
+    """Add the broker's processor time to the command log: not a line, but it explains a figure."""
+    before = broker.cpu_s()
+    yield
+    programs.command_log[-1] += f"\n      broker CPU: {broker.cpu_s() - before:.2f} s"
+
+
+def _measure_fan_out(broker: BrokerProcess, amounts: Amounts) -> float:
+    """Processor seconds of the broker per GB served, while one producer writes and 20 consumers
+    follow.
+    """
+    os.sync()
+    readers = programs.start_consumers(broker.bootstrap, "busy", amounts.fan_out, CONSUMERS)
+    time.sleep(1)  # until all consumers are connected and waiting
+    before = broker.cpu_s()
+    programs.produce(broker.bootstrap, "busy", amounts.fan_out, KIB, amounts.fan_out_per_s)
+    served = programs.wait_for_load(readers)
+    return (broker.cpu_s() - before) / (served.records * KIB / 1e9)
+
+
+def _measure_many_partitions(broker: BrokerProcess, amounts: Amounts) -> dict[str, float]:
+    names = [f"many-{number}" for number in range(TOPICS)]
+    for name in names:
+        rd.create(broker.bootstrap, name, PARTITIONS // TOPICS)
+    records = rd.numbered(0, 1)
+    for name in names[:2]:
+        for partition in range(0, PARTITIONS // TOPICS, 25):
+            rd.produce(broker.bootstrap, name, records, partition=partition)
+    broker.stop(within_s=STOPS_WITHIN_S)
+    took = _measure_start_s(broker, names[-1])
+    time.sleep(2)
+    before, began = broker.cpu_s(), time.monotonic()
+    time.sleep(amounts.idle_s)
+    share = (broker.cpu_s() - before) / (time.monotonic() - began)
+    return {"partitions-start": took, "partitions-cpu": share * 100}
+
+
+def _measure_start_s(broker: BrokerProcess, topic: str) -> float:
+    """Seconds from the process's creation to the first acknowledgement, in a topic created if
+    missing.
+    """
+    broker.spawn()
+    plain_requests.wait_for_first_ack(broker.port, topic, STARTS_WITHIN_S)
+    took = time.monotonic() - broker.spawned_at
+    broker.wait_until_ready()
+    return took
+
+
+def _is_any_wanted(wanted: Sequence[str], *prefixes: str) -> bool:
+    return any(name.startswith(prefixes) for name in wanted)

@@ -1,0 +1,103 @@
+"""Produce and Metadata requests as plain bytes, and a blocking connection, without any client
+library.
+"""
+
+import socket
+import struct
+import time
+
+from crc32c import crc32c
+
+ACKS_ALL = -1
+
+
+def encode_batch(value: bytes) -> bytes:
+    """An uncompressed record batch (magic 2) with one record without a key, timestamped now."""
+    now = int(time.time() * 1000)
+    record = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    body = struct.pack(">hiqqqhii", 0, 0, now, now, -1, -1, -1, 1) + _varint(len(record)) + record
+    return struct.pack(">qiibI", 0, len(body) + 9, -1, 2, crc32c(body)) + body
+
+
+def produce_request(topic: str, records: bytes) -> bytes:
+    """A Produce request, version 7, with one batch for partition 0, including its size."""
+    name = topic.encode()
+    content = struct.pack(f">hhiih{len(name)}s", -1, ACKS_ALL, 30_000, 1, len(name), name)
+    content += struct.pack(">iii", 1, 0, len(records)) + records
+    return _frame_request(0, 7, content)
+
+
+def metadata_request(topic: str) -> bytes:
+    """A Metadata request, version 4, for one topic, which it creates if missing."""
+    name = topic.encode()
+    return _frame_request(3, 4, struct.pack(f">ih{len(name)}sb", 1, len(name), name, 1))
+
+
+def _frame_request(api: int, version: int, content: bytes) -> bytes:
+    header = struct.pack(">hhih5s", api, version, 7, 5, b"bench")
+    return struct.pack(">i", len(header) + len(content)) + header + content
+
+
+def error_code_offset(topic: str) -> int:
+    """Offset of the error code in a Produce response with one partition, without its size."""
+    return 4 + 4 + 2 + len(topic.encode()) + 4 + 4
+
+
+def error_code(response: bytes, topic: str) -> int:
+    return int(struct.unpack_from(">h", response, error_code_offset(topic))[0])
+
+
+class Connection:
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, request: bytes) -> bytes:
+        """Send a request and return the response without its size. Raises OSError."""
+        self._socket.sendall(request)
+        (size,) = struct.unpack(">i", self._receive(4))
+        return self._receive(size)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _receive(self, size: int) -> bytes:
+        got = self._socket.recv(size)
+        while len(got) < size:
+            part = self._socket.recv(size - len(got))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            got += part
+        return got
+
+
+def wait_for_first_ack(port: int, topic: str, within_s: float) -> None:
+    """Return when a record is acknowledged in a topic, which is created if missing.
+
+    Retries from before the port is open. Raises TimeoutError.
+    """
+    metadata, request = metadata_request(topic), produce_request(topic, encode_batch(b"first"))
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            connection = Connection(port)
+            while time.monotonic() < deadline:
+                connection.send(metadata)
+                if error_code(connection.send(request), topic) == 0:
+                    connection.close()
+                    return
+                time.sleep(0.002)
+        except OSError:
+            time.sleep(0.002)
+    raise TimeoutError(f"no record was acknowledged within {within_s} s")
+
+
+def _varint(value: int) -> bytes:
+    """Zigzag encoding, then seven bits per byte, lowest first."""
+    left = (value << 1) ^ (value >> 31)
+    out = bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)

@@ -1,0 +1,104 @@
+"""The quorum of the metadata log as the rest of the broker uses it: commits, fetches, who leads.
+
+How the leader is elected is known to an implementation alone (`register_quorum`), so that it can be exchanged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla_broker.config import BROKER_SESSION_TIMEOUT_MS, REGISTER_LEASE_MS, Config
+from ottla_broker.metadata.image import MetadataDelta
+from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse
+from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.quorum_rules import ReplicaKey
+from ottla_broker.metadata.records import MetadataRecord
+
+
+class CommitLog(Protocol):
+    """The quorum as the controller uses it."""
+
+    async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
+        """Commits `records` as one batch. On return they are applied to the image and in every later leader's log.
+
+        NOT_CONTROLLER when this broker does not lead, or no longer, and then they may or may not become committed.
+        KAFKA_STORAGE_ERROR.
+        """
+        ...
+
+    def hears_majority(self, within_s: float) -> bool:
+        """True if this broker leads and a majority of the voters has fetched within this time. Otherwise another
+        controller may have been elected."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A replica as DescribeQuorum returns it. −1 for what is unknown; times in milliseconds of wall clock."""
+
+    key: ReplicaKey
+    log_end_offset: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """`endpoints`: (host, port) of voters, by broker id."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    endpoints: Mapping[int, tuple[str, int]]
+
+
+class MetadataQuorum(CommitLog, Protocol):
+    """One broker's part in the quorum: it follows the leader or is the leader."""
+
+    @property
+    def metadata_log(self) -> MetadataLog: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def leader_id(self) -> int:
+        """The broker that leads the metadata log, as far as this one knows; −1 without a leader."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch that this broker knows; −1 before the first."""
+        ...
+
+    def leader_endpoint(self) -> tuple[str, int] | None: ...
+
+    def describe(self) -> QuorumDescription:
+        """NOT_CONTROLLER when another broker leads."""
+        ...
+
+    async def run(self) -> None:
+        """Until cancelled. KafkaError when this broker cannot take part."""
+        ...
+
+    async def wait_until_caught_up(self) -> None:
+        """Returns when the image is the leader's, or this broker leads. Raises the error of a `run` that ended before."""
+        ...
+
+    async def resign(self) -> None:
+        """Before a stop: hands leadership over to another voter, and returns when it leads or at a timeout."""
+        ...
+
+    async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse: ...
+
+    async def handle_begin_quorum_epoch(self, leader: int, epoch: int, address: str) -> None:
+        """A broker announces that it leads in `epoch`; `address`: host:port."""
+        ...
+
+
+def leadership_timeout_s(config: Config) -> float:
+    """How long a controller that hears from no majority continues to answer as controller: no other broker becomes
+    leader in this time."""
+    return min(config(BROKER_SESSION_TIMEOUT_MS), config(REGISTER_LEASE_MS)) / 1000

@@ -1,0 +1,88 @@
+"""The state of a cluster as the driver of a run sees it, which no client or broker could know at
+once.
+"""
+
+from collections.abc import Iterator
+
+from ottla_broker.broker import Broker
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
+from tests.sim.history import TopicPartition
+
+
+def running_brokers(cluster: SimulatedCluster) -> Iterator[tuple[SimulatedBroker, Broker]]:
+    """Brokers whose process lives, including paused ones."""
+    for node in cluster:
+        if node.broker is not None and node.is_running:
+            yield node, node.broker
+
+
+def newest_image(cluster: SimulatedCluster) -> MetadataImage | None:
+    """The newest committed metadata of any running broker; None if none runs."""
+    return max(
+        (broker.image for _, broker in running_brokers(cluster)), key=lambda image: image.end_offset, default=None
+    )
+
+
+def partition_records(image: MetadataImage) -> Iterator[tuple[TopicPartition, PartitionRecord]]:
+    for name in sorted(image.topics):
+        topic = image.topics[name]
+        for partition in sorted(topic.partitions):
+            yield (name, partition), topic.partitions[partition]
+
+
+def unhealthy_partitions(image: MetadataImage) -> list[str]:
+    """Descriptions of partitions without leader, with an incomplete ISR, or being reassigned."""
+    return [
+        f"{tp}: leader {state.leader}, ISR {list(state.isr)} of {list(state.replicas)}"
+        + (f", adding {list(state.adding)}, removing {list(state.removing)}" if state.adding or state.removing else "")
+        for tp, state in partition_records(image)
+        if _is_unhealthy(state)
+    ]
+
+
+def _is_unhealthy(state: PartitionRecord) -> bool:
+    is_fully_in_sync = sorted(state.isr) == sorted(state.replicas)
+    return state.leader < 0 or not is_fully_in_sync or bool(state.adding or state.removing)
+
+
+def describe_unhealthy_replicas(cluster: SimulatedCluster) -> Iterator[str]:
+    """For people: what each replica's broker knows of unhealthy partitions."""
+    image = newest_image(cluster)
+    unhealthy = [tp for tp, state in partition_records(image) if _is_unhealthy(state)] if image else []
+    for tp in unhealthy:
+        for node, broker in running_brokers(cluster):
+            if (hosted := broker.partitions.get(*tp)) is not None:
+                log = hosted.log
+                yield (
+                    f"{tp} on {node.host}: {'leads' if hosted.is_leader else 'follows'} {hosted.registration}, "
+                    f"log [{log.start}, {log.end}), "
+                    f"high watermark {log.high_watermark}, failed {log.failure}, proposes "
+                    f"{hosted.pending_isr_change}, followers "
+                    f"{list(hosted.leader.followers) if hosted.is_leader else []}"
+                )
+
+
+def metadata_log(broker: Broker) -> PartitionLog | None:
+    return broker.log_dirs[0].logs.get((METADATA_TOPIC, 0)) if broker.log_dirs else None
+
+
+def controller_broker(cluster: SimulatedCluster) -> SimulatedBroker | None:
+    """The broker that the register names as leader."""
+    value = cluster.register.value
+    return None if value is None else cluster.brokers.get(value.leader)
+
+
+def has_caught_up(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:
+    """True if the broker's current process is in every ISR: it has all that was acknowledged before
+    it started.
+    """
+    image, broker = newest_image(cluster), node.broker
+    if image is None or broker is None or not node.is_serving or not broker.log_dirs:
+        return False
+    known = image.brokers.get(node.node_id)
+    if known is None or known.fenced or known.epoch != broker.log_dirs[0].broker_epoch:
+        return False
+    return all(node.node_id in state.isr for _, state in partition_records(image) if node.node_id in state.replicas)

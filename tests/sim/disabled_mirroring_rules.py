@@ -1,0 +1,130 @@
+"""Rules of mirroring, each switched off on purpose (see `disabled_rules`), in runs with two
+clusters.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
+
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.mirror_plans import MirrorReport
+from ottla_broker.mirroring import failback, group_offsets, mirror_manager
+from ottla_broker.mirroring.appended_offsets import AppendedOffsets
+from ottla_broker.mirroring.diverged_records import diverged_folder
+from ottla_broker.mirroring.group_offsets import CommittedOffset, TopicPartition
+from ottla_broker.mirroring.identical_offsets import IdenticalOffsets
+from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, SendReport
+from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochEntries
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
+
+
+@contextmanager
+def mirror_fetches_without_epoch() -> Iterator[None]:
+    """Mirrors do not send the epoch of their last record, so a source that lost records notices
+    nothing.
+    """
+    with patch.object(IdenticalOffsets, "last_record_epoch", lambda *_: NO_EPOCH):
+        yield
+
+
+@contextmanager
+def failover_does_not_wait_for_isr() -> Iterator[None]:
+    """The leader of a copy reports its end offset before its in-sync replicas have all records."""
+
+    async def report_end_offset(partition: Partition, me: int, source_end: int, tell: SendReport) -> None:
+        told = MirrorReport(
+            me,
+            partition.topic_id,
+            partition.partition,
+            partition.leader_epoch,
+            end=partition.log.end,
+            source_end=source_end,
+        )
+        await tell(partition.topic, told)
+
+    with patch.object(mirror_manager, "report_end_offset", report_end_offset):
+        yield
+
+
+@contextmanager
+def divergence_offset_is_end_of_copy() -> Iterator[None]:
+    """Records of epochs that were not copied stay in the old source's log at copied offsets."""
+
+    def find_divergence_offset(_: EpochEntries, original_end: int, __: EpochEntries, end: int) -> int:
+        return min(original_end, end)
+
+    with patch.object(failback, "find_divergence_offset", find_divergence_offset):
+        yield
+
+
+@contextmanager
+def truncated_records_not_saved() -> Iterator[None]:
+    async def save_diverged_records(log: PartitionLog, offset: int, epoch: int) -> str:
+        log.storage.disk.make_directory(folder := diverged_folder(log, offset, epoch))
+        return folder
+
+    with patch.object(failback, "save_diverged_records", save_diverged_records):
+        yield
+
+
+@contextmanager
+def mirrored_topics_writable() -> Iterator[None]:
+    """Mirrored topics accept producers from the beginning."""
+    with patch.object(MetadataImage, "is_writable", lambda *_: True):
+        yield
+
+
+@contextmanager
+def offsets_copied_beyond_records() -> Iterator[None]:
+    def offsets_to_commit(
+        there: Mapping[TopicPartition, CommittedOffset],
+        here: Mapping[TopicPartition, CommittedOffset],
+        _: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, CommittedOffset]:
+        return {tp: one for tp, one in there.items() if tp not in here or here[tp].offset < one.offset}
+
+    with patch.object(group_offsets, "offsets_to_commit", offsets_to_commit):
+        yield
+
+
+@contextmanager
+def appending_resumes_from_memory() -> Iterator[None]:
+    """A leader that is elected again resumes from its own memory, whatever its log has since."""
+    original, positions = AppendedOffsets.append_batches, dict[Partition, int]()
+    started: list[AppendedOffsets] = []
+
+    def position(offsets: AppendedOffsets, copy: MirroredPartition) -> int:
+        if all(one is not offsets for one in started):
+            started.append(offsets)
+            offsets.next_offset = positions.get(copy.partition, offsets.next_offset)
+        return offsets.next_offset
+
+    def append_batches(
+        offsets: AppendedOffsets, copy: MirroredPartition, got: FetchResponsePartition
+    ) -> FetchOutcome | None:
+        outcome = original(offsets, copy, got)
+        positions[copy.partition] = offsets.next_offset
+        return outcome
+
+    with (
+        patch.object(AppendedOffsets, "position", position),
+        patch.object(AppendedOffsets, "append_batches", append_batches),
+        patch.object(AppendedOffsets, "_position_in_log", lambda offsets, _: offsets.recorded_position),
+    ):
+        yield
+
+
+RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    rule.__name__.replace("_", " "): rule
+    for rule in (
+        mirror_fetches_without_epoch,
+        failover_does_not_wait_for_isr,
+        divergence_offset_is_end_of_copy,
+        truncated_records_not_saved,
+        mirrored_topics_writable,
+        offsets_copied_beyond_records,
+        appending_resumes_from_memory,
+    )
+}

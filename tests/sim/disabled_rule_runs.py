@@ -1,0 +1,147 @@
+"""Runs with one rule of the broker switched off, and how many of them detect it.
+
+A patch that does not fit the broker makes it fail in ways that prove nothing: such a run raises an
+error here and does not count.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Final
+
+from tests.sim import disabled_mirroring_rules, disabled_replication_rules, disabled_rules
+from tests.sim.mirror_scenario import run_mirror_seed
+from tests.sim.scenario import run_seed
+from tests.sim.simulation import Outcome
+
+ONE, THREE, FIVE = 1, 3, 5
+TWO_CLUSTERS = 0  # instead of a number of brokers
+# With two of three brokers gone, metadata cannot change, nor can ISRs and leaders: these rules need
+# five.
+NEEDS_FIVE_BROKERS: Final = ("min insync replicas ignored", "unclean elections")
+PATCH_ERRORS: Final = ("TypeError(", "AttributeError(", "NameError(", "ImportError(")
+# Part of a violation's description → name of the invariant.
+INVARIANT_BY_TEXT: Final = {
+    "lost:": "lost",
+    "replaced:": "replaced",
+    "of another topic:": "of another topic",
+    "not sent:": "not sent",
+    "doubled:": "doubled",
+    "out of order:": "out of order",
+    "both lead": "two leaders",
+    "electable:": "electable without the records",
+    "changed:": "changed after a read",
+    "where it had read": "two values read at one offset",
+    "above the high watermark": "uncommitted record read",
+    "skipped:": "committed without reading",
+    "'s commit of": "commit went back",
+    "the high watermark": "high watermark went back",
+    "metadata logs of": "metadata differ",
+    "the images of": "metadata differ",
+    "replicas of": "replicas differ",
+    "was acknowledged": "metadata lost",
+    "no convergence": "no convergence",
+    "not settled": "not settled",
+    "mixed:": "mixed",
+    "differs:": "copy differs",
+    "accepted:": "accepted before failover",
+    "_": "client error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DisabledRule:
+    """A rule of the broker. Inside `disable()` the broker runs without it.
+
+    `brokers` is the number of brokers of a run that can detect it, or `TWO_CLUSTERS`.
+    """
+
+    name: str
+    disable: Callable[[], AbstractContextManager[None]]
+    brokers: int
+
+
+RULES: Final = (
+    *(DisabledRule(name, disable, ONE) for name, disable in disabled_rules.RULES.items()),
+    *(DisabledRule(name, disable, TWO_CLUSTERS) for name, disable in disabled_mirroring_rules.RULES.items()),
+    *(
+        DisabledRule(name, disable, FIVE if name in NEEDS_FIVE_BROKERS else THREE)
+        for name, disable in disabled_replication_rules.RULES.items()
+    ),
+)
+NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))
+
+
+class PatchError(Exception):
+    """A patch does not fit the broker."""
+
+
+def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:
+    """Run one seed without this rule. Raises PatchError."""
+    with rule.disable():
+        outcome = (
+            run_mirror_seed(seed, on_line=on_line)
+            if rule.brokers == TWO_CLUSTERS
+            else run_seed(seed, rule.brokers, on_line=on_line)
+        )
+    for violation in outcome.violations:
+        if any(misfit in violation for misfit in PATCH_ERRORS):
+            raise PatchError(f"{rule.name}, seed {seed}: {violation}")
+    return outcome
+
+
+def rules_named(wanted: str) -> list[DisabledRule]:
+    """Rules with this name; all for "all". Raises ValueError."""
+    found = [rule for rule in RULES if wanted in ("all", rule.name)]
+    if not found:
+        raise ValueError(f"unknown rule {wanted!r}; known: all, {', '.join(NAMES)}")
+    return found
+
+
+@dataclass
+class Detections:
+    """The runs of one rule: their number, the seeds that detected it, and the violated invariants
+    by seeds.
+    """
+
+    rule: DisabledRule
+    runs: int = 0
+    detected_by: list[int] = field(default_factory=list)
+    invariants: Counter[str] = field(default_factory=Counter)
+
+    def add(self, seed: int, violations: Sequence[str]) -> None:
+        self.runs += 1
+        if violations:
+            self.detected_by.append(seed)
+            self.invariants.update({_invariant_of(violation) for violation in violations})
+
+
+def _invariant_of(violation: str) -> str:
+    return next((name for sign, name in INVARIANT_BY_TEXT.items() if sign in violation), "something else")
+
+
+def detect(rules: Iterable[DisabledRule], seeds: Sequence[int], jobs: int) -> list[Detections]:
+    """Run each rule with each seed, in `jobs` processes. Raises PatchError."""
+    detections = {rule: Detections(rule) for rule in rules}
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as workers:
+        running = {workers.submit(run_without_rule, rule, seed): rule for rule in detections for seed in seeds}
+        for done in as_completed(running):
+            outcome = done.result()
+            detections[running[done]].add(outcome.seed, outcome.violations)
+    return list(detections.values())
+
+
+def markdown_table(detections: Iterable[Detections]) -> Iterator[str]:
+    """A Markdown table, line by line."""
+    yield "| switched off | brokers | detected by | violated invariants (seeds) | first seeds |"
+    yield "|---|---|---|---|---|"
+    for one in detections:
+        promises = ", ".join(f"{name} {count}" for name, count in one.invariants.most_common())
+        first = ", ".join(str(seed) for seed in sorted(one.detected_by)[:6])
+        yield (
+            f"| {one.rule.name} | {one.rule.brokers or 'two clusters'} | {len(one.detected_by)} of {one.runs} "
+            f"| {promises} | {first} |"
+        )

@@ -1,0 +1,88 @@
+"""How many faults may overlap without breaking a guarantee; everything else a nemesis may do at any
+time.
+
+The guarantee: with default settings no acknowledged record is lost while fewer than
+min.insync.replicas brokers lose power between syncs; with flush.messages=1, whatever loses power. A
+killed process loses no page cache, so kills are not limited.
+
+- **Power loss, default settings.** An acknowledged record is in the page caches of its ISR, at
+  least min.insync.replicas brokers. A broker that lost power is *at risk* until its current process
+  has been in the ISR of each of its partitions: then it has again all that was acknowledged before.
+  Fewer than min.insync.replicas brokers may be at risk at a time.
+- **Power loss, flush.messages=1.** Acknowledged records are on the devices of the whole ISR. All
+  brokers may lose power at once.
+- **Wiped disk.** It also removes what was synced, so it puts a broker at risk with either setting,
+  and removes a voter's metadata log. A wiped broker counts as at risk until it has been in every
+  ISR again. A committed metadata record is on a majority of the register's members, and a new
+  controller reads the logs of enough members to intersect every majority. So it finds the record as
+  long as fewer members than a majority are wiped at a time, and a wiped one counts until the
+  register no longer names it with its old directory id.
+- **A wipe hits a healthy cluster only**, with every broker running, no other fault in progress and
+  every ISR complete. A wiped broker has to leave every ISR, even as its last member, because
+  anything else would lose records. Such a partition waits for a person, and a run would wait for
+  ever. After the wipe any other fault may follow at once.
+"""
+
+from ottla_broker.metadata.quorum_rules import majority_size
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
+from tests.sim.cluster_state import has_caught_up, running_brokers, unhealthy_partitions
+from tests.sim.plan import Plan
+
+
+class FaultBudget:
+    def __init__(self, cluster: SimulatedCluster, plan: Plan) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._at_risk: dict[int, bool] = {}  # broker → True if it was wiped
+        self._wiped_members: dict[int, None] = {}
+
+    def record_power_loss(self, broker: SimulatedBroker) -> None:
+        if not (self._plan.syncs_every_message or self._plan.loses_records):
+            self._at_risk.setdefault(broker.node_id, False)
+
+    def record_wipe(self, broker: SimulatedBroker) -> None:
+        self._at_risk[broker.node_id] = True
+        self._wiped_members[broker.node_id] = None
+
+    def update(self) -> None:
+        """Remove brokers that are no longer at risk. Called often: having caught up for a moment is
+        enough.
+        """
+        for node_id in tuple(self._at_risk):
+            if has_caught_up(self._cluster, self._cluster.brokers[node_id]):
+                del self._at_risk[node_id]
+        for node_id in tuple(self._wiped_members):
+            if self._has_left_register(node_id):
+                del self._wiped_members[node_id]
+
+    def _has_left_register(self, node_id: int) -> bool:
+        value, broker = self._cluster.register.value, self._cluster.brokers[node_id].broker
+        if value is None or broker is None or not broker.log_dirs:
+            return False
+        now = broker.log_dirs[0].directory_id
+        return all(member.directory == now for member in value.isr if member.broker == node_id)
+
+    def allows_power_loss(self, broker: SimulatedBroker) -> bool:
+        self.update()
+        return (
+            self._plan.syncs_every_message
+            or self._plan.loses_records
+            or len({*self._at_risk, broker.node_id}) < self._plan.min_insync_replicas
+        )
+
+    def allows_wipe(self, broker: SimulatedBroker, *, calm: bool) -> bool:
+        """`calm`: no other fault is in progress."""
+        self.update()
+        value = self._cluster.register.value
+        if not calm or value is None or len({*self._at_risk, broker.node_id}) >= self._plan.min_insync_replicas:
+            return False
+        if len({*self._wiped_members, broker.node_id}) >= majority_size(len(value.isr)):
+            return False
+        brokers = list(running_brokers(self._cluster))
+        ends = {living.image.end_offset for _, living in brokers}
+        return (
+            len(brokers) == len(self._cluster.brokers)
+            and all(node.is_serving for node, _ in brokers)
+            and len(ends) == 1
+            and not unhealthy_partitions(brokers[0][1].image)
+        )

@@ -1,0 +1,215 @@
+"""A member of a consumer group that consumes everything and commits what it has consumed.
+
+After a commit with an unknown outcome it leaves the group, so that the commit cannot be applied
+later and undo another one.
+"""
+
+import asyncio
+import json
+from random import Random
+from typing import Any
+
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.join_group.v5.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.leave_group.v3.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.offset_commit.v8.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i32, i64
+
+from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import iter_records
+from tests.sim.client import FAILURES, SimulatedClient, Workload
+from tests.sim.history import Commit, TopicPartition
+from tests.sim.processes import SimulatedProcess
+
+HEARTBEAT_S = 0.5
+LATEST_OFFSET_ONE_IN = 20  # fetches
+PARTITION_CHECK_S = 3.0  # how often the group's leader checks for new partitions
+
+
+class Member(SimulatedClient):
+    """`rack` is the rack whose followers it prefers; empty: it fetches from leaders."""
+
+    def __init__(
+        self, workload: Workload, process: SimulatedProcess, random: Random, group: str, topic: str, rack: str
+    ) -> None:
+        super().__init__(workload, process, random)
+        self._group = group
+        self._topic = topic
+        self._rack = rack
+        self._id = ""
+        self._leads_with: int | None = None  # number of partitions that we assigned as leader; None: not the leader
+        self._preferred: dict[TopicPartition, int] = {}
+
+    async def run(self) -> None:
+        await self.retry_until_done(f"member of {self._group}", self._membership)
+
+    async def _membership(self, client: Client) -> bool:
+        try:
+            generation, mine = await self._join(client)
+            positions = {tp: max(offset, 0) for tp, offset in (await self._positions(client, mine)).items()}
+            uncommitted = 0
+            beat_at, check_at = 0.0, self.loop.time() + PARTITION_CHECK_S
+            while not self.stopping:
+                for tp in positions:
+                    uncommitted += await self._read(client, tp, positions)
+                if uncommitted and self.random.randrange(3) == 0:
+                    await self._commit(client, generation, positions)
+                    uncommitted = 0
+                if not positions:
+                    await asyncio.sleep(0.5)
+                if self.loop.time() < beat_at:
+                    continue
+                beat_at = self.loop.time() + HEARTBEAT_S
+                if (code := await self._heartbeat(client, generation)) is not ErrorCode.none:
+                    if code is ErrorCode.rebalance_in_progress:
+                        if uncommitted:
+                            await self._commit(client, generation, positions)
+                        return False
+                    raise KafkaError(code, "Heartbeat")
+                if self._leads_with is not None and self.loop.time() >= check_at:
+                    check_at = self.loop.time() + PARTITION_CHECK_S
+                    if await self._partitions(client) > self._leads_with:
+                        return False  # rejoining starts a rebalance
+        except FAILURES:
+            left, self._id = self._id, ""
+            await self._leave(client, left)
+            self.forget_coordinator(self._group)
+            raise
+        return True
+
+    async def _positions(self, client: Client, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return await self.committed_offsets(client, self._group, topic_partitions) if topic_partitions else {}
+
+    async def _ask(self, client: Client, request: Any) -> Any:
+        return await self.send_to_coordinator(client, self._group, request)
+
+    async def _partitions(self, client: Client) -> int:
+        (topic,) = (await self.metadata(client, [self._topic])).topics
+        return len(topic.partitions)
+
+    async def _join(self, client: Client) -> tuple[int, list[TopicPartition]]:
+        while True:
+            request = JoinGroupRequest(
+                group_id=GroupId(self._group),
+                session_timeout=to_timedelta_field(6),
+                rebalance_timeout=to_timedelta_field(3),
+                member_id=self._id,
+                group_instance_id=None,
+                protocol_type="consumer",
+                protocols=(JoinGroupRequestProtocol(name="spread", metadata=b""),),
+            )
+            joined = await self._ask(client, request)
+            if joined.error_code is ErrorCode.member_id_required:
+                self._id = joined.member_id
+                continue
+            raise_for_error(joined.error_code, "JoinGroup")
+            break
+        self._id = joined.member_id
+        self._leads_with = None
+        assignments: tuple[SyncGroupRequestAssignment, ...] = ()
+        if joined.leader == self._id:
+            count = self._leads_with = await self._partitions(client)
+            members = sorted(member.member_id for member in joined.members)
+            assignments = tuple(
+                SyncGroupRequestAssignment(
+                    member_id=member, assignment=json.dumps(list(range(count))[at :: len(members)]).encode()
+                )
+                for at, member in enumerate(members)
+            )
+        synced = await self._ask(
+            client,
+            SyncGroupRequest(
+                group_id=GroupId(self._group),
+                generation_id=joined.generation_id,
+                member_id=self._id,
+                group_instance_id=None,
+                protocol_type="consumer",
+                protocol_name="spread",
+                assignments=assignments,
+            ),
+        )
+        raise_for_error(synced.error_code, "SyncGroup")
+        mine = [(self._topic, partition) for partition in json.loads(synced.assignment)]
+        self.workload.trace.add_line(
+            f"is in {self._group}, generation {joined.generation_id}, with {[p for _, p in mine]}"
+        )
+        return int(joined.generation_id), mine
+
+    async def _read(self, client: Client, tp: TopicPartition, positions: dict[TopicPartition, int]) -> int:
+        broker = self._preferred.pop(tp, None)
+        try:
+            if self.random.randrange(LATEST_OFFSET_ONE_IN) == 0:
+                await self.latest_offset(client, tp)
+            fetched = await self.fetch(client, tp, positions[tp], rack=self._rack, broker=broker)
+        except FAILURES as reason:  # no reason to leave the group: another broker will lead soon
+            self.record_failure(f"fetch of {self._group}", reason)
+            await self.pause()
+            return 0
+        if fetched.preferred >= 0:
+            self._preferred[tp] = fetched.preferred
+        elif broker is not None and fetched.records:
+            self._preferred[tp] = broker  # while it has records; then back to the leader
+        history, count = self.workload.history, 0
+        for header, record in iter_records(fetched.records):
+            if record.offset >= positions[tp] and not header.is_control:
+                history.record_consumed(self._group, tp, record.offset, record.value or b"")
+                count += 1
+                if -1 < fetched.high_watermark <= record.offset:
+                    self.record_violation(
+                        f"read {tp} offset {record.offset} above the high watermark {fetched.high_watermark}"
+                    )
+            if record.offset + 1 == header.next_offset:
+                positions[tp] = max(positions[tp], header.next_offset)
+                self.learn_epoch(tp, header.leader_epoch)
+        return count
+
+    async def _commit(self, client: Client, generation: int, positions: dict[TopicPartition, int]) -> None:
+        wanted = dict(positions)
+        request = OffsetCommitRequest(
+            group_id=GroupId(self._group),
+            generation_id_or_member_epoch=i32(generation),
+            member_id=self._id,
+            group_instance_id=None,
+            topics=(
+                OffsetCommitRequestTopic(
+                    name=TopicName(self._topic),
+                    partitions=tuple(
+                        OffsetCommitRequestPartition(
+                            partition_index=i32(tp[1]),
+                            committed_offset=i64(offset),
+                            committed_leader_epoch=i32(self._epochs.get(tp, -1)),
+                            committed_metadata="",
+                        )
+                        for tp, offset in wanted.items()
+                    ),
+                ),
+            ),
+        )
+        answer = await self._ask(client, request)
+        for partition in answer.topics[0].partitions:
+            raise_for_error(partition.error_code, "OffsetCommit")
+            tp = (self._topic, int(partition.partition_index))
+            self.workload.history.record_commit(Commit(self._group, tp, wanted[tp], self.loop.time()))
+
+    async def _heartbeat(self, client: Client, generation: int) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=GroupId(self._group), generation_id=i32(generation), member_id=self._id, group_instance_id=None
+        )
+        code: ErrorCode = (await self._ask(client, request)).error_code
+        return code
+
+    async def _leave(self, client: Client, member: str) -> None:
+        """Leave the group if the coordinator can be reached."""
+        try:
+            async with asyncio.timeout(0.5):
+                who = MemberIdentity(member_id=member, group_instance_id=None)
+                await self._ask(client, LeaveGroupRequest(group_id=GroupId(self._group), members=(who,)))
+        except FAILURES:
+            return
