@@ -23,10 +23,10 @@ class Drill(World):
         await self.set(role=FAILED_OVER)
         return self
 
-    async def report(self, partition: int = 0, **told: object) -> None:
+    async def report(self, partition: int = 0, **fields: object) -> None:
         topic = self.image.topics["t"]
         state = topic.partitions[partition]
-        report = MirrorReport(state.leader, topic.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
+        report = MirrorReport(state.leader, topic.id, partition, state.leader_epoch, **fields)  # type: ignore[arg-type]
         await self.controller.mirror_control.report_partition(report)
 
     async def report_ends(self) -> None:
