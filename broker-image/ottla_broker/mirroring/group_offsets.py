@@ -20,8 +20,9 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
 from ottla_broker.mirroring.mirror_config import matches_name
-from ottla_broker.wire.client import Client, build_offset_commit, raise_for_error
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.offset_commit import build_offset_commit
 
 logger = logging.getLogger(__name__)
 
@@ -193,5 +194,5 @@ async def commit_offsets(client: Client, group: str, commits: Commits) -> None:
     """
     request = build_offset_commit(group, {place: (it.offset, it.metadata) for place, it in commits.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
-        for it in topic.partitions:
-            raise_for_error(it.error_code, f"offset of group {group!r} in {topic.name}-{it.partition_index}")
+        for result in topic.partitions:
+            raise_for_error(result.error_code, f"offset of group {group!r} in {topic.name}-{result.partition_index}")

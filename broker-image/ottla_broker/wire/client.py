@@ -14,13 +14,10 @@ with pauses, until the timeout.
 
 import asyncio
 import datetime
-import os
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
@@ -33,19 +30,14 @@ from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsets
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse
-from kio.schema.offset_commit.v8.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kio.schema.types import BrokerId, GroupId, TopicName
+from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import drop_partial_batch
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 T = TypeVar("T")
 
@@ -381,23 +373,6 @@ def to_timedelta_field(seconds: float) -> i32Timedelta:
     return i32Timedelta.parse(datetime.timedelta(milliseconds=round(seconds * 1000)))
 
 
-def build_offset_commit(group: str, commits: Mapping[tuple[str, int], tuple[int, str]]) -> OffsetCommitRequest:
-    """Request that commits offsets for a group without members.
-
-    `commits`: (topic, partition) → (offset, metadata).
-    """
-    topics = []
-    for topic, found in groupby(sorted(commits.items()), key=lambda it: it[0][0]):
-        partitions = tuple(
-            OffsetCommitRequestPartition(
-                partition_index=cast(i32, partition), committed_offset=cast(i64, offset), committed_metadata=metadata
-            )
-            for (_, partition), (offset, metadata) in found
-        )
-        topics.append(OffsetCommitRequestTopic(name=TopicName(topic), partitions=partitions))
-    return OffsetCommitRequest(group_id=GroupId(group), member_id="", topics=tuple(topics))
-
-
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     """Parses `host:port,host:port`, with IPv6 hosts in brackets.
 
@@ -412,14 +387,3 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     if not found:
         raise ValueError("no host:port given")
     return found
-
-
-def describe_os_error(error: OSError) -> str:
-    """The system's text of an error. asyncio's own text names the call and the address in Python's
-    notation.
-    """
-    if isinstance(error, ssl.SSLError):  # its errno is OpenSSL's own
-        return str(getattr(error, "verify_message", "") or error.reason or error).lower()
-    if error.errno and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return (error.strerror or str(error)).lower()  # the resolver's own numbers are below 0

@@ -5,9 +5,12 @@ Codes and their meanings: https://kafka.apache.org/protocol#protocol_error_codes
 them).
 """
 
+import os
+import ssl
+
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError"]
+__all__ = ["ErrorCode", "KafkaError", "describe_os_error"]
 
 
 class KafkaError(Exception):
@@ -22,3 +25,14 @@ class KafkaError(Exception):
 
     def __repr__(self) -> str:
         return f"KafkaError({self.code.name}, {self.message!r})"
+
+
+def describe_os_error(error: OSError) -> str:
+    """The system's text of an error. asyncio's own text names the call and the address in Python's
+    notation.
+    """
+    if isinstance(error, ssl.SSLError):  # its errno is OpenSSL's own
+        return str(getattr(error, "verify_message", "") or error.reason or error).lower()
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or str(error)).lower()  # the resolver's own numbers are below 0

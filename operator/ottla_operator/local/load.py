@@ -95,7 +95,7 @@ class Load:
         reader, writer = os.pipe()
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
         command = ("-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--bootstrap", self.bootstrap)
-        produce = (*command, "--notes", str(self._file("partitions")))
+        produce = (*command, "--partitions-file", str(self._file("partitions")))
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         try:
             sink = await asyncio.create_subprocess_exec(

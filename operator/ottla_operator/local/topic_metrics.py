@@ -12,8 +12,7 @@ from ottla_operator.kafka import groups, log_dirs, offsets, topics
 from ottla_operator.kafka.client import InvalidAddress, KafkaClient, Unreachable, connect
 from ottla_operator.kafka.cluster import describe_cluster
 from ottla_operator.kafka.offsets import TopicPartition
-from ottla_operator.kafka.progress import measure_progress
-from ottla_operator.kafka.reassignments import list_reassignments
+from ottla_operator.kafka.reassignments import list_reassignments, measure_progress
 from ottla_operator.local.live_view import BrokerRow, LiveView, State, TopicRow
 
 MEASURE_S: Final = 1.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka import configs
 from ottla_operator.kafka.client import KafkaClient
-from ottla_operator.kafka.in_sync import list_partition_states
+from ottla_operator.kafka.cluster import list_partition_states
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.roll import (
     Blocker,

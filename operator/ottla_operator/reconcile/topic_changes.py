@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.formatting import format_count
-from ottla_operator.kafka import topics
+from ottla_operator.kafka import configs, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.cluster import describe_cluster
 from ottla_operator.kafka.reassignment_inputs import read_reassignment_inputs
@@ -25,7 +25,7 @@ async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[
     """Those of the topics that exist, by name. Configs and reassignments are requested only where specs manage them."""
     found = await topics.describe_topics(client, {it.topic_name for it in desired})
     managed = [it.topic_name for it in desired if it.spec.config is not None and it.topic_name in found]
-    configs = await topics.describe_topic_overrides(client, managed)
+    overrides = await configs.describe_topic_overrides(client, managed)
     moving: set[str] = set()
     brokers = 0
     if not all(_has_desired_replicas(it, found.get(it.topic_name)) for it in desired):
@@ -36,7 +36,7 @@ async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[
             name,
             len(it.partitions),
             it.replication_factor,
-            configs.get(name, {}),
+            overrides.get(name, {}),
             str(it.id) if it.id else "",
             max((len(partition.replicas) for partition in it.partitions), default=0),
             name in moving,
@@ -65,7 +65,7 @@ async def apply_topic_change(client: KafkaClient, change: TopicChange) -> None:
         case ChangeReplicationFactor():
             await _change_replication_factor(client, change)
         case AlterTopicConfig():
-            await topics.alter_topic_config(client, change.name, change.to_set, change.to_unset)
+            await configs.alter_topic_config(client, change.name, change.to_set, change.to_unset)
 
 
 async def _change_replication_factor(client: KafkaClient, change: ChangeReplicationFactor) -> None:
@@ -82,14 +82,14 @@ def describe_topic_change(change: TopicChange) -> str:
     """The event's message for a change that was applied."""
     match change:
         case CreateTopic():
-            return f"created topic {change.name}"
+            return f"topic {change.name} created"
         case AddPartitions():
-            return f"topic {change.name} grew to {change.partitions} partitions"
+            return f"topic {change.name} increased to {change.partitions} partitions"
         case ChangeReplicationFactor():
-            return f"topic {change.name}: changing to {format_count(change.replicas, 'replica')}"
+            return f"topic {change.name}: reassigning to {format_count(change.replicas, 'replica')}"
         case AlterTopicConfig():
             settings = [
                 *(f"{key}={value}" for key, value in change.to_set.items()),
-                *(f"{key} back to its default" for key in change.to_unset),
+                *(f"{key} reset to default" for key in change.to_unset),
             ]
             return f"topic {change.name}: {', '.join(settings)}"

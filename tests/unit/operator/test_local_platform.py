@@ -98,7 +98,7 @@ async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path
     flights = world.topic("flights")
     world.topic("sums")
     await world.reconcile()
-    assert world.messages == ["created topic flights", "created topic sums"]
+    assert world.messages == ["topic flights created", "topic sums created"]
     world.remove(flights)
     world.errors = [KafkaError(ErrorCode.not_controller), Unreachable("gone")]
     for _ in range(3):
