@@ -1,7 +1,7 @@
-"""What a broker takes from the world: wall time, chance and threads.
+"""What a broker takes from its environment: wall time, randomness and threads.
 
-Everything that is not a pure function of its input goes through here (or through `log.disk`, for files, and asyncio's
-transports, for sockets), so that a whole cluster can run in one process on virtual time and replay from a seed.
+Everything that is not a pure function of its input goes through here, through `log.disk` (files) or through asyncio's
+transports (sockets), so that a whole cluster can run in one process on virtual time and be replayed from a seed.
 Monotonic time is the event loop's: `asyncio.get_running_loop().time()`.
 """
 
@@ -25,7 +25,7 @@ def _wall_clock_ms() -> int:
 
 
 def machine_boot_id() -> str:
-    """Linux's name of the time since it was started; nothing where there is none."""
+    """Linux's id of the time since the machine started; empty on other systems."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -34,9 +34,9 @@ def machine_boot_id() -> str:
 
 @dataclass(slots=True)
 class Runtime:
-    """`now_ms`: milliseconds since the epoch. `random`: the only source of chance. `executor`: where blocking calls run;
-    None means the loop's default pool. `boot`: what names the time since the machine was started, in whose memory unsynced writes are; an empty
-    name: nobody knows whether some were lost."""
+    """`now_ms`: milliseconds since 1970. `random`: the only source of randomness. `executor`: where blocking calls run;
+    None means the loop's default pool. `boot_id`: identifies the time since the machine started, whose memory holds
+    unsynced writes; an empty id means that some of those may be lost."""
 
     now_ms: Callable[[], int] = _wall_clock_ms
     random: Random = field(default_factory=SystemRandom)
@@ -44,11 +44,11 @@ class Runtime:
     boot_id: Callable[[], str] = str
 
     async def run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a blocking call (fsync, compaction, deletion) off the protocol's thread."""
+        """Run a blocking call (fsync, compaction, deletion) off the event loop's thread."""
         return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: call(*args, **kwargs))
 
     def new_uuid(self) -> uuid.UUID:
-        """A random (version 4) UUID. Kafka reserves those whose text form starts with a dash; so they are passed over."""
+        """A random (version 4) UUID whose text does not start with a dash, as Kafka requires."""
         while True:
             made = uuid.UUID(int=self.random.getrandbits(128), version=4)
             if not uuid_text(made).startswith("-"):
@@ -61,5 +61,5 @@ def uuid_text(value: uuid.UUID) -> str:
 
 
 def uuid_from_text(text: str) -> uuid.UUID:
-    """The inverse of `uuid_text`; ValueError when the text is not 16 bytes of base64."""
+    """The inverse of `uuid_text`. Raises ValueError when the text is not 16 bytes of base64."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

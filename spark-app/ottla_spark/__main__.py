@@ -19,7 +19,8 @@ from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition, load_pipeline
 from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.http_server import serve_progress
-from ottla_spark.run import RuntimeEnvironment, require_pyspark, run_pipeline
+from ottla_spark.run import require_pyspark, run_pipeline
+from ottla_spark.runtime_environment import RuntimeEnvironment
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

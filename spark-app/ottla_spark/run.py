@@ -1,39 +1,14 @@
-"""Running a pipeline: its environment, and its states from starting to finished or failed."""
+"""Running a pipeline: its states from starting to finished or failed."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import MissingDependency, PipelineError, describe_error
 from ottla_spark.progress import ProgressLog
-from ottla_spark.progress_snapshot import ProgressSnapshot
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeEnvironment:
-    """What a pipeline runs with besides its resource.
-
-    master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark configuration that
-    overrides the pipeline's. snapshot: receives the pipeline's progress.
-    """
-
-    bootstrap: str
-    checkpoint: str
-    progress: Path | None = None
-    log: Path | None = None
-    master: str | None = None
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    conf: Mapping[str, str] = field(default_factory=dict)
-    snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
-
-    @property
-    def client_properties(self) -> dict[str, str]:
-        return {**self.kafka, "bootstrap.servers": self.bootstrap}
+from ottla_spark.runtime_environment import RuntimeEnvironment
 
 
 def run_pipeline(

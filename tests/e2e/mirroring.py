@@ -1,4 +1,4 @@
-"""What tests of mirrors do to two clusters, and what they look at: settings, logs byte for byte, and records as consumers see them."""
+"""Helpers of the mirror tests: settings, log bytes, and records as consumers see them."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ READS_WITHIN_S = 30.0
 
 
 def set_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) -> None:
-    """None removes a setting. AssertionError with what the broker says when it refuses."""
+    """None removes a setting. Raises AssertionError with the broker's message if it rejects them."""
     code, message = try_mirror(bootstrap, name, settings)
     assert code is ErrorCode.none, message
 
@@ -48,7 +48,9 @@ def try_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) ->
 
 
 def status(bootstrap: str, topic: str, partition: int, appended_by: str = "") -> dict[str, Any]:
-    """What its leader says of a copied partition, or of a source that a mirror appends to it; empty while nobody does."""
+    """The leader's status of a mirrored partition, or of a source that is appended to it; empty
+    without one.
+    """
     key = f"{appended_by}/{partition}" if appended_by else str(partition)
 
     async def ask() -> dict[str, Any]:
@@ -72,7 +74,7 @@ def status(bootstrap: str, topic: str, partition: int, appended_by: str = "") ->
 
 
 def log_bytes(log_dir: Path, topic: str, partition: int) -> bytes:
-    """All segments of a partition, in their order, each batch's leader epoch set to 0: it is each cluster's own."""
+    """All segments of a partition in order, with the leader epoch of each batch set to 0."""
     found = bytearray()
     for path in sorted((log_dir / f"{topic}-{partition}").glob("*.log")):
         found += path.read_bytes()
@@ -97,7 +99,7 @@ class Seen:
 
 
 def seen(bootstrap: str, topic: str, partition: int, *, isolation: str = "read_uncommitted") -> list[Seen]:
-    """Everything in a partition, from its start to its end as it is now."""
+    """All records of a partition, from its start to its current end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -135,7 +137,7 @@ def seen(bootstrap: str, topic: str, partition: int, *, isolation: str = "read_u
 
 
 def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
-    """Log start and high watermark; (−1, −1) while there is no such partition."""
+    """Log start and high watermark; (−1, −1) if the partition does not exist."""
 
     async def ask() -> tuple[int, int]:
         async with Client.connect(bootstrap) as client:

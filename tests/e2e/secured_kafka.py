@@ -1,4 +1,4 @@
-"""Apache Kafka with listeners that want TLS, certificates, or a login."""
+"""Apache Kafka with listeners that require TLS, client certificates or SASL."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +28,10 @@ PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True)
 class SecuredKafka:
-    """`broker.bootstrap` is open; `at`: protocol → address of the listener that speaks it. The one of SSL wants certificates."""
+    """`broker.bootstrap` is PLAINTEXT. `at`: protocol → address of its listener;
+
+    SSL requires client certificates.
+    """
 
     broker: BrokerProcess
     authority: CertificateAuthority
@@ -37,7 +40,7 @@ class SecuredKafka:
 
 @contextmanager
 def secured_kafka(folder: Path, host: str = "127.0.0.1") -> Iterator[SecuredKafka]:
-    """`host`: an address of this machine, at which it is secured; it is open at 127.0.0.1."""
+    """`host`: the address of the secured listeners; the PLAINTEXT listener is at 127.0.0.1."""
     made = create_certificate_authority(folder / "authority", [host], ["localhost"])
     with run_apache_kafka(start=False) as broker:
         ports = {protocol: free_port() for protocol in PROTOCOLS}

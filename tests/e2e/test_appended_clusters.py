@@ -1,4 +1,6 @@
-"""Two sources that are appended to one topic of a cluster of three, whose brokers die while records come: each record once, in its source's order."""
+"""Two sources are appended to one topic of a cluster of three brokers that are killed meanwhile:
+each record arrives once, in its source's order.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +22,9 @@ PARTITIONS = 2
 
 @contextmanager
 def producing(bootstrap: str, name: str) -> Iterator[list[int]]:
-    """`<name> <number>` into every partition in turn, for as long as this lasts; gives how many each partition has acknowledged."""
+    """Produces `<name> <number>` to all partitions in turn; yields the acknowledged records per
+    partition.
+    """
     acknowledged = [0] * PARTITIONS
 
     def one_more(message: Message) -> None:
@@ -38,7 +42,7 @@ def more(target: ProcessCluster, acknowledged: list[int], records: int = 1000) -
 
 
 def values(target: ProcessCluster, partition: int) -> dict[str, list[bytes]]:
-    """By source."""
+    """Values by source."""
     found: dict[str, list[bytes]] = {}
     for one in seen(target.bootstrap, TOPIC, partition, isolation="read_committed"):
         value = one.value or b""
@@ -46,7 +50,7 @@ def values(target: ProcessCluster, partition: int) -> dict[str, list[bytes]]:
     return found
 
 
-def test_brokers_die_while_two_sources_are_appended() -> None:
+def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
     with BROKERS["ottla"]() as west, BROKERS["ottla"]() as east, run_cluster("ottla", 3) as target:
         for broker in (west, east):
             create(broker, TOPIC, PARTITIONS)

@@ -1,4 +1,6 @@
-"""Sources that are appended to one topic: every committed record once, in its source's order, whatever dies."""
+"""Sources are appended to one topic: every committed record once, in its source's order, over
+crashes.
+"""
 
 from collections.abc import Iterator
 
@@ -34,7 +36,9 @@ def numbered(name: str, count: int, first: int = 0) -> list[bytes]:
 
 
 def has(target: BrokerProcess, topic: str, wanted: dict[str, list[bytes]], partition: int = 0) -> None:
-    """Until the topic has these records and no others, each source's in their order; for either kind of reader."""
+    """Waits until the topic has exactly these records, each source's in order, for both isolation
+    levels.
+    """
 
     def found() -> list[bytes]:
         return values(target, topic, partition)
@@ -85,8 +89,8 @@ def kill_and_start(broker: BrokerProcess) -> None:
     broker.start()
 
 
-def test_transactions_of_kafka() -> None:
-    """What was committed is there, as soon as it is; what was aborted is not, and ends nothing here."""
+def test_only_committed_transactions_of_kafka_are_appended() -> None:
+    """Committed records are copied as soon as they are committed; aborted ones and markers are not."""
     with BROKERS["kafka"]() as west, run_ottla_broker() as here:
         create(west, "money")
         append(west, here, "west")
@@ -117,8 +121,8 @@ def test_transactions_of_kafka() -> None:
         assert "isTransactional: true" not in dumped(here, "money")
 
 
-def test_how_far_it_was_copied_outlives_the_records(west: BrokerProcess) -> None:
-    """Retention and DeleteRecords take all that was copied; nothing comes twice all the same."""
+def test_source_position_survives_deletion_of_the_records(west: BrokerProcess) -> None:
+    """Retention and DeleteRecords delete all mirrored records, and none is appended a second time."""
     with run_ottla_broker(log_retention_check_interval_ms=300, log_segment_bytes=20_000) as here:
         create(west, "flights", 2)
         produce(west.bootstrap, "flights", numbered("west", 500))
@@ -143,7 +147,7 @@ def test_how_far_it_was_copied_outlives_the_records(west: BrokerProcess) -> None
 
 
 def dumped(broker: BrokerProcess, topic: str) -> str:
-    """What Kafka's own tool says of the files, in which it finds no fault."""
+    """Output of Kafka's DumpLogSegments, which must accept the files."""
     logs = ",".join(str(path) for path in sorted((broker.log_dir / f"{topic}-0").glob("*.log")))
     said = run_java_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", logs)
     assert "isvalid: true" in said and "isvalid: false" not in said, said
@@ -156,7 +160,7 @@ def configure(admin: AdminClient, topic: str, name: str, value: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
-def test_partitions_that_are_missing_here_are_told_of_and_copied_when_they_are_there(west: BrokerProcess) -> None:
+def test_missing_partitions_are_reported_and_mirrored_once_they_exist(west: BrokerProcess) -> None:
     with run_ottla_broker() as here:
         create(west, "flights", 3)
         create(here, "flights", 2)
@@ -172,7 +176,7 @@ def test_partitions_that_are_missing_here_are_told_of_and_copied_when_they_are_t
         assert watermarks(here.bootstrap, "flights", 3) == (0, 0)
 
 
-def test_a_source_that_was_made_anew_goes_on_only_if_wished(west: BrokerProcess) -> None:
+def test_recreated_source_topic_continues_only_with_resync(west: BrokerProcess) -> None:
     with run_ottla_broker() as here:
         create(west, "again")
         produce(west.bootstrap, "again", numbered("first", 20))
@@ -189,8 +193,8 @@ def test_a_source_that_was_made_anew_goes_on_only_if_wished(west: BrokerProcess)
         has(here, "again", {"first": numbered("first", 20), "second": numbered("second", 5)})
 
 
-def test_each_other_is_refused() -> None:
-    """Two clusters that would append each other's records to one topic for ever: the second one says no."""
+def test_loop_of_two_clusters_is_rejected() -> None:
+    """Two clusters would append each other's records for ever: the second mirror is rejected."""
     with run_ottla_broker() as a, run_ottla_broker() as b:
         create(a, "flights")
         create(b, "flights")
@@ -203,7 +207,7 @@ def test_each_other_is_refused() -> None:
         holds(a, "flights", 10)
 
 
-def test_a_mirror_that_has_failed_over_has_ended(west: BrokerProcess) -> None:
+def test_failed_over_mirror_has_ended(west: BrokerProcess) -> None:
     with run_ottla_broker() as here:
         create(west, "flights")
         produce(west.bootstrap, "flights", numbered("west", 20))
@@ -214,5 +218,5 @@ def test_a_mirror_that_has_failed_over_has_ended(west: BrokerProcess) -> None:
         assert (told["state"], told["end"], told["sourceEnd"], told["lag"]) == ("FailedOver", 20, 20, 0)
         produce(west.bootstrap, "flights", numbered("late", 20))
         append(west, here, "west", role="Replicate")
-        eventually(lambda: "its copying has ended for good" in here.log_tail(), within_s=30)
+        eventually(lambda: "appending it has ended for good" in here.log_tail(), within_s=30)
         has(here, "flights", {"west": numbered("west", 20)})

@@ -1,4 +1,6 @@
-"""After a failover the old source comes back as a copy of what was its copy: what it has beyond is kept, and cut off only by consent."""
+"""Failback: the old source mirrors its former mirror. Its diverged records are saved, and truncated
+only with consent.
+"""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ TOPIC = "orders"
 
 @dataclass
 class Sites:
-    """`a` was there first; `b` is its mirror `west`. Brokers or clusters."""
+    """`a` is the first source; `b` mirrors it by mirror `west`. Brokers or clusters."""
 
     a: BrokerProcess | ProcessCluster
     b: BrokerProcess | ProcessCluster
@@ -82,7 +84,7 @@ def values(bootstrap: str, partition: int = 0) -> list[bytes | None]:
 
 
 def saved(log_dir: Path, partition: int = 0) -> list[Path]:
-    """Whole ones: who was killed while it saved has left an unfinished one."""
+    """Complete files: a broker that was killed while it saved leaves an unfinished folder."""
     return sorted((log_dir / f"{TOPIC}-{partition}" / "diverged").glob("*-epoch-*[0-9]/*.log"))
 
 
@@ -104,7 +106,7 @@ def committed(bootstrap: str, group: str) -> dict[int, int]:
         consumer.close()
 
 
-def test_there_and_back_again(sites: Sites) -> None:
+def test_failover_failback_and_back_again(sites: Sites) -> None:
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess)
     sites.create()
@@ -189,8 +191,10 @@ def decoded(path: Path) -> list[bytes | None]:
     return [record.value for _, record in iter_records(path.read_bytes())]
 
 
-def test_who_proves_nothing_changes_nothing(sites: Sites) -> None:
-    """Topics of one name that were never copies of each other, and a copy that has not failed over."""
+def test_topic_is_not_adopted_without_proof(sites: Sites) -> None:
+    """Topics of one name that never mirrored each other, and a mirrored topic that has not failed
+    over.
+    """
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess)
     sites.create()
@@ -210,9 +214,10 @@ def test_who_proves_nothing_changes_nothing(sites: Sites) -> None:
     assert [one.value for one in seen(a.bootstrap, "other", 0)] == [a.bootstrap.encode()] * 5
 
 
-def test_brokers_of_the_old_source_die_while_it_cuts() -> None:
-    """Three replicas with a tail; whoever leads is killed again and again from the moment of consent on. In the end all have the source's log, and the
-    tail was saved."""
+def test_old_source_truncates_while_its_brokers_are_killed() -> None:
+    """Three replicas with diverged records. From the consent on, the leader is killed again and
+    again. In the end all have the source's log, and the diverged records are saved.
+    """
     with run_cluster("ottla", 3) as a, run_ottla_broker() as b:
         sites = Sites(a, b)
         sites.create(1, 3)

@@ -1,4 +1,4 @@
-"""Copies that have other names than their sources, and copies of copies: nothing comes back to where it was written."""
+"""Mirrored topics with a prefix, and mirrors of mirrors: no record returns to its own cluster."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ def west(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_a_copy_under_another_name_and_its_groups(west: BrokerProcess) -> None:
+def test_prefixed_topic_and_its_group_offsets(west: BrokerProcess) -> None:
     with run_ottla_broker() as here:
         create(west, "flights", 2)
         create(here, "flights")
@@ -65,8 +65,8 @@ def test_a_copy_under_another_name_and_its_groups(west: BrokerProcess) -> None:
         assert status(here.bootstrap, "west.flights", 0)["state"] == "Replicating"
 
 
-def test_nothing_comes_back_however_far_it_went() -> None:
-    """Three clusters in a ring, each a mirror of all that the one before it has."""
+def test_ring_of_mirrors_copies_no_record_twice() -> None:
+    """Three clusters in a ring, each of which mirrors all topics of the one before it."""
     with run_ottla_broker() as a, run_ottla_broker() as b, run_ottla_broker() as c:
         for name, broker in (("a", a), ("b", b), ("c", c)):
             create(broker, f"of-{name}")
@@ -91,7 +91,7 @@ def test_nothing_comes_back_however_far_it_went() -> None:
         assert topics(c) == {"of-c", "2.of-b", "2.1.of-a"}
 
 
-def test_a_copy_with_another_name_comes_back_as_a_topic_of_its_own() -> None:
+def test_prefixed_topic_fails_back_as_a_topic_of_its_own() -> None:
     with run_ottla_broker() as west, run_ottla_broker() as here:
         create(west, "flights")
         produce(west.bootstrap, "flights", [b"there"] * 10)

@@ -1,4 +1,4 @@
-"""A mirror of Apache Kafka or of Ottla: the copy is the same log."""
+"""A mirror of Apache Kafka or of Ottla: the mirrored topic has the same log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class Pair:
         admin.create_topics([new])[topic].result(30)
 
     def caught_up(self, topic: str, partition: int = 0) -> None:
-        """Until the copy ends, and starts, where the source does."""
+        """Waits until log start and log end are the source's."""
         eventually(
             lambda: (
                 watermarks(self.target.bootstrap, topic, partition)
@@ -71,7 +71,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield Pair(there, here)
 
 
-def test_records_of_all_kinds(pair: Pair) -> None:
+def test_batches_of_all_kinds_are_identical(pair: Pair) -> None:
     pair.create("kinds", 3, max_message_bytes="3000000")
     for compression in COMPRESSIONS:
         produce(pair.source.bootstrap, "kinds", (b"x" * n for n in range(300)), compression_type=compression)
@@ -100,7 +100,7 @@ def test_records_of_all_kinds(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("version", KAFKAS)
-def test_transactions_of_kafka(version: str) -> None:
+def test_transactions_of_kafka_are_identical(version: str) -> None:
     with KAFKAS[version]() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("money")
@@ -130,7 +130,7 @@ def test_transactions_of_kafka(version: str) -> None:
         pair.assert_same_bytes("money")
 
 
-def test_deleted_heads_are_followed(pair: Pair) -> None:
+def test_log_start_follows_the_source(pair: Pair) -> None:
     pair.create("heads", 2)
     admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
 
@@ -161,7 +161,7 @@ def test_deleted_heads_are_followed(pair: Pair) -> None:
     assert watermarks(pair.target.bootstrap, "heads", 1) == (110, 115)
 
 
-def test_holes_of_compaction_stay_holes(pair: Pair) -> None:
+def test_offset_gaps_of_compaction_are_kept(pair: Pair) -> None:
     pair.create(
         "table",
         cleanup_policy="compact",
@@ -191,7 +191,7 @@ def test_holes_of_compaction_stay_holes(pair: Pair) -> None:
     assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest
 
 
-def test_a_topic_that_was_made_anew_is_never_mixed_in(pair: Pair) -> None:
+def test_recreated_topic_is_never_mixed_in(pair: Pair) -> None:
     admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
     pair.create("again")
     produce(pair.source.bootstrap, "again", [b"first life"] * 20)
@@ -215,8 +215,8 @@ def test_a_topic_that_was_made_anew_is_never_mixed_in(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("records_again", [5, 50], ids=["shorter", "longer"])
-def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: int) -> None:
-    """Its disk was replaced: the same topic by its id, with other records at offsets that were copied."""
+def test_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: int) -> None:
+    """Its disk was replaced: the same topic id, with other records at mirrored offsets."""
     pair.create("lost")
     produce(pair.source.bootstrap, "lost", [b"first life"] * 20)
     pair.mirror()
@@ -245,8 +245,8 @@ def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again:
     assert len(seen(pair.target.bootstrap, "lost", 0)) == records_again
 
 
-def test_failing_over_in_the_middle_of_it_all() -> None:
-    """Transactions that are open are aborted, producers go on at a known offset, and the source's records come no more."""
+def test_failover_while_records_and_transactions_are_written() -> None:
+    """Open transactions are aborted, producers continue at a known offset, and mirroring has ended."""
     with BROKERS["kafka"]() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("money", 2)
@@ -284,8 +284,8 @@ def test_failing_over_in_the_middle_of_it_all() -> None:
         assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
 
 
-def test_no_faster_than_wished_and_told_how_far() -> None:
-    """4 MB at 1 MB a second, of which one second's worth may come at once."""
+def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
+    """4 MB at 1 MB per second, with a burst of one second."""
     with run_ottla_broker() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("slow")
@@ -306,13 +306,13 @@ def test_no_faster_than_wished_and_told_how_far() -> None:
 
 
 def seen_so_far(bootstrap: str, topic: str) -> dict[str, Any]:
-    """What the copy's leader says while it is behind, and has something."""
+    """The leader's status while it is behind and has records."""
     told = status(bootstrap, topic, 0)
     return told if told.get("lag", 0) > 0 and told["end"] > 0 else {}
 
 
 def takes(bootstrap: str, topic: str, partition: int) -> bool:
-    """Whether a producer's record is taken, which it is once."""
+    """True if a producer's record is accepted; it is produced once."""
     try:
         produce(bootstrap, topic, [b"probe"], partition=partition)
     except AssertionError as reason:
@@ -321,7 +321,7 @@ def takes(bootstrap: str, topic: str, partition: int) -> bool:
     return True
 
 
-def test_a_group_that_moves_goes_on_at_the_very_next_record(pair: Pair) -> None:
+def test_group_that_moves_continues_at_the_next_record(pair: Pair) -> None:
     pair.create("work", 2)
     for partition in (0, 1):
         produce(pair.source.bootstrap, "work", [f"{n}".encode() for n in range(100)], partition=partition)
@@ -346,7 +346,7 @@ def test_a_group_that_moves_goes_on_at_the_very_next_record(pair: Pair) -> None:
 
 
 def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """From outside of the group."""
+    """Commits offsets from outside of the group."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         consumer.commit(

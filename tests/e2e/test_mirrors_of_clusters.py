@@ -1,4 +1,6 @@
-"""Mirrors between clusters of three: leaders change, brokers die, on either side, and the copy is the same log all the same."""
+"""Mirrors between clusters of three: leaders change and brokers are killed on both sides, and the
+logs stay identical.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ PARTITIONS = 3
 
 @contextmanager
 def producing(source: ProcessCluster) -> Iterator[list[int]]:
-    """Numbered records into every partition for as long as this lasts; gives how many were acknowledged so far."""
+    """Produces numbered records to all partitions; yields the acknowledged records per partition."""
     acknowledged = [0]
 
     def one_more(_: Message) -> None:
@@ -48,7 +50,8 @@ def source(request: pytest.FixtureRequest) -> Iterator[ProcessCluster]:
 
 ALONE: dict[str, dict[str, Any]] = {
     "ottla": {},
-    # Three JVMs are too many for a small machine: what a source of Kafka's does when it fails over is in `test_mirroring`.
+    # Three JVMs are too many for a small machine: what a source of Kafka's does when it fails over
+    # is in `test_mirroring`.
     "kafka": dict.fromkeys(
         (
             "default_replication_factor",
@@ -62,7 +65,7 @@ ALONE: dict[str, dict[str, Any]] = {
 }
 
 
-def test_brokers_of_either_side_die_while_records_come(source: ProcessCluster) -> None:
+def test_logs_are_identical_while_brokers_are_killed(source: ProcessCluster) -> None:
     with run_cluster("ottla", 3) as target:
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
         factor = len(source.brokers)
@@ -111,8 +114,10 @@ def test_brokers_of_either_side_die_while_records_come(source: ProcessCluster) -
 
 
 @pytest.mark.parametrize("source", ["ottla"], indirect=True)
-def test_a_broker_dies_while_its_cluster_fails_over(source: ProcessCluster) -> None:
-    """Below the offset that is reported the copy is the source's log, above it are the records that were acknowledged here, each once."""
+def test_failover_while_a_broker_is_killed(source: ProcessCluster) -> None:
+    """Below the reported offset the log is the source's; above it are the records that were
+    acknowledged here, each once.
+    """
     with run_cluster("ottla", 3) as target:
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
@@ -141,7 +146,9 @@ def test_a_broker_dies_while_its_cluster_fails_over(source: ProcessCluster) -> N
 
 @contextmanager
 def writing(target: ProcessCluster) -> Iterator[list[tuple[bytes, int]]]:
-    """Records of its own into every partition of a copy, from the moment on when it takes them; gives those that were acknowledged."""
+    """Produces to all partitions of a mirrored topic as soon as they are writable; yields
+    acknowledged records.
+    """
     acknowledged: list[tuple[bytes, int]] = []
 
     def one_more(message: Message) -> None:

@@ -1,4 +1,6 @@
-"""Mirrors of Apache Kafka over TLS, with certificates and with logins; what is said when one of them is wrong, and our command on the same brokers."""
+"""Mirrors of Apache Kafka over TLS, with client certificates and SASL; their error messages; and
+the `ottla` command on the same brokers.
+"""
 
 import asyncio
 import base64
@@ -75,13 +77,13 @@ def is_copied(source: SecuredKafka, target: BrokerProcess) -> None:
         ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
     ],
 )
-def test_logins(source: SecuredKafka, target: BrokerProcess, protocol: str, mechanism: str) -> None:
+def test_sasl_mechanisms(source: SecuredKafka, target: BrokerProcess, protocol: str, mechanism: str) -> None:
     set_mirror(target.bootstrap, "west", settings(source, protocol, **login(mechanism)))
     is_copied(source, target)
     assert PASSWORD not in target.log_tail() and PLAIN_PASSWORD not in target.log_tail()
 
 
-def test_certificates_of_clients(source: SecuredKafka, target: BrokerProcess) -> None:
+def test_client_certificates(source: SecuredKafka, target: BrokerProcess) -> None:
     certificate, key = create_client_certificate(source.authority, "mirror")
     set_mirror(target.bootstrap, "west", settings(source, "SSL"))
     eventually(
@@ -103,7 +105,9 @@ def test_certificates_of_clients(source: SecuredKafka, target: BrokerProcess) ->
         ({"ssl_truststore_certificates": ""}, "unable to get local issuer certificate|self-signed certificate"),
     ],
 )
-def test_what_is_wrong_is_said(source: SecuredKafka, target: BrokerProcess, change: dict[str, str], said: str) -> None:
+def test_wrong_credentials_are_logged(
+    source: SecuredKafka, target: BrokerProcess, change: dict[str, str], said: str
+) -> None:
     set_mirror(target.bootstrap, "west", settings(source, "SASL_SSL", **(login("SCRAM-SHA-256") | change)))
     eventually(
         lambda: re.search(f"mirror west: the source at .*({said})", target.log_tail(), re.IGNORECASE),
@@ -115,7 +119,7 @@ def test_what_is_wrong_is_said(source: SecuredKafka, target: BrokerProcess, chan
     is_copied(source, target)
 
 
-def test_secrets_are_set_and_never_shown(source: SecuredKafka, target: BrokerProcess) -> None:
+def test_sensitive_settings_are_never_shown(source: SecuredKafka, target: BrokerProcess) -> None:
     certificate, key = create_client_certificate(source.authority, "hidden")
     wish = settings(
         source,
@@ -151,8 +155,10 @@ def described(bootstrap: str) -> dict[str, Any]:
     return {one.name: one for one in asyncio.run(ask()).results[0].configs}
 
 
-def test_secrets_of_files(source: SecuredKafka, tmp_path: Path) -> None:
-    """`ottla up` with the Secrets beside the Mirror; a password that is changed in the file counts at once."""
+def test_secrets_in_files(source: SecuredKafka, tmp_path: Path) -> None:
+    """`ottla up` with Secrets beside the Mirror; a password that changes in the file is used at
+    once.
+    """
 
     def objects(password: str) -> list[dict[str, Any]]:
         wish = {
@@ -196,7 +202,7 @@ def test_secrets_of_files(source: SecuredKafka, tmp_path: Path) -> None:
         assert "sasl.password=(hidden)" in said
 
 
-def test_our_command_logs_in_there_too(source: SecuredKafka, tmp_path: Path) -> None:
+def test_command_authenticates_to_secured_kafka(source: SecuredKafka, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     said = f"security.protocol=SASL_SSL\nssl.truststore.location={source.authority.certificate}\nsasl.mechanism=SCRAM-SHA-512\n"
     command = [sys.executable, "-m", "ottla_operator.cli", "topics", "list", "-b", source.at["SASL_SSL"], "-o", "json"]
@@ -211,7 +217,7 @@ def test_our_command_logs_in_there_too(source: SecuredKafka, tmp_path: Path) -> 
     assert re.fullmatch(r"ottla: .*\n", done.stderr) and password not in done.stderr
 
 
-def test_whoever_reads_the_metadata_log_sees_stars(target: BrokerProcess) -> None:
+def test_metadata_log_shows_consumers_no_secrets(target: BrokerProcess) -> None:
     wish = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT"}
     hush = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "hush-hush"}
     set_mirror(target.bootstrap, "west", wish | hush)

@@ -1,8 +1,10 @@
-"""Two clusters of three, and everything at once: brokers of both sides die, the link falls silent, the source's log loses its head and a topic is made
-anew, the copy takes over in the middle of it, and the old source comes home. The seed decides who dies when.
+"""Two clusters of three, and everything at once: brokers of both sides die, the link falls silent,
+the source's log loses its head and a topic is made anew, the copy takes over in the middle of it,
+and the old source comes home. The seed decides who dies when.
 
-What must hold: below the offset that a failover reports the two logs are one; every record that was acknowledged is in the log of who leads the topic,
-once, or in a file beside the partition that was cut; and in the end both sides are the same.
+What must hold: below the offset that a failover reports the two logs are one; every record that was
+acknowledged is in the log of who leads the topic, once, or in a file beside the partition that was
+cut; and in the end both sides are the same.
 """
 
 from collections import Counter
@@ -67,7 +69,7 @@ def values(cluster: ProcessCluster, partition: int) -> list[bytes]:
 
 
 def saved(cluster: ProcessCluster, partition: int) -> set[bytes]:
-    """What was cut off somewhere."""
+    """Values of all saved diverged records."""
     found: set[bytes] = set()
     for broker in cluster.brokers.values():
         for path in (Path(broker.log_dir) / f"{TOPIC}-{partition}" / "diverged").glob("*-epoch-*[0-9]/*.log"):
@@ -77,7 +79,7 @@ def saved(cluster: ProcessCluster, partition: int) -> set[bytes]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1])
-def test_there_and_back_through_it_all(seed: int) -> None:
+def test_failover_and_failback_under_faults(seed: int) -> None:
     random = Random(seed)
     with run_cluster("ottla", 3) as a, run_cluster("ottla", 3) as b:
         admin = AdminClient({"bootstrap.servers": a.bootstrap})
@@ -99,7 +101,8 @@ def test_there_and_back_through_it_all(seed: int) -> None:
                 lambda: watermarks(b.bootstrap, TOPIC, 0)[0] == where.offset, within_s=30, message="its head goes here"
             )
             eventually(lambda: watermarks(b.bootstrap, AGAIN, 0) == (0, 7), within_s=30, message="it is copied anew")
-            # The failover comes while records come, and while a broker of the side that takes over dies.
+            # The failover comes while records come, and while a broker of the side that takes over
+            # dies.
             set_mirror(b.bootstrap, "west", {"role": "FailedOver"})
             one_dies(b, random, lambda: more(acknowledged, 300))
         with writing(b) as written:
@@ -154,7 +157,7 @@ def values_from(cluster: ProcessCluster, partition: int, offset: int) -> list[by
 
 
 def check_failover(a: ProcessCluster, b: ProcessCluster) -> dict[int, int]:
-    """Partition → the offset from which on the records are b's own; below, the two are one."""
+    """Partition → the offset from which records are b's own; below it both logs are identical."""
     ends: dict[int, int] = {}
     for partition in range(PARTITIONS):
         told = status(b.bootstrap, TOPIC, partition)

@@ -57,9 +57,9 @@ def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
         await world.current("Topic", "flights")
         async with brokers(world) as link:
             assert (await topics.describe_topics(link, ["flights"]))["flights"].partitions[3]
-            await topics.alter_topic_config(link, "flights", {"retention.ms": "7"}, ())
+            await configs.alter_topic_config(link, "flights", {"retention.ms": "7"}, ())
             await world.until(lambda: "topic flights: retention.ms=2000" in world.said[-1])
-            assert (await topics.describe_topic_overrides(link, ["flights"]))["flights"] == {"retention.ms": "2000"}
+            assert (await configs.describe_topic_overrides(link, ["flights"]))["flights"] == {"retention.ms": "2000"}
 
     run(tmp_path, 1, story)
 
@@ -123,7 +123,7 @@ def test_a_topic_gets_more_copies_and_fewer_and_others_are_left_alone(tmp_path: 
         await world.until(lambda: world.condition("Topic", "flights", "Stalled").get("status") == "True")
         assert "4 replicas" in world.condition("Topic", "flights", "Stalled")["message"]
         async with brokers(world) as link:
-            assert (await topics.describe_topic_overrides(link, ["theirs"]))["theirs"] == {"retention.ms": "1000"}
+            assert (await configs.describe_topic_overrides(link, ["theirs"]))["theirs"] == {"retention.ms": "1000"}
 
     run(tmp_path, 3, story)
 
@@ -329,7 +329,7 @@ def test_the_status_tells_how_many_partitions_of_a_move_have_arrived(tmp_path: P
         async with brokers(world) as link:
             writer = Producer(link)
             await writer.open()
-            await writer.partitions("flights")
+            await writer.count_partitions("flights")
             for number in range(6):  # each arrives at a time of its own
                 for _ in range(number + 1):
                     await writer.add(("flights", number), Record(0, b"", bytes(200_000)))

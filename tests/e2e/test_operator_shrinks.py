@@ -86,6 +86,6 @@ def test_what_a_broker_is_given_while_it_is_let_go_is_moved_off_it(tmp_path: Pat
             configs=(),
         )
         async with brokers(world) as link:
-            await link.ask_controller(CreateTopicsRequest(topics=(late,)))
+            await link.send_to_controller(CreateTopicsRequest(topics=(late,)))
 
     asyncio.run(main())

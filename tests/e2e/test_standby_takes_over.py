@@ -1,5 +1,7 @@
-"""A cluster into which others are appended, and one that stands by for it with an identical copy: whoever fails over goes on with the sources where they
-were, and the other way round again. Each record is there once."""
+"""A cluster with appended sources, and a standby that mirrors it: after a failover the standby
+continues with the sources at their positions, and the old cluster does so after the failback. Each
+record is there once.
+"""
 
 from collections.abc import Callable
 
@@ -27,7 +29,7 @@ def flights(first: int, end: int) -> list[bytes]:
 
 
 def marks(broker: BrokerProcess) -> set[int]:
-    """Producer ids of sources in its log."""
+    """Producer ids of the sources in the broker's log."""
     log, at, found = log_bytes(broker.log_dir, TOPIC, 0), 0, set()
     while at < len(log):
         header = parse_batch_header(log, at)
@@ -46,7 +48,7 @@ def until(holds: Callable[[], bool], *brokers: BrokerProcess) -> None:
     )
 
 
-def test_sources_go_on_where_the_log_says_at_the_standby_and_at_home() -> None:
+def test_sources_continue_at_their_positions_after_failover_and_failback() -> None:
     with run_ottla_broker() as newark, run_ottla_broker() as region, run_ottla_broker() as standby:
         create(newark, TOPIC)
         produce(newark.bootstrap, TOPIC, flights(0, 100), enable_idempotence=True)
@@ -73,13 +75,12 @@ def test_sources_go_on_where_the_log_says_at_the_standby_and_at_home() -> None:
         produce(newark.bootstrap, TOPIC, flights(160, 170))
         until(lambda: watermarks(standby.bootstrap, TOPIC, 0)[1] >= 171, standby)
 
-        # The region is back, and goes on with Newark as it was told. It does not become a copy before that ends.
+        # The region is back, and goes on with Newark as it was told. It does not become a copy
+        # before that ends.
         region.start()
         until(lambda: watermarks(region.bootstrap, TOPIC, 0)[1] == 170, region)
         mirror(standby, region, "back", on_divergence="Truncate")
-        until(
-            lambda: "records are appended to it by mirror 'newark': that has to end first" in region.log_tail(), region
-        )
+        until(lambda: "mirror 'newark' appends records to it: end that first" in region.log_tail(), region)
         mirror(newark, region, "newark", role="FailedOver")
         until(lambda: seen(region.bootstrap, TOPIC, 0) == seen(standby.bootstrap, TOPIC, 0), region, standby)
         until(lambda: status(region.bootstrap, TOPIC, 0).get("state") == "Replicating", region)

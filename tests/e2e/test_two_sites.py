@@ -1,4 +1,6 @@
-"""The example of two sites, made small: what both write is once in the region, and the same log stands by."""
+"""The two-sites example without its pipeline: both sites' records are once in the region, and the
+standby has the same log.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -27,7 +29,9 @@ def home(tmp_path: Path) -> Iterator[UpProcess]:
 
 
 def small(home: UpProcess) -> dict[str, str]:
-    """The example's files, but for its pipeline, with ports that nobody has; the clusters' addresses."""
+    """Copies the example's files without its pipeline, with free ports; returns the clusters'
+    addresses.
+    """
     folder = home.folder / "resources"
     shutil.copytree(EXAMPLES / "two-sites", folder, ignore=shutil.ignore_patterns("pipeline*", "__pycache__"))
     (home.folder / "flights").symlink_to(EXAMPLES / "flights")
@@ -45,14 +49,14 @@ def flights(bootstrap: str) -> list[bytes]:
 
 
 def ends(bootstrap: str) -> int:
-    """Of all partitions together; −1 while nobody answers."""
+    """Sum of the high watermarks; −1 while no broker responds."""
     try:
         return sum(watermarks(bootstrap, "flights", partition)[1] for partition in range(PARTITIONS))
     except OSError:
         return -1
 
 
-def test_two_sites(home: UpProcess) -> None:
+def test_two_sites_are_appended_and_mirrored_to_the_standby(home: UpProcess) -> None:
     at = small(home)
     home.start(FLIGHTS_AT_MOST=str(EVENTS))
     for name in ("region", "standby"):
@@ -73,6 +77,6 @@ def test_two_sites(home: UpProcess) -> None:
 
 
 def folder_of(data: Path, cluster: str) -> Path:
-    """Where the cluster's only broker has its logs."""
+    """Log folder of the cluster's only broker."""
     (found,) = (path.parent for path in (data / cluster).rglob("flights-0") if path.is_dir())
     return found

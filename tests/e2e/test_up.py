@@ -83,7 +83,7 @@ def test_from_yaml_to_records_and_back_again(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": 3_600_000}))
     home.start()
     home.wait_for_line("first broker ready after")
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     assert partitions(home, "greetings") == 3
     assert setting(home, "greetings", "retention.ms") == "3600000"
     write(home, "greetings", "hello", "world")
@@ -91,7 +91,7 @@ def test_from_yaml_to_records_and_back_again(home: UpProcess) -> None:
     assert read(home, "greetings", 2) == ["hello", "world"]
     broker = home.broker_pid()
     assert home.stop() == 0
-    home.wait_for_line("everything is stopped")
+    home.wait_for_line("all processes stopped")
     assert not is_process_running(broker)
     assert not any("Traceback" in line for line in home.lines)
 
@@ -99,26 +99,26 @@ def test_from_yaml_to_records_and_back_again(home: UpProcess) -> None:
     home.wait_for_line("first broker ready after")
     assert read(home, "greetings", 2) == ["hello", "world"]
     assert home.stop(signal.SIGTERM) == 0
-    assert not any("topic greetings made" in line for line in home.lines)
+    assert not any("topic greetings created" in line for line in home.lines)
 
 
 def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=1))
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": 7}), topic("more"))
-    home.wait_for_line("topic greetings grown to 3 partitions")
+    home.wait_for_line("topic greetings increased to 3 partitions")
     home.wait_for_line("topic greetings: retention.ms=7")
-    home.wait_for_line("topic more made")
+    home.wait_for_line("topic more created")
     assert partitions(home, "greetings") == 3
     assert setting(home, "greetings", "retention.ms") == "7"
 
     home.write_resources(cluster(home), topic(partitions=2), topic("more"))
-    home.wait_for_line("spec.partitions: partitions can grow but never shrink")
+    home.wait_for_line("spec.partitions: partitions cannot be decreased")
     home.write_resources(cluster(home), topic(partitions=3, partition=1))
     home.wait_for_line("resources/all.yaml:21: spec.partition: unknown field; did you mean 'partitions'?")
     home.write_resources(cluster(home), topic(partitions=3, config={}))
-    home.wait_for_line("topic greetings: retention.ms back to default")
+    home.wait_for_line("topic greetings: retention.ms reset to default")
     home.wait_for_line("the files are good again")
     home.wait_for_line("topic more is no longer described; it stays")
     home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": "soon"}))
@@ -130,7 +130,7 @@ def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
 def test_topics_that_are_to_go_go(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(deletionPolicy="Delete"), topic("other"))
     home.start()
-    home.wait_for_line("topic other made")
+    home.wait_for_line("topic other created")
     home.write_resources(cluster(home), topic("other"))
     home.wait_for_line("topic greetings deleted")
     assert partitions(home, "greetings") == 0
@@ -139,7 +139,7 @@ def test_topics_that_are_to_go_go(home: UpProcess) -> None:
 def test_what_a_crashed_up_left_running_is_taken_over(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic())
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     broker = home.broker_pid()
     home.running_process.kill()
     home.running_process.wait()
@@ -154,7 +154,7 @@ def test_what_a_crashed_up_left_running_is_taken_over(home: UpProcess) -> None:
 def test_a_broker_that_dies_is_started_again(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic())
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     write(home, "greetings", "before")
     broker = home.broker_pid()
     os.kill(broker, signal.SIGKILL)
@@ -169,11 +169,11 @@ def test_a_broker_that_dies_is_started_again(home: UpProcess) -> None:
 def test_a_changed_setting_restarts_the_broker(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic())
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     broker = home.broker_pid()
     home.write_resources(cluster(home, config={"num.partitions": 4}), topic(), topic("wide"))
     home.wait_for_line("broker demo-1 is started again with its new settings")
-    home.wait_for_line("topic wide made")
+    home.wait_for_line("topic wide created")
     assert partitions(home, "wide") == 4
     assert home.broker_pid() != broker
 
@@ -198,12 +198,12 @@ def test_another_clusters_broker_on_the_port_is_left_alone(home: UpProcess, tmp_
         other.port = home.port
         other.write_resources(cluster(other), topic("theirs"))
         other.start()
-        other.wait_for_line("topic theirs made")
+        other.wait_for_line("topic theirs created")
         home.write_resources(cluster(home), topic("ours"))
         home.start()
         home.wait_for_line(f"broker demo-1: port {home.port} is in use")
         assert other.stop() == 0
-        home.wait_for_line("topic ours made")
+        home.wait_for_line("topic ours created")
         data = other.folder / ".ottla" / "demo" / "1" / "data"
         assert [path.name for path in data.glob("*-0") if path.name in ("ours-0", "theirs-0")] == ["theirs-0"]
         assert home.stop() == 0
@@ -283,7 +283,7 @@ def test_a_load_goes_on_exactly_although_partitions_were_added_meanwhile(home: U
         lambda: len(home.run_ottla("consume", "greetings", "--exit").stdout.splitlines()) >= 600, message="600 records"
     )
     home.write_resources(cluster(home), topic(partitions=5))
-    home.wait_for_line("topic greetings grown to 5 partitions")
+    home.wait_for_line("topic greetings increased to 5 partitions")
     assert home.stop() == 0
     home.start()
     home.wait_for_line("records written")
@@ -294,7 +294,7 @@ def test_a_load_goes_on_exactly_although_partitions_were_added_meanwhile(home: U
 def test_a_run_that_nobody_has_noted_is_not_resumed_over_other_partitions(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=2))
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     lines = [f"{number}=x\n" for number in range(100)]
     keyed = ("produce", "greetings", "--key-separator", "=", "--resume")
     assert home.run_ottla(*keyed, given="".join(lines[:50])).returncode == 0
@@ -302,9 +302,9 @@ def test_a_run_that_nobody_has_noted_is_not_resumed_over_other_partitions(home: 
     refused = home.run_ottla(*keyed, given="".join(lines))
     assert refused.returncode == 1
     assert "cannot be resumed: greetings-" in refused.stderr
-    assert "say with --over" in refused.stderr
-    assert home.run_ottla(*keyed, "--over", "4", given="".join(lines)).returncode == 2
-    assert home.run_ottla(*keyed, "--over", "2", given="".join(lines)).returncode == 0
+    assert "set --partitions" in refused.stderr
+    assert home.run_ottla(*keyed, "--partitions", "4", given="".join(lines)).returncode == 2
+    assert home.run_ottla(*keyed, "--partitions", "2", given="".join(lines)).returncode == 0
     found = home.run_ottla("consume", "greetings", "--exit", "--keys").stdout.splitlines()
     assert sorted(found) == sorted(f"{number}\tx" for number in range(100))
 
@@ -312,7 +312,7 @@ def test_a_run_that_nobody_has_noted_is_not_resumed_over_other_partitions(home: 
 def test_the_command_against_its_brokers(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=2))
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     written = home.run_ottla("produce", "greetings", "--key-separator", "=", given="a=1\nb=2\nc=3\n")
     assert (written.returncode, written.stdout) == (0, "")
     assert "3 records written" in written.stderr
@@ -355,7 +355,7 @@ def test_a_pipeline_from_its_topic_to_another(home: UpProcess) -> None:
         n for n, it in enumerate((home.folder / "resources/all.yaml").read_text().splitlines(), 1) if "name: loud" in it
     )
     assert f"resources/all.yaml:{line}: pipeline shout: spec.transforms[0] (loud): " in said
-    home.wait_for_line("topic shouts made")
+    home.wait_for_line("topic shouts created")
     home.write_resources(cluster(home), topic(), topic("shouts"), pipeline)
     write(home, "greetings", '{"word": "hello"}')
     home.wait_for_line("first pipeline row after", within_s=150)

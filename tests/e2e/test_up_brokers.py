@@ -104,7 +104,7 @@ def test_three_brokers_one_of_which_is_killed(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=6))
     home.start()
     home.wait_for_line("3 brokers ready after")
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     assert set(led(in_sync(home, "greetings", 3)).values()) == {2}
     with writing(home, "greetings") as acknowledged:
         before = len(acknowledged)
@@ -132,14 +132,14 @@ def test_three_brokers_one_of_which_is_killed(home: UpProcess) -> None:
 def test_a_changed_setting_restarts_one_broker_after_the_other(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=6))
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     in_sync(home, "greetings", 3)
     before = {it: home.broker_pid(it) for it in (1, 2, 3)}
     with writing(home, "greetings") as acknowledged:
         home.write_resources(cluster(home, config={"num.partitions": 4}), topic(partitions=6), topic("wide"))
         for id_ in (1, 2, 3):
             home.wait_for_line(f"broker demo-{id_} is started again with its new settings (num.partitions)")
-        home.wait_for_line("topic wide made")
+        home.wait_for_line("topic wide created")
         in_sync(home, "greetings", 3)
     assert partitions(home, "wide") == 4
     assert all(home.broker_pid(it) != pid for it, pid in before.items())
@@ -152,7 +152,7 @@ def test_a_changed_setting_restarts_one_broker_after_the_other(home: UpProcess) 
 def test_a_setting_that_running_brokers_take_restarts_nobody(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic())
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     pids = [home.broker_pid(it) for it in (1, 2, 3)]
     home.write_resources(cluster(home, config={"log.retention.ms": 7_200_000}), topic())
     home.wait_for_line("log.retention.ms=7200000, without a restart")
@@ -172,7 +172,7 @@ def test_a_setting_that_running_brokers_take_restarts_nobody(home: UpProcess) ->
 def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic())
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     in_sync(home, "greetings", 3)
     home.write_resources(cluster(home, config={"num.partitions": "many"}), topic())
     home.wait_for_line("num.partitions")
@@ -204,7 +204,7 @@ def factors(home: UpProcess) -> list[str]:
 def test_more_brokers_and_fewer(home: UpProcess) -> None:
     home.write_resources(cluster(home, 1), topic(partitions=6))
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     write(home, "greetings", *map(str, range(500)))
     assert len(read(home, "greetings", 500)) == 500  # a group: the brokers' own topic is there
     home.write_resources(cluster(home, 3), topic(partitions=6))
@@ -249,7 +249,7 @@ def test_more_brokers_and_fewer(home: UpProcess) -> None:
 def test_taking_brokers_away_goes_on_after_a_stop(home: UpProcess) -> None:
     home.write_resources(cluster(home, 3), topic(partitions=6, replicas=2))
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     write(home, "greetings", *map(str, range(100)))
     assert home.stop() == 0
     home.write_resources(cluster(home, 2), topic(partitions=6, replicas=2))

@@ -46,7 +46,7 @@ def test_a_renewed_secret_restarts_one_broker_after_the_other(home: UpProcess, t
     ports = range(safe, safe + BROKERS)
     home.write_resources(cluster(home, safe), topic(partitions=6), secret(made, "tls"))
     home.start()
-    home.wait_for_line("topic greetings made")
+    home.wait_for_line("topic greetings created")
     in_sync(home, "greetings", BROKERS)
     assert {shown(port) for port in ports} == {made.server_certificate.read_text().strip()}
     clients = {

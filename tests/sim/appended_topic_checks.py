@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ottla_broker.metadata.records import AppendedSourceRecord
 from ottla_broker.mirroring.source_positions import SEQUENCE_BITS
-from ottla_broker.requests.appended_status import appended_partition_status
-from ottla_broker.requests.mirror_status import PartitionStatus
+from ottla_broker.requests.mirror_status import PartitionStatus, appended_partition_status
 from ottla_broker.wire.records import iter_records
 from tests.sim.checks import Contents
 from tests.sim.cluster import SimulatedCluster

@@ -1,8 +1,4 @@
-"""A broker for the tests: ours, as a process; or Apache Kafka from a folder of jars, to see whether a fault is the
-broker's.
-
-Set OTTLA_TEST_KAFKA_LIBS to a folder with Kafka's jars for the second.
-"""
+"""The broker of the tests: Ottla, or Apache Kafka if OTTLA_TEST_KAFKA_LIBS names a folder with its jars."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ _READY_S = 60
 
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
-    """A broker that keeps its data in the folder; its address."""
+    """Runs a broker with its data in the folder. Yields its address."""
     folder.mkdir(parents=True, exist_ok=True)
     address = f"127.0.0.1:{free_port()}"
     command = _kafka(folder, address, KAFKA_LIBS) if KAFKA_LIBS else _ours(folder, address)
@@ -43,7 +39,7 @@ def broker(folder: Path) -> Iterator[str]:
 
 
 def _await(process: subprocess.Popen[bytes], address: str, out: Path) -> None:
-    """Returns when the broker answers a client."""
+    """Waits until the broker responds to a client."""
     client = AdminClient({"bootstrap.servers": address, "log_level": 0})
     deadline = time.monotonic() + _READY_S
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A broker for all tests of pipelines, and small means to run them."""
+"""A broker for all tests of pipelines, and fixtures to run pipelines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla_operator.resources.common import API_VERSION
 from ottla_spark.definition import parse_pipeline
 from ottla_spark.progress import parse_lines
-from ottla_spark.run import RuntimeEnvironment, run_pipeline
+from ottla_spark.run import run_pipeline
+from ottla_spark.runtime_environment import RuntimeEnvironment
 from tests.spark.broker import broker
 
 Line = dict[str, Any]
@@ -24,7 +25,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A record as a test reads it."""
+    """A consumed record."""
 
     key: str | None
     value: bytes
@@ -37,7 +38,7 @@ class Message:
 
 @dataclass(slots=True)
 class Topics:
-    """Topics of the test's broker: made, filled and read."""
+    """Creates, fills and reads topics."""
 
     address: str
     admin: AdminClient = field(init=False)
@@ -111,7 +112,7 @@ def topics(address: str) -> Topics:
 
 @dataclass(slots=True)
 class Runner:
-    """Runs pipelines in this process; each test has a folder of its own."""
+    """Runs pipelines in this process, each test in its own folder."""
 
     topics: Topics
     folder: Path
@@ -168,7 +169,7 @@ def pipeline(topics: Topics, tmp_path: Path) -> Runner:
 
 
 def written(lines: list[Line]) -> int:
-    """Rows that were written, by the report's lines."""
+    """Number of rows written, from the lines of the progress log."""
     return sum(line.get("written", 0) for line in lines)
 
 
@@ -179,7 +180,7 @@ EVENTS: Mapping[str, Any] = {
 
 
 def events(topic: str, **more: object) -> dict[str, Any]:
-    """A source of records with an id, a time and a city."""
+    """A source whose records have an id, a time and a city."""
     return {**EVENTS, "topic": topic, **more}
 
 

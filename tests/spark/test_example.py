@@ -1,6 +1,6 @@
-"""The flights example: a year of real flights through a real broker, and a pipeline that is killed on the way.
+"""The flights example on a real broker, with a pipeline that is killed midway.
 
-Every row of the result is held against the same sums made by DuckDB from the raw data, digit by digit.
+Every row of the result is compared with an aggregate of the raw data by DuckDB, digit by digit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PATIENCE_S = 240
 
 @pytest.fixture(scope="module")
 def loaded(topics: Topics) -> dict[str, int]:
-    """The example's topics, made as its resources say, with all records in them; how many each has."""
+    """Creates the example's topics with all records. Returns the number of records of each."""
     for wish in yaml.safe_load_all((EXAMPLE / "topics.yaml").read_text()):
         settings = {name.replace(".", "_"): str(value) for name, value in wish["spec"].get("config", {}).items()}
         topics.make(wish["metadata"]["name"], partitions=wish["spec"]["partitions"], **settings)
@@ -45,11 +45,11 @@ def loaded(topics: Topics) -> dict[str, int]:
     return counts
 
 
-def test_the_loader_makes_every_record(loaded: dict[str, int]) -> None:
+def test_loader_prints_every_record(loaded: dict[str, int]) -> None:
     assert loaded == load.RECORDS
 
 
-def test_events_happen_in_order_and_their_schedules_do_not() -> None:
+def test_events_are_in_order_of_actual_times_but_not_of_schedules() -> None:
     last = scheduled = ""
     out_of_order = departures = late_minutes = 0
     for event in load.flights(load.folder()):
@@ -74,7 +74,7 @@ def command(topics: Topics, tmp_path: Path) -> list[str]:
 
 
 def write_pipeline(folder: Path, *, batch: int, **changes: object) -> None:
-    """The example's pipeline with another size of batches, and other changes of its spec."""
+    """Writes the example's pipeline with another batch size and other changes of its spec."""
     pipeline = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())
     pipeline["spec"]["sources"]["flights"]["maxOffsetsPerTrigger"] = batch
     pipeline["spec"] |= changes
@@ -82,7 +82,7 @@ def write_pipeline(folder: Path, *, batch: int, **changes: object) -> None:
 
 
 def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> Iterator[list[Line]]:
-    """The report's lines of batches, whenever there are more, until there are this many."""
+    """Yields the progress log's lines of batches once there are this many."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         assert process.poll() is None, report.read_text()
@@ -98,7 +98,7 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
 
 
 @pytest.mark.timeout(600)
-def test_a_pipeline_that_is_killed_and_started_again_gives_the_right_table(
+def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
     # As in the example, but for an end: it stops when all flights are read. Small batches at first, to be killed early.
@@ -133,12 +133,12 @@ def test_a_pipeline_that_is_killed_and_started_again_gives_the_right_table(
 
 
 def newest(topics: Topics, topic: str) -> dict[str | None, dict[str, Any]]:
-    """The table that a topic of results is: the newest row of each key."""
+    """The latest row of each key."""
     return {message.key: message.json for message in topics.read(topic)}
 
 
 def expected() -> dict[str | None, dict[str, Any]]:
-    """The same sums by DuckDB, from the raw data: hours are those of the schedule, delays whole minutes."""
+    """The same aggregates by DuckDB, from the raw data."""
     data = load.folder()
     sql = duckdb.connect()
     import pandas
@@ -169,9 +169,7 @@ def expected() -> dict[str | None, dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-def test_the_process_stops_when_it_is_asked_to(
-    loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
-) -> None:
+def test_process_stops_on_sigterm(loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path) -> None:
     sink = {"from": "delays", "topic": "stopped-delays", "key": ["hour", "airport", "carrier"], "outputMode": "update"}
     write_pipeline(tmp_path, batch=5_000, sinks=[sink], consumerGroup="stopped")
     topics.make("stopped-delays", partitions=1)
@@ -190,7 +188,7 @@ def test_the_process_stops_when_it_is_asked_to(
     assert sum(topics.committed("stopped", "flights", 3).values()) == sum(ends.values())
 
 
-def test_the_cases_beside_the_pipeline_hold_and_one_that_does_not_says_what_differs(tmp_path: Path) -> None:
+def test_cases_of_the_example_pass_and_a_failed_case_shows_the_difference(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE / "pipeline.test", tmp_path, dirs_exist_ok=True)
     for folder in ("given", "expect"):
         (tmp_path / "wrong" / folder).mkdir(parents=True)

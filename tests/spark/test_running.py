@@ -11,7 +11,7 @@ from ottla_spark.errors import PipelineError
 from tests.spark.conftest import Line, Runner, Topics, events, ids, written
 
 
-def test_a_pipeline_that_is_stopped_between_batches_writes_nothing_twice(pipeline: Runner, topics: Topics) -> None:
+def test_pipeline_that_is_stopped_between_batches_writes_nothing_twice(pipeline: Runner, topics: Topics) -> None:
     topics.make("stop-in", "stop-out", partitions=2)
     topics.write("stop-in", *({"id": number} for number in range(400)))
     spec = {
@@ -47,9 +47,7 @@ def test_lag_is_reported_and_committed_to_a_consumer_group(pipeline: Runner, top
     assert sum(topics.committed("watched", "lag-in", 2).values()) == 100
 
 
-def test_the_group_is_never_further_than_the_slowest_sink_also_after_a_restart(
-    pipeline: Runner, topics: Topics
-) -> None:
+def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipeline: Runner, topics: Topics) -> None:
     topics.make("slow-in", "slow-out", "quick-out")
     (pipeline.folder / "steps.py").write_text(
         "import time\n\nfrom pyspark.sql import functions as F\n\n\n"
@@ -79,7 +77,7 @@ def test_the_group_is_never_further_than_the_slowest_sink_also_after_a_restart(
         assert ids(topics, "slow-out") == list(range(number + 1))
 
 
-def test_what_came_while_a_batch_ran_is_lag(pipeline: Runner, topics: Topics) -> None:
+def test_records_written_during_a_batch_are_lag(pipeline: Runner, topics: Topics) -> None:
     topics.make("echo")
     topics.write("echo", {"id": 1}, {"id": 2})
     spec = {"sources": {"events": events("echo")}, "sinks": [{"from": "events", "topic": "echo"}]}
@@ -87,7 +85,7 @@ def test_what_came_while_a_batch_ran_is_lag(pipeline: Runner, topics: Topics) ->
     assert (batch["rows"], batch["lag"]["records"]) == (2, 2)
 
 
-def test_a_table_is_the_newest_record_of_each_key_whenever_a_batch_runs(pipeline: Runner, topics: Topics) -> None:
+def test_table_has_the_latest_record_of_each_key_in_every_batch(pipeline: Runner, topics: Topics) -> None:
     topics.make("tab-in", "tab-out", "tab-dead")
     topics.make("tab-cities", cleanup_policy="compact")
     spec = {
@@ -121,7 +119,7 @@ def test_a_table_is_the_newest_record_of_each_key_whenever_a_batch_runs(pipeline
     assert (letter.key, letter.value, letter.headers["ottla.topic"]) == ("Q", b"?", "tab-cities")
 
 
-def test_a_table_changes_while_the_pipeline_runs(pipeline: Runner, topics: Topics) -> None:
+def test_table_changes_while_the_pipeline_runs(pipeline: Runner, topics: Topics) -> None:
     topics.make("live-in", "live-out", "live-cities")
     topics.write("live-cities", {"name": "old"}, key="P")
     topics.write("live-in", {"id": 1, "city": "P"})
@@ -155,7 +153,7 @@ def test_a_table_changes_while_the_pipeline_runs(pipeline: Runner, topics: Topic
     ]
 
 
-def test_a_topic_that_was_made_anew_is_noticed(pipeline: Runner, topics: Topics) -> None:
+def test_re_created_topic_is_detected(pipeline: Runner, topics: Topics) -> None:
     topics.make("anew-in", "anew-out")
     topics.write("anew-in", {"id": 1})
     spec = {"sources": {"events": events("anew-in")}, "sinks": [{"from": "events", "topic": "anew-out"}]}
@@ -168,7 +166,7 @@ def test_a_topic_that_was_made_anew_is_noticed(pipeline: Runner, topics: Topics)
     assert ids(topics, "anew-out") == [1]
 
 
-def test_rows_seen_before_are_left_out_in_later_batches_too(pipeline: Runner, topics: Topics) -> None:
+def test_duplicates_are_dropped_in_later_batches_too(pipeline: Runner, topics: Topics) -> None:
     topics.make("twice-in", "twice-out")
     spec = {
         "sources": {"events": events("twice-in", watermark={"column": "at", "delay": "1 hour"})},
@@ -210,7 +208,7 @@ def test_streams_are_joined_with_each_other_and_with_themselves(pipeline: Runner
     assert set(lines[-2]["lag"]["partitions"]) == {"left-in", "right-in"}
 
 
-def test_a_suspended_pipeline_does_nothing(pipeline: Runner, topics: Topics, tmp_path: Path) -> None:
+def test_suspended_pipeline_does_nothing(pipeline: Runner, topics: Topics, tmp_path: Path) -> None:
     lines = pipeline(
         {"sources": {"events": events("x")}, "sinks": [{"from": "events", "topic": "y"}], "state": "suspended"}
     )

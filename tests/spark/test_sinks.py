@@ -1,4 +1,4 @@
-"""Where rows go: topics, files, the console, on a real broker."""
+"""Sinks (topics, files, console) on a real broker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.spark.conftest import Runner, Topics, events
 
 
 def rows_of(sql: str) -> list[tuple[Any, ...]]:
-    """What DuckDB finds."""
+    """Result of a query in DuckDB."""
     return duckdb.connect().execute(sql).fetchall()
 
 
-def test_parquet_holds_each_row_once_for_any_reader(pipeline: Runner, topics: Topics) -> None:
+def test_parquet_has_each_row_once(pipeline: Runner, topics: Topics) -> None:
     topics.make("file-in", partitions=2)
     topics.write("file-in", *({"id": number, "city": "AB"[number % 2]} for number in range(50)))
     spec = {
@@ -29,7 +29,7 @@ def test_parquet_holds_each_row_once_for_any_reader(pipeline: Runner, topics: To
     assert sorted(found) == [(number, "AB"[number % 2]) for number in range(50)]
 
 
-def test_a_complete_result_replaces_the_one_before(pipeline: Runner, topics: Topics) -> None:
+def test_complete_result_replaces_the_previous_one(pipeline: Runner, topics: Topics) -> None:
     topics.make("whole-in")
     spec = {
         "sources": {"events": events("whole-in")},
@@ -42,7 +42,7 @@ def test_a_complete_result_replaces_the_one_before(pipeline: Runner, topics: Top
         assert rows_of(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')") == [("A", n)]
 
 
-def test_raw_records_pass_unchanged_and_python_steps_are_called(pipeline: Runner, topics: Topics) -> None:
+def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner, topics: Topics) -> None:
     topics.make("raw-in", "raw-out", "loud-out")
     topics.write("raw-in", b"\x00\xff", key="k")
     (pipeline.folder / "steps.py").write_text(
@@ -62,7 +62,7 @@ def test_raw_records_pass_unchanged_and_python_steps_are_called(pipeline: Runner
     assert [(message.key, message.json) for message in topics.read("loud-out")] == [("K|2", {"who": "K", "bytes": 2})]
 
 
-def test_the_console_shows_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_sink_prints_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
     topics.make("seen-in")
     topics.write("seen-in", *({"id": number} for number in range(5)))
     pipeline({"sources": {"events": events("seen-in")}, "sinks": [{"from": "events", "console": {"rows": 2}}]})

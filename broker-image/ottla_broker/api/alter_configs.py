@@ -1,19 +1,23 @@
 """AlterConfigs (33), versions 0–2.
 
-- Replaces all that was set for a resource by what the request says; what it does not name falls back to its default. Tools of today use
-  IncrementalAlterConfigs instead, which changes only what it names.
-- Each resource on its own, checked whole before anything of it is changed; answered when the metadata log has it on disk.
-- A resource twice in one request is INVALID_REQUEST for both; so is a setting without value. Loggers are not altered by this API.
+- Replaces all configs of a resource; a config that the request does not name returns to its default. Current tools
+  use IncrementalAlterConfigs instead, which changes only what it names.
+- Each resource has its own outcome and is validated whole before anything changes. The response is sent when the
+  metadata log has the change on disk.
+- A resource named twice is INVALID_REQUEST for both, and so is a config without a value. Levels of loggers are not
+  altered by this API.
 - v2 is flexible.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
 from ottla_broker.requests.api import Api
-from ottla_broker.requests.config_resources import ConfigResource, change, current, each, in_order, must_may
+from ottla_broker.requests.config_changes import change_configs, change_each_resource
+from ottla_broker.requests.config_resources import ConfigResource, check_authorized, current_configs
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation
@@ -25,13 +29,13 @@ API = Api(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
 
 @API.handler()
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    async def ask(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
-        onward = AlterConfigsRequest(resources=resources, validate_only=request.validate_only)
-        return in_order(resources, (await ctx.broker.controller_channel.send_request(onward)).responses)
+    async def forward(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
+        forwarded = AlterConfigsRequest(resources=resources, validate_only=request.validate_only)
+        response: AlterConfigsResponse = await ctx.broker.controller_channel.send_request(forwarded)
+        return response.responses
 
-    outcomes = await each(
-        ctx, request.resources, lambda resource: replace(ctx, resource, validate_only=request.validate_only), ask
-    )
+    replace = partial(replace_configs, ctx, validate_only=request.validate_only)
+    outcomes = await change_each_resource(ctx, request.resources, replace, forward)
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -46,17 +50,17 @@ async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> Al
     )
 
 
-async def replace(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+async def replace_configs(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
-    must_may(ctx, Operation.alter_configs, kind, name)
+    check_authorized(ctx, Operation.alter_configs, kind, name)
     if kind == ConfigResource.BROKER_LOGGER:
         raise KafkaError(ErrorCode.invalid_request, "levels of loggers are altered by IncrementalAlterConfigs only")
-    wanted: dict[str, str | None] = {}
+    configs: dict[str, str | None] = {}
     for config in resource.configs:
         if config.value is None:
-            raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value; leave it out to have its default")
-        if config.name in wanted:
-            raise KafkaError(ErrorCode.invalid_request, f"{config.name} stands twice in the request")
-        wanted[config.name] = config.value
-    dropped = dict.fromkeys(current(ctx, kind, name).keys() - wanted.keys())
-    await change(ctx, kind, name, {**dropped, **wanted}, validate_only=validate_only)
+            raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value; omit it to get its default")
+        if config.name in configs:
+            raise KafkaError(ErrorCode.invalid_request, f"the request names {config.name} twice")
+        configs[config.name] = config.value
+    removed = dict.fromkeys(current_configs(ctx, kind, name).keys() - configs.keys())
+    await change_configs(ctx, kind, name, {**removed, **configs}, validate_only=validate_only)

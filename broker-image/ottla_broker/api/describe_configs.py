@@ -1,11 +1,13 @@
 """DescribeConfigs (32), versions 1–4.
 
-- Topics, this broker, the defaults of all brokers (resource broker with the empty name) and the levels of this broker's loggers.
-- Each setting tells where its value comes from and, when asked, every other place it is found in, in the order in which they count.
-- Another broker's settings are only known to that broker: naming it here is INVALID_REQUEST, as in Kafka.
-- Groups and client metrics have no settings here: an empty list, as for a resource for which nothing was set.
-- A mirror (type 101) has its settings, and the controller tells what is in its way; a topic that is a copy (102) tells how it is, each broker of the partitions that it leads.
-- No keys named means all. v3 adds types and documentation; v4 is flexible.
+- Describes topics, this broker, the cluster-wide defaults of all brokers (resource broker with the empty name) and the
+  levels of this broker's loggers.
+- Each config has the source of its value and, if requested, the other values in order of precedence.
+- Configs of another broker are INVALID_REQUEST, as in Kafka: only that broker knows them.
+- Groups and client metrics have no configs: an empty list, as for a resource for which nothing was set.
+- A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type 102) has its status,
+  from each broker of the partitions that it leads.
+- No names requested means all. v3 adds types and documentation; v4 is flexible.
 """
 
 import asyncio
@@ -24,11 +26,17 @@ from kio.static.primitive import i8
 from ottla_broker.config import ConfigEntry
 from ottla_broker.config.description import describe_broker, describe_cluster_defaults, describe_mirror, describe_topic
 from ottla_broker.config.loggers import describe_loggers
-from ottla_broker.requests import appended_status, mirror_status
 from ottla_broker.requests.api import Api
-from ottla_broker.requests.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
+from ottla_broker.requests.config_resources import (
+    ConfigResource,
+    check_authorized,
+    check_is_this_broker,
+    check_topic_exists,
+    current_configs,
+)
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.mirror_status import describe_mirror_problems, describe_mirrored_topic_status
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -40,17 +48,17 @@ API = Api(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), flexible=4)
 async def describe_configs(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time=NO_THROTTLE,
-        results=tuple(describe(ctx, resource, request) for resource in request.resources),
+        results=tuple(describe_resource(ctx, resource, request) for resource in request.resources),
     )
 
 
-def describe(
+def describe_resource(
     ctx: RequestContext, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     configs: Iterable[ConfigEntry] = ()
     code, message = ErrorCode.none, None
     try:
-        configs = entries(ctx, resource.resource_type, resource.resource_name)
+        configs = find_entries(ctx, resource.resource_type, resource.resource_name)
     except KafkaError as reason:
         code, message = reason.code, reason.message
     keys = resource.configuration_keys
@@ -59,40 +67,37 @@ def describe(
         error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=tuple(result(entry, request) for entry in configs if not keys or entry.name in keys),
+        configs=tuple(config_result(entry, request) for entry in configs if not keys or entry.name in keys),
     )
 
 
-def entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]:
-    must_may(ctx, Operation.describe_configs, kind, name)
+def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]:
+    check_authorized(ctx, Operation.describe_configs, kind, name)
     config = ctx.broker.config
     match kind:
         case ConfigResource.TOPIC:
-            must_be_topic(ctx, name)
+            check_topic_exists(ctx, name)
             return describe_topic(config, ctx.broker.image.topic_config(name))
         case ConfigResource.BROKER if name == "":
             return describe_cluster_defaults(config)
         case ConfigResource.BROKER:
-            must_be_this_broker(ctx, name)
+            check_is_this_broker(ctx, name)
             return describe_broker(config)
         case ConfigResource.BROKER_LOGGER:
-            must_be_this_broker(ctx, name)
+            check_is_this_broker(ctx, name)
             return describe_loggers()
         case ConfigResource.MIRROR:
-            settings = current(ctx, kind, name)
-            return describe_mirror(settings) + mirror_status.troubles(ctx.broker, name) if settings else []
+            settings = current_configs(ctx, kind, name)
+            return describe_mirror(settings) + describe_mirror_problems(ctx.broker, name) if settings else []
         case ConfigResource.MIRRORED_TOPIC:
-            now_s = asyncio.get_running_loop().time()
-            return mirror_status.mirrored_topic_entries(
-                ctx.broker, name, now_s
-            ) + appended_status.appended_topic_entries(ctx.broker, name, now_s)
+            return describe_mirrored_topic_status(ctx.broker, name, asyncio.get_running_loop().time())
         case ConfigResource.GROUP if name == "":
-            raise KafkaError(ErrorCode.invalid_request, "a group's name is needed")
+            raise KafkaError(ErrorCode.invalid_request, "a group name is required")
         case _:
             return []
 
 
-def result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def config_result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -1,16 +1,18 @@
 """ListConfigResources (74), versions 0–1.
 
-- Names what can be described by DescribeConfigs: topics, brokers, brokers' loggers (KIP-1142). No types named means all of them.
-- Mirrors (type 101, ours) are named when they are asked for: Kafka's tools would not know what they are.
-- Groups and client metrics are known types without members here: nothing can be set for them yet.
-- v0 was called ListClientMetricsResources and knows only those: its answer is empty. A type that is not known is UNSUPPORTED_VERSION.
+- Lists what DescribeConfigs can describe: topics, brokers and brokers' loggers (KIP-1142). No types requested means
+  all of Kafka's.
+- Mirrors (type 101, Ottla's own) are listed if requested: Kafka's tools do not know the type.
+- Groups and client metrics are known types without resources: they have no configs.
+- v0 was ListClientMetricsResources and knows only those: its response is empty. An unknown type is
+  UNSUPPORTED_VERSION.
 """
 
 from collections.abc import Iterator
 from typing import cast
 
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
-from kio.schema.list_config_resources.v1.response import ConfigResource as Listed
+from kio.schema.list_config_resources.v1.response import ConfigResource as ListedResource
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 from kio.static.primitive import i8
 
@@ -25,7 +27,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 API = Api(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), flexible=0)
 
 ONLY_CLIENT_METRICS = 0
-OURS = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}
+OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}
 
 
 @API.handler()
@@ -38,23 +40,23 @@ async def list_config_resources(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         config_resources=tuple(
-            Listed(resource_name=name, resource_type=cast(i8, int(kind)))
-            for kind in kinds(ctx, request)
-            for name in names(ctx, kind)
+            ListedResource(resource_name=name, resource_type=cast(i8, int(kind)))
+            for kind in requested_types(ctx, request)
+            for name in resource_names(ctx, kind)
         ),
     )
 
 
-def kinds(ctx: RequestContext, request: ListConfigResourcesRequest) -> list[ConfigResource]:
+def requested_types(ctx: RequestContext, request: ListConfigResourcesRequest) -> list[ConfigResource]:
     if ctx.version == ONLY_CLIENT_METRICS:
         return [ConfigResource.CLIENT_METRICS]
     unknown = set(request.resource_types) - set(ConfigResource)
     if unknown:
         raise KafkaError(ErrorCode.unsupported_version, f"there is no config resource type {min(unknown)}")
-    return sorted({ConfigResource(kind) for kind in request.resource_types} or set(ConfigResource) - OURS)
+    return sorted({ConfigResource(kind) for kind in request.resource_types} or set(ConfigResource) - OTTLA_TYPES)
 
 
-def names(ctx: RequestContext, listed: ConfigResource) -> Iterator[str]:
+def resource_names(ctx: RequestContext, listed: ConfigResource) -> Iterator[str]:
     match listed:
         case ConfigResource.TOPIC:
             yield from sorted(ctx.broker.image.topics)

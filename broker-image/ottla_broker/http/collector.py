@@ -27,7 +27,7 @@ def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
     yield from _server(server)
 
 
-def single(metric: Metric, value: float) -> Family:
+def single_sample(metric: Metric, value: float) -> Family:
     return metric, [Sample((), value)]
 
 
@@ -45,64 +45,68 @@ def _topics(broker: Broker) -> Iterator[Family]:
 
 def _replicas(broker: Broker) -> Iterator[Family]:
     led = [partition for partition in broker.partitions if partition.is_leader]
-    short = [
+    isr_sizes = [
         (len(p.registration.isr), min(p.log.config.min_insync_replicas, len(p.registration.replicas))) for p in led
     ]
-    yield single(metrics.PARTITIONS, len(broker.partitions))
-    yield single(metrics.LEADERS, len(led))
-    yield single(metrics.UNDER_REPLICATED, sum(len(p.registration.isr) < len(p.registration.replicas) for p in led))
-    yield single(metrics.UNDER_MIN_ISR, sum(isr < least for isr, least in short))
-    yield single(metrics.AT_MIN_ISR, sum(isr == least for isr, least in short))
-    yield single(metrics.REASSIGNING, sum(bool(p.registration.adding or p.registration.removing) for p in led))
-    yield single(metrics.ISR_SHRINKS, sum(p.traffic.isr_shrinkages for p in broker.partitions))
-    yield single(metrics.ISR_EXPANDS, sum(p.traffic.isr_expansions for p in broker.partitions))
-    yield single(metrics.MAX_LAG, broker.replica_fetchers.max_lag)
-    yield single(metrics.REPLICATION_BYTES_IN, sum(p.traffic.replication_in for p in broker.partitions))
-    yield single(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
-    yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failure is not None for p in broker.partitions))
-    yield single(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
+    yield single_sample(metrics.PARTITIONS, len(broker.partitions))
+    yield single_sample(metrics.LEADERS, len(led))
+    yield single_sample(
+        metrics.UNDER_REPLICATED, sum(len(p.registration.isr) < len(p.registration.replicas) for p in led)
+    )
+    yield single_sample(metrics.UNDER_MIN_ISR, sum(size < minimum for size, minimum in isr_sizes))
+    yield single_sample(metrics.AT_MIN_ISR, sum(size == minimum for size, minimum in isr_sizes))
+    yield single_sample(metrics.REASSIGNING, sum(bool(p.registration.adding or p.registration.removing) for p in led))
+    yield single_sample(metrics.ISR_SHRINKS, sum(p.traffic.isr_shrinkages for p in broker.partitions))
+    yield single_sample(metrics.ISR_EXPANDS, sum(p.traffic.isr_expansions for p in broker.partitions))
+    yield single_sample(metrics.MAX_LAG, broker.replica_fetchers.max_lag)
+    yield single_sample(metrics.REPLICATION_BYTES_IN, sum(p.traffic.replication_in for p in broker.partitions))
+    yield single_sample(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
+    yield single_sample(metrics.OFFLINE_REPLICAS, sum(p.log.failure is not None for p in broker.partitions))
+    yield single_sample(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
 
 
 def _mirrors(broker: Broker) -> Iterator[Family]:
     now_s = asyncio.get_running_loop().time()
     copies = [
-        ((link.name, copy.partition.topic, str(copy.partition.partition)), copy)
-        for link, copy in broker.mirrors.mirrored_partitions()
+        ((mirror.name, copy.partition.topic, str(copy.partition.partition)), copy)
+        for mirror, copy in broker.mirrors.mirrored_partitions()
         if copy.source_high_watermark >= 0
     ]
     yield metrics.MIRROR_LAG, [Sample(labels, copy.lag) for labels, copy in copies]
     yield metrics.MIRROR_LAG_SECONDS, [Sample(labels, copy.lag_s(now_s)) for labels, copy in copies]
-    weighed = [(labels, size) for labels, copy in copies if (size := copy.lag_bytes) >= 0]
-    yield metrics.MIRROR_LAG_BYTES, [Sample(labels, size) for labels, size in weighed]
+    lag_bytes = [(labels, size) for labels, copy in copies if (size := copy.lag_bytes) >= 0]
+    yield metrics.MIRROR_LAG_BYTES, [Sample(labels, size) for labels, size in lag_bytes]
     yield metrics.MIRROR_SILENCE, [Sample(labels, copy.source_silence_s(now_s)) for labels, copy in copies]
-    yield single(
-        metrics.MIRROR_DIVERGED, sum(rejoiner.needs_operator for rejoiner in broker.mirrors.failback_partitions())
+    yield single_sample(
+        metrics.MIRROR_DIVERGED, sum(one.needs_operator for one in broker.mirrors.failback_partitions())
     )
-    stopped = [key for key, known in broker.image.mirrored_partitions.items() if known.stopped]
+    stopped = [key for key, record in broker.image.mirrored_partitions.items() if record.stopped]
     stopped += [
-        (topic, index) for (topic, _, index), known in broker.image.appended_partitions.items() if known.stopped
+        (topic, index) for (topic, _, index), record in broker.image.appended_partitions.items() if record.stopped
     ]
     led = (broker.image.partition(*key) for key in stopped)
-    yield single(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))
+    yield single_sample(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))
 
 
 def _controller(broker: Broker) -> Iterator[Family]:
     image = broker.image
     active = broker.controller is not None
-    yield single(metrics.ACTIVE_CONTROLLER, int(active))
+    yield single_sample(metrics.ACTIVE_CONTROLLER, int(active))
     if not active:
         return
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
     fenced = sum(one.fenced for one in image.brokers.values())
-    yield single(metrics.TOPICS, len(image.topics))
-    yield single(metrics.CLUSTER_PARTITIONS, len(partitions))
-    yield single(metrics.LEADERLESS, sum(partition.leader == NO_LEADER for partition in partitions))
-    yield single(metrics.NOT_PREFERRED, sum(partition.leader != partition.replicas[0] for partition in partitions))
-    yield single(metrics.ACTIVE_BROKERS, len(image.brokers) - fenced)
-    yield single(metrics.FENCED_BROKERS, fenced)
+    yield single_sample(metrics.TOPICS, len(image.topics))
+    yield single_sample(metrics.CLUSTER_PARTITIONS, len(partitions))
+    yield single_sample(metrics.LEADERLESS, sum(partition.leader == NO_LEADER for partition in partitions))
+    yield single_sample(
+        metrics.NOT_PREFERRED, sum(partition.leader != partition.replicas[0] for partition in partitions)
+    )
+    yield single_sample(metrics.ACTIVE_BROKERS, len(image.brokers) - fenced)
+    yield single_sample(metrics.FENCED_BROKERS, fenced)
 
 
-_OF_A_LOG: tuple[tuple[Metric, Callable[[PartitionLog], int]], ...] = (
+_LOG_METRICS: tuple[tuple[Metric, Callable[[PartitionLog], int]], ...] = (
     (metrics.LOG_SIZE, lambda log: log.size),
     (metrics.LOG_START_OFFSET, lambda log: log.start),
     (metrics.LOG_END_OFFSET, lambda log: log.end),
@@ -118,17 +122,19 @@ def _logs(broker: Broker) -> Iterator[Family]:
         for (topic, partition), log in sorted(directory.logs.items())
         if topic != METADATA_TOPIC
     ]
-    for metric, value in _OF_A_LOG:
+    for metric, value in _LOG_METRICS:
         yield metric, [Sample(labels, value(log)) for labels, log in logs]
-    yield single(metrics.OFFLINE_DIRECTORIES, sum(directory.failure is not None for directory in broker.log_dirs))
+    yield single_sample(
+        metrics.OFFLINE_DIRECTORIES, sum(directory.failure is not None for directory in broker.log_dirs)
+    )
 
 
 def _groups(broker: Broker) -> Iterator[Family]:
     try:
         states = Counter(group.state for group in broker.group_coordinator.list_groups()) if broker.ready else Counter()
     except KafkaError:
-        states = Counter()  # still loading: what is not known is not told as known
-    yield single(metrics.GROUPS, states.total())
+        states = Counter()  # a coordinator is loading: no counts rather than wrong ones
+    yield single_sample(metrics.GROUPS, states.total())
     for metric, state in (
         (metrics.GROUPS_STABLE, GroupState.stable),
         (metrics.GROUPS_EMPTY, GroupState.empty),
@@ -136,7 +142,7 @@ def _groups(broker: Broker) -> Iterator[Family]:
         (metrics.GROUPS_COMPLETING, GroupState.completing),
         (metrics.GROUPS_DEAD, GroupState.dead),
     ):
-        yield single(metric, states[state])
+        yield single_sample(metric, states[state])
 
 
 def _server(server: Server) -> Iterator[Family]:
@@ -144,6 +150,6 @@ def _server(server: Server) -> Iterator[Family]:
     yield metrics.REQUESTS, [Sample((key.title,), served[key]) for key in ApiKey if served[key]]
     listeners = Counter(connection.state.listener for connection in server.connections)
     yield metrics.CONNECTIONS, [Sample((name,), count) for name, count in sorted(listeners.items())]
-    yield single(metrics.CONNECTIONS_REFUSED, server.refused_connections)
-    yield single(metrics.REQUEST_MEMORY, server.requests.allocated_bytes)
-    yield single(metrics.RESPONSE_MEMORY, server.responses.allocated_bytes)
+    yield single_sample(metrics.CONNECTIONS_REFUSED, server.refused_connections)
+    yield single_sample(metrics.REQUEST_MEMORY, server.requests.allocated_bytes)
+    yield single_sample(metrics.RESPONSE_MEMORY, server.responses.allocated_bytes)

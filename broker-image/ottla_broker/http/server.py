@@ -1,26 +1,28 @@
-"""The broker's small HTTP face: /livez, /readyz and /metrics, on `http.listener`.
+"""The broker's HTTP server on `http.listener`.
 
-- /livez: 200 as soon as the event loop answers. A disk that failed is no reason to be restarted; it is one not to be ready.
-- /readyz: 200 when clients are served, else 503 with the reasons, a line each.
-- /metrics: Prometheus's text format, made in slices so that no record waits for a scrape.
+- /livez: 200 as soon as the event loop runs. A failed disk makes a broker unready, but a restart would not help.
+- /readyz: 200 while clients are served, else 503 with the reasons, one per line.
+- /metrics: Prometheus's text format, written in slices so that no record waits for a scrape.
 """
 
 import asyncio
+from typing import Final
 
 from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import HttpAddress
-from ottla_broker.http.collector import collect_metrics, single
-from ottla_broker.http.process_metrics import process
-from ottla_broker.http.prometheus_text import CONTENT_TYPE, heading, lines
+from ottla_broker.http.collector import collect_metrics, single_sample
+from ottla_broker.http.process_metrics import read_process_metrics
+from ottla_broker.http.prometheus_text import CONTENT_TYPE, format_header, format_samples
 from ottla_broker.log.disk import read_file_system_space
 from ottla_broker.metrics import DIRECTORY_BYTES, DIRECTORY_USABLE, Sample
 from ottla_broker.server import Server
 
-SLICE = 500  # samples written before others may work: about 0.3 ms
-SHUTDOWN_S = 1.0
-NO_CONTROLLER = -1
+SAMPLES_PER_SLICE: Final = 500
+"""Written before other tasks may run: about 0.3 ms."""
+SHUTDOWN_TIMEOUT_S: Final = 1.0
+NO_CONTROLLER: Final = -1
 
 
 class HttpServer:
@@ -33,10 +35,10 @@ class HttpServer:
         app.add_routes(
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
         )
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, address: HttpAddress) -> int:
-        """Listens; returns the port, chosen by the system if it was 0. An empty host means every interface."""
+        """Listen and return the port, which the system chooses if it is 0. An empty host means every interface."""
         await self._runner.setup()
         await web.TCPSite(self._runner, address.host or None, address.port).start()
         port: int = self._runner.addresses[0][1]
@@ -57,12 +59,12 @@ class HttpServer:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         await response.prepare(request)
         for metric, samples in collect_metrics(self._broker, self._server):
-            await response.write(heading(metric).encode())
-            for start in range(0, len(samples), SLICE):
-                await response.write(lines(metric, samples[start : start + SLICE]).encode())
+            await response.write(format_header(metric).encode())
+            for start in range(0, len(samples), SAMPLES_PER_SLICE):
+                await response.write(format_samples(metric, samples[start : start + SAMPLES_PER_SLICE]).encode())
                 await asyncio.sleep(0)
-        for metric, value in process():
-            await response.write((heading(metric) + lines(*single(metric, value))).encode())
+        for metric, value in read_process_metrics():
+            await response.write((format_header(metric) + format_samples(*single_sample(metric, value))).encode())
         await response.write((await self._directories()).encode())
         await response.write_eof()
         return response
@@ -74,13 +76,13 @@ class HttpServer:
             total.append(Sample((directory.path,), space.total))
             usable.append(Sample((directory.path,), space.usable))
         return "".join(
-            heading(metric) + lines(metric, samples)
+            format_header(metric) + format_samples(metric, samples)
             for metric, samples in ((DIRECTORY_BYTES, total), (DIRECTORY_USABLE, usable))
         )
 
 
 def readiness_problems(broker: Broker) -> list[str]:
-    """Why clients cannot be served here now; empty when they can."""
+    """Why this broker is not ready; empty if it is."""
     reasons = [] if broker.ready else ["the broker is starting or stopping"]
     if broker.ready and broker.image.controller_id == NO_CONTROLLER:
         reasons.append("no controller is known")

@@ -254,6 +254,7 @@ class PartitionLog(LogState):
         self.is_checkpoint_stale = True
 
     def roll(self) -> None:
+        """Starts a new segment, unless the active one is empty. KafkaError: KAFKA_STORAGE_ERROR."""
         rolling.roll(self)
 
     # --- reading
@@ -278,29 +279,37 @@ class PartitionLog(LogState):
         return reading.read_files(self, offset, max_bytes, up_to, at_least_one) if data is None else data
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those that have records in [from_offset, to_offset), for read_committed readers."""
         return reading.aborted_transactions(self, from_offset, to_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp (ms) is at least `timestamp`; None if there is none."""
         return reading.offset_for_timestamp(self, timestamp)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp; None in an empty log."""
         return reading.offset_of_max_timestamp(self)
 
     # --- shortening
 
     def delete_records_before(self, offset: int) -> int:
+        """Raises the log start offset; returns it. OFFSET_OUT_OF_RANGE above the high watermark."""
         return retention.delete_records_before(self, offset)
 
     def retention_offset(self, config: LogConfig, now_ms: int) -> int:
+        """The offset below which these settings' time and size would delete everything."""
         return retention.retention_offset(self, config, now_ms)
 
     def apply_retention(self, now_ms: int) -> int:
+        """Deletes expired segments; returns how many."""
         return retention.apply_retention(self, now_ms)
 
     def truncate_to(self, offset: int) -> None:
+        """Cuts off everything at and above `offset`, and the batch that holds it."""
         truncation.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops every record: the log is empty, starts and ends at `offset`."""
         truncation.truncate_fully_and_start_at(self, offset)
 
     def clear_tail_cache(self) -> None:
@@ -309,9 +318,11 @@ class PartitionLog(LogState):
     # --- durability
 
     async def wait_until_synced(self, offset: int) -> None:
+        """Returns when all records below `offset` that the log still has are durable."""
         await flush.wait_until_synced(self, offset)
 
     async def checkpoint(self) -> None:
+        """Brings everything to the device and moves the recovery point to the log's end."""
         await flush.checkpoint(self)
 
     @property

@@ -41,7 +41,7 @@ class LogCheckpoint:
     """What the directory's checkpoint files say of a partition. `clean`: the last stop was clean.
 
     `gapless`: segments follow each other without a gap, as those that this broker writes do
-    (`log.rolling`, `Compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
+    (`log.rolling`, `log.compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
     """
 
     clean: bool = False

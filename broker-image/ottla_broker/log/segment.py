@@ -126,7 +126,7 @@ class Segment:
             return last_offset - self.base > MAX_INT32
         if self.size + size > config.segment_bytes or last_offset - self.base > MAX_INT32:
             return True
-        first = self.first_batch_timestamp()
+        first = self._first_timestamp if self._first_timestamp is not None else self.first_batch_timestamp()
         age_ms = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - self.created_ms
         return age_ms > config.roll_ms - self.jitter_ms
 

@@ -1,8 +1,9 @@
-"""Mirrored records are appended at new offsets, beside records of other sources and of this cluster's producers.
+"""Mirrored records are appended at new offsets, beside records of other sources and of this
+cluster's producers.
 
-The log itself says up to which source offset it has been filled (`source_positions`). The next offset to fetch can be
-further: batches between the two held nothing to append (transaction markers, aborted data, batches that compaction has
-emptied). A new leader fetches these again.
+The log itself says up to which source offset it has been filled (`source_positions`). The next
+offset to fetch can be further: batches between the two held nothing to append (transaction markers,
+aborted data, batches that compaction has emptied). A new leader fetches these again.
 """
 
 import logging
@@ -23,13 +24,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class AppendedOffsets:
-    """`recorded_position` is the source offset up to which the log has been filled, and `next_offset` the next one to fetch.
+    """`recorded_position` is the source offset up to which the log has been filled, and
+    `next_offset` the next one to fetch.
 
-    The source's leader epochs are known from offset `known_from` on. With `resyncs_on_truncation` a diverged source is
-    followed from the divergence on.
+    The source's leader epochs are known from offset `known_from` on. With `resyncs_on_truncation` a
+    diverged source is followed from the divergence on.
 
-    Invariant: only the batch that follows the position in the log is appended. So a fetcher of an earlier leader or
-    configuration that has not stopped yet cannot append anything twice.
+    Invariant: only the batch that follows the position in the log is appended. So a fetcher of an
+    earlier leader or configuration that has not stopped yet cannot append anything twice.
     """
 
     producer_id: int
@@ -90,7 +92,10 @@ class AppendedOffsets:
         batches: Sequence[tuple[int, HeaderFields]],
         aborted: Sequence[tuple[int, int]],
     ) -> Buffer:
-        """The bytes to append: `records` itself, changed in place, if no batch is left out. Raises ValueError."""
+        """The bytes to append: `records` itself, changed in place, if no batch is left out.
+
+        Raises ValueError.
+        """
         log = mirrored.partition.log
         end, kept = log.end, []
         append_time_ms = log.storage.runtime.now_ms() if log.config.message_timestamp_type == "LogAppendTime" else None
@@ -128,7 +133,10 @@ class AppendedOffsets:
         return FetchOutcome.advanced
 
     def _rewind(self, mirrored: MirroredPartition, end: int) -> FetchOutcome:
-        """Continues where the source's log has diverged. Records that the source has lost stay in the log here."""
+        """Continues where the source's log has diverged.
+
+        Records that the source has lost stay in the log here.
+        """
         self.next_offset = min(end, self.next_offset)
         self.known_from = min(self.known_from, self.next_offset)
         logger.warning(
@@ -147,9 +155,10 @@ def committed_batches(
 ) -> Iterator[tuple[int, HeaderFields]]:
     """Batches whose records belong to a committed transaction or to none. Pure.
 
-    The source was asked as a read_committed consumer: it sends nothing from the first open transaction on and names
-    the aborted transactions in `aborted`, as (producer id, first offset) (KIP-98). Transaction markers are left out,
-    because no records of the source's producer ids remain. Raises KafkaError: CORRUPT_MESSAGE.
+    The source was asked as a read_committed consumer: it sends nothing from the first open
+    transaction on and names the aborted transactions in `aborted`, as (producer id, first offset)
+    (KIP-98). Transaction markers are left out, because no records of the source's producer ids
+    remain. Raises KafkaError: CORRUPT_MESSAGE.
     """
     upcoming = sorted(aborted, key=lambda it: it[1], reverse=True)
     aborting: set[int] = set()

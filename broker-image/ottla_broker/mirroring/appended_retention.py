@@ -1,9 +1,10 @@
 """Retention of topics into which sources are appended: it never deletes the position of a source.
 
-The last batch from a source stores up to where the source was mirrored (`source_positions`), and retention or
-DeleteRecords may be about to delete that batch. So followers of such a topic do not delete by themselves: they follow
-the leader's log start. The leader first writes the positions again, above the records to delete, waits until these
-position markers are committed, and then deletes. So a replica that is rebuilt from the remaining records can lead.
+The last batch from a source stores up to where the source was mirrored (`source_positions`), and
+retention or DeleteRecords may be about to delete that batch. So followers of such a topic do not
+delete by themselves: they follow the leader's log start. The leader first writes the positions
+again, above the records to delete, waits until these position markers are committed, and then
+deletes. So a replica that is rebuilt from the remaining records can lead.
 """
 
 import asyncio
@@ -36,7 +37,9 @@ class AppendedRetention:
         self._markers: dict[tuple[Partition, int], tuple[int, int]] = {}
 
     async def run(self) -> None:
-        """Applies retention by time and size to the partitions that this broker leads, until cancelled."""
+        """Applies retention by time and size to the partitions that this broker leads, until
+        cancelled.
+        """
         while True:
             await asyncio.sleep(self._config(LOG_RETENTION_CHECK_INTERVAL_MS) / 1000)
             if not self._image.appended_sources:
@@ -74,7 +77,8 @@ class AppendedRetention:
     async def preserve_source_positions(self, partition: Partition, below: int) -> None:
         """Returns when the positions of all sources are committed at or above offset `below`.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; TimeoutError if the ISR is too slow.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; TimeoutError if the ISR is
+        too slow.
         """
         offsets = [self.ensure_position_above(partition, it, below) for it in self._producer_ids(partition)]
         last, epoch = max(offsets, default=-1), partition.leader_epoch

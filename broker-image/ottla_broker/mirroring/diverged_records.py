@@ -1,13 +1,15 @@
-"""Truncation of a topic that becomes mirrored, below the offset where its log diverges from the source's.
+"""Truncation of a topic that becomes mirrored, below the offset where its log diverges from the
+source's.
 
-The metadata store that offset and the leader epoch in which it was reported (`MirroredPartitionRecord.joined`,
-`joined_epoch`). Invariant: no record of that epoch or an older one remains at or above that offset. A leader truncates
-as its first action in an epoch, before a follower can fetch, so that no follower's old log end counts. Followers
-truncate where their log diverges from their leader's, as always.
+The metadata store that offset and the leader epoch in which it was reported
+(`MirroredPartitionRecord.joined`, `joined_epoch`). Invariant: no record of that epoch or an older
+one remains at or above that offset. A leader truncates as its first action in an epoch, before a
+follower can fetch, so that no follower's old log end counts. Followers truncate where their log
+diverges from their leader's, as always.
 
 The diverged records are saved before, as a segment file that DumpLogSegments reads:
-`<log.dirs>/<topic>-<partition>/diverged/offsets-<first>-<last>-epoch-<n>/<first>.log`. The folder appears when it is
-complete.
+`<log.dirs>/<topic>-<partition>/diverged/offsets-<first>-<last>-epoch-<n>/<first>.log`. The folder
+appears when it is complete.
 """
 
 from typing import Final
@@ -30,20 +32,24 @@ def is_truncated(log: PartitionLog, joined: int, joined_epoch: int) -> bool:
 
 
 def truncate_if_saved(partition: Partition, joined: int, joined_epoch: int) -> None:
-    """Truncates the diverged records when this broker's leader epoch begins, if this broker has saved them.
+    """Truncates the diverged records when this broker's leader epoch begins, if this broker has
+    saved them.
 
     Otherwise a later leader epoch will. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     log = partition.log
-    # An empty log that ends above `joined` has either continued at the source's log start, or had all of its records
-    # deleted before it joined; then the source has records from `joined` on.
+    # An empty log that ends above `joined` has either continued at the source's log start, or had
+    # all of its records deleted before it joined; then the source has records from `joined` on.
     is_empty_behind = log.start == log.end > joined
     if is_empty_behind or (not is_truncated(log, joined, joined_epoch) and is_saved(log, joined, joined_epoch)):
         partition.truncate_as_leader(joined)
 
 
 def diverged_folder(log: PartitionLog, offset: int, epoch: int) -> str:
-    """Folder in which the leader of `epoch` saves its records from `offset` on. Within an epoch a log only grows."""
+    """Folder in which the leader of `epoch` saves its records from `offset` on.
+
+    Within an epoch a log only grows.
+    """
     return f"{log.directory}/{FOLDER}/offsets-{first_diverged_offset(log, offset)}-{log.end - 1}-epoch-{epoch}"
 
 
@@ -57,7 +63,8 @@ def is_saved(log: PartitionLog, offset: int, epoch: int) -> bool:
 
 
 async def save_diverged_records(log: PartitionLog, offset: int, epoch: int) -> str:
-    """Writes the records from `offset` to the log's end to files and syncs them; returns their folder.
+    """Writes the records from `offset` to the log's end to files and syncs them; returns their
+    folder.
 
     The log must not change meanwhile. Raises OSError; KafkaError: KAFKA_STORAGE_ERROR.
     """

@@ -1,17 +1,20 @@
-"""Failback: a topic with records of its own becomes mirrored, after its mirror has failed over or after its own failover.
+"""Failback: a topic with records of its own becomes mirrored, after its mirror has failed over or
+after its own failover.
 
 For each partition that this broker leads and whose join offset is not in the metadata yet:
 
-1. The source's leader reports which of our leader epochs it mirrored and where its own records begin. With our log's
-   epochs that gives the offset below which both logs are identical (`source_epochs`). A source that reports nothing
-   proves nothing, and the partition stays as it is. When a failover is reverted, the metadata contain the offset.
-2. Records beyond it are truncated only with consent (`on.divergence=Truncate`). They are saved to a file before
-   (`diverged_records`), and committed group offsets beyond are reset: a group there would skip the source's records.
-3. The controller commits the join offset together with a new leader epoch. The leader of that epoch truncates first
-   (`mirror_manager`).
+1. The source's leader reports which of our leader epochs it mirrored and where its own records
+   begin. With our log's epochs that gives the offset below which both logs are identical
+   (`source_epochs`). A source that reports nothing proves nothing, and the partition stays as it
+   is. When a failover is reverted, the metadata contain the offset.
+2. Records beyond it are truncated only with consent (`on.divergence=Truncate`). They are saved to a
+   file before (`diverged_records`), and committed group offsets beyond are reset: a group there
+   would skip the source's records.
+3. The controller commits the join offset together with a new leader epoch. The leader of that epoch
+   truncates first (`mirror_manager`).
 
-If a broker crashes during this, the partition keeps all of its records until step 3 is committed. From then on every
-leader has truncated, or truncates before it mirrors anything.
+If a broker crashes during this, the partition keeps all of its records until step 3 is committed.
+From then on every leader has truncated, or truncates before it mirrors anything.
 """
 
 import asyncio
@@ -51,8 +54,9 @@ T = TypeVar("T")
 class FailbackPartition:
     """A partition in the leader epoch in which this broker leads it.
 
-    `diverging_records` counts records beyond the join offset that there is no consent to truncate. `reason` says what
-    the partition waits for. With `needs_operator` only a change of settings or of the source can help.
+    `diverging_records` counts records beyond the join offset that there is no consent to truncate.
+    `reason` says what the partition waits for. With `needs_operator` only a change of settings or
+    of the source can help.
     """
 
     partition: Partition
@@ -75,7 +79,10 @@ class FailbackPartition:
 
 @dataclass(frozen=True, slots=True)
 class JoinPoint:
-    """The offset at which a partition joins its source's log. `epochs`: the source's leader epochs below; None if unchanged."""
+    """The offset at which a partition joins its source's log.
+
+    `epochs`: the source's leader epochs below; None if unchanged.
+    """
 
     target: FailbackPartition
     offset: int
@@ -91,7 +98,10 @@ class JoinPoint:
 
 
 class MirrorFailback:
-    """The partitions of one mirror that fail back on this broker. `target_addresses` gives this cluster's addresses."""
+    """The partitions of one mirror that fail back on this broker.
+
+    `target_addresses` gives this cluster's addresses.
+    """
 
     def __init__(
         self,
@@ -144,7 +154,10 @@ class MirrorFailback:
                 await own.close()
 
     async def _advance_partitions(self, source: Client, own: Client) -> None:
-        """Takes every partition as far as possible. Group offsets are reset once, for all partitions together."""
+        """Takes every partition as far as possible.
+
+        Group offsets are reset once, for all partitions together.
+        """
         saved: list[JoinPoint] = []
         for target in tuple(self.partitions.values()):
             point = await self._attempt(target, self._find_join_point(source, target))
@@ -238,7 +251,10 @@ class MirrorFailback:
 
 
 def _failover_point(target: FailbackPartition) -> JoinPoint:
-    """The offset of the failover: the log is identical to the source's below. The source checks that at the first fetch."""
+    """The offset of the failover: the log is identical to the source's below.
+
+    The source checks that at the first fetch.
+    """
     record, log = target.record, target.partition.log
     offset = mirrored_end_offset(tuple(log.epochs.entries()), log.end, record.end, record.end_epoch)
     return JoinPoint(target, offset, epochs_below(record.epochs, offset))

@@ -1,9 +1,11 @@
-"""Committed offsets of consumer groups: copied from the source, and reset where a topic is truncated.
+"""Committed offsets of consumer groups: copied from the source, and reset where a topic is
+truncated.
 
-Offsets of mirrored records are identical, so a group that moves here continues at the very next record.
+Offsets of mirrored records are identical, so a group that moves here continues at the very next
+record.
 
-- Offsets are copied for mirrored topics only, and at most to the high watermark here: a greater offset would skip
-  records that are written here after a failover.
+- Offsets are copied for mirrored topics only, and at most to the high watermark here: a greater
+  offset would skip records that are written here after a failover.
 - Offsets only move forward, and only while the group has no members here.
 """
 
@@ -18,8 +20,9 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
 from ottla_broker.mirroring.mirror_config import matches_name
-from ottla_broker.wire.client import Client, build_offset_commit, raise_for_error
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.offset_commit import build_offset_commit
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +52,10 @@ Commits = Mapping[TopicPartition, CommittedOffset]
 def offsets_to_commit(
     source: Commits, target: Commits, high_watermarks: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Offsets to commit for a group here. `high_watermarks` are those of the mirrored partitions. Pure."""
+    """Offsets to commit for a group here. `high_watermarks` are those of the mirrored partitions.
+
+    Pure.
+    """
     found: dict[TopicPartition, CommittedOffset] = {}
     for place, commit in source.items():
         high_watermark = high_watermarks.get(place)
@@ -70,12 +76,17 @@ def offsets_to_reset(committed: Commits, ends: Mapping[TopicPartition, int]) -> 
 
 
 def rename_topics(commits: Commits, topics: Mapping[str, str]) -> dict[TopicPartition, CommittedOffset]:
-    """Commits for mirrored topics by the names that these have here. `topics`: name at the source → name here. Pure."""
+    """Commits for mirrored topics by the names that these have here.
+
+    `topics`: name at the source → name here. Pure.
+    """
     return {(topics[topic], index): it for (topic, index), it in commits.items() if topic in topics}
 
 
 class GroupOffsetSync:
-    """Copies the committed offsets of the groups that `patterns` match from the source cluster to the target."""
+    """Copies the committed offsets of the groups that `patterns` match from the source cluster to
+    the target.
+    """
 
     def __init__(self, patterns: tuple[str, ...], source: Client, target: Client) -> None:
         self._patterns = patterns
@@ -87,8 +98,9 @@ class GroupOffsetSync:
     async def sync_groups(self, topics: Mapping[str, str]) -> None:
         """Synchronises every group once. `topics`: name at the source → name here.
 
-        Groups that failed the last time come last, so that a coordinator that does not respond does not block the
-        others. Raises OSError, TimeoutError; KafkaError of the first group that failed, after all groups were tried.
+        Groups that failed the last time come last, so that a coordinator that does not respond does
+        not block the others. Raises OSError, TimeoutError; KafkaError of the first group that
+        failed, after all groups were tried.
         """
         first_error: KafkaError | None = None
         groups = [it for it in await list_groups(self._source) if matches_name(it, self._patterns)]
@@ -125,10 +137,12 @@ class GroupOffsetSync:
 
 
 async def reset_offsets(client: Client, ends: Mapping[TopicPartition, int]) -> None:
-    """Moves the commits of all groups back to the ends that partitions will have after a truncation.
+    """Moves the commits of all groups back to the ends that partitions will have after a
+    truncation.
 
-    The source's records take the same offsets, and a group beyond them would skip them. A group with members is left
-    alone: its consumers detect the truncation (KIP-320). Raises OSError, TimeoutError, KafkaError.
+    The source's records take the same offsets, and a group beyond them would skip them. A group
+    with members is left alone: its consumers detect the truncation (KIP-320). Raises OSError,
+    TimeoutError, KafkaError.
     """
     if not ends:
         return
@@ -145,7 +159,10 @@ async def reset_offsets(client: Client, ends: Mapping[TopicPartition, int]) -> N
 
 
 async def list_groups(client: Client, ignored: frozenset[ErrorCode] = COORDINATOR_UNAVAILABLE_ERRORS) -> list[str]:
-    """Names of all groups, without those whose coordinators respond with an `ignored` error. Raises KafkaError."""
+    """Names of all groups, without those whose coordinators respond with an `ignored` error.
+
+    Raises KafkaError.
+    """
     brokers = [int(it.node_id) for it in (await client.metadata(())).brokers]
     responses = await asyncio.gather(*(client.send(ListGroupsRequest(), broker=it) for it in brokers))
     found: set[str] = set()
@@ -171,8 +188,11 @@ async def fetch_committed_offsets(client: Client, group: str) -> dict[TopicParti
 
 
 async def commit_offsets(client: Client, group: str, commits: Commits) -> None:
-    """Commits for a group without members. Raises KafkaError of the first partition that is refused."""
+    """Commits for a group without members.
+
+    Raises KafkaError of the first partition that is refused.
+    """
     request = build_offset_commit(group, {place: (it.offset, it.metadata) for place, it in commits.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
-        for it in topic.partitions:
-            raise_for_error(it.error_code, f"offset of group {group!r} in {topic.name}-{it.partition_index}")
+        for result in topic.partitions:
+            raise_for_error(result.error_code, f"offset of group {group!r} in {topic.name}-{result.partition_index}")

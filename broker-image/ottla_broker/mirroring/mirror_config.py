@@ -44,7 +44,10 @@ _INTERNAL_PREFIX: Final = "__"
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """`max_bytes_per_s` is the throttle of each broker. `reads_committed` fetches as a read_committed consumer does."""
+    """`max_bytes_per_s` is the throttle of each broker.
+
+    `reads_committed` fetches as a read_committed consumer does.
+    """
 
     max_wait_ms: int = 500
     max_bytes: int = 10 << 20
@@ -57,9 +60,10 @@ class FetchLimits:
 class MirrorConfig:
     """`bootstrap_servers` are host:port pairs separated by commas.
 
-    `resyncs_on_truncation`: a partition whose source has diverged is mirrored again from the source's log.
-    `truncates_on_divergence`: records that the source does not have may be truncated when a topic becomes mirrored.
-    `appends_records`: mirrored records get offsets of their own here. `topic_prefix` comes before a topic's name.
+    `resyncs_on_truncation`: a partition whose source has diverged is mirrored again from the
+    source's log. `truncates_on_divergence`: records that the source does not have may be truncated
+    when a topic becomes mirrored. `appends_records`: mirrored records get offsets of their own
+    here. `topic_prefix` comes before a topic's name.
     """
 
     name: str
@@ -141,8 +145,8 @@ def matches_topic(name: str, patterns: Sequence[str]) -> bool:
 def matches_name(name: str, patterns: Sequence[str]) -> bool:
     """True if a pattern matches the name and no pattern with a leading `!` does.
 
-    A pattern is a name, or contains `*` for any characters. Only a pattern without `*` matches names that begin with
-    `__`.
+    A pattern is a name, or contains `*` for any characters. Only a pattern without `*` matches
+    names that begin with `__`.
     """
     included = any(_matches(name, pattern) for pattern in patterns if not pattern.startswith("!"))
     return included and not any(_matches(name, pattern[1:]) for pattern in patterns if pattern.startswith("!"))

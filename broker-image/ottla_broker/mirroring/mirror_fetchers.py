@@ -1,8 +1,9 @@
-"""The partitions of one mirror that this broker leads: each is assigned to the fetcher of the source broker that leads it there.
+"""The partitions of one mirror that this broker leads: each is assigned to the fetcher of the
+source broker that leads it there.
 
-A partition is *unassigned* while its source leader is unknown. The source's metadata decide: another topic id means that
-the topic was deleted and created again, and the partition stops as diverged. A topic that the source has deleted
-leaves its mirrored partitions as they are.
+A partition is *unassigned* while its source leader is unknown. The source's metadata decide:
+another topic id means that the topic was deleted and created again, and the partition stops as
+diverged. A topic that the source has deleted leaves its mirrored partitions as they are.
 """
 
 import asyncio
@@ -102,7 +103,10 @@ class MirrorFetchers:
     async def _report(
         self, mirrored: MirroredPartition, *, epochs: EpochEntries | None = None, stopped: str = ""
     ) -> bool:
-        """Retries until the report is committed. Returns False if this broker's leader epoch is over."""
+        """Retries until the report is committed.
+
+        Returns False if this broker's leader epoch is over.
+        """
         partition, pause_s = mirrored.partition, FIRST_RETRY_PAUSE_S
         report = MirrorReport(
             self._broker_id,
@@ -186,7 +190,10 @@ class MirrorFetchers:
         return fetcher
 
     async def _advance_log_starts(self) -> None:
-        """Advances log starts that waited for the high watermark. A quiet partition gets no response that would do it."""
+        """Advances log starts that waited for the high watermark.
+
+        A quiet partition gets no response that would do it.
+        """
         while True:
             await asyncio.sleep(LOG_START_CHECK_INTERVAL_S)
             for mirrored in tuple(self.partitions.values()):

@@ -1,7 +1,8 @@
-"""Everything that this broker mirrors: the partitions that it leads and that mirrors fill, by mirror.
+"""Everything that this broker mirrors: the partitions that it leads and that mirrors fill, by
+mirror.
 
-Only the metadata image decides what is mirrored: the partition's leader, the topic's mirror, that mirror's settings, and
-whether the partition has stopped.
+Only the metadata image decides what is mirrored: the partition's leader, the topic's mirror, that
+mirror's settings, and whether the partition has stopped.
 """
 
 import asyncio
@@ -18,8 +19,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kio.static.primitive import i8
 
 from ottla_broker.background_tasks import BackgroundTasks
-from ottla_broker.metadata.appended_plans import appended_partition
-from ottla_broker.metadata.appended_sources import active_sources
+from ottla_broker.metadata.appended_sources import active_sources, appended_partition
 from ottla_broker.metadata.config_plans import mirror_topic_names
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport, is_awaiting_join, mirrored_partition
@@ -120,7 +120,9 @@ class MirrorManager:
         self._failbacks.clear()
 
     def _apply_config(self, mirror: str) -> None:
-        """Closes the mirror's connections if its settings have changed, and opens them again with the new ones."""
+        """Closes the mirror's connections if its settings have changed, and opens them again with
+        the new ones.
+        """
         config = mirror_config(self._image, mirror)
         fetchers, failback = self._fetchers.get(mirror), self._failbacks.get(mirror)
         if fetchers is not None and fetchers.config != config:
@@ -139,7 +141,9 @@ class MirrorManager:
                 self._update_partition(partition)
 
     def _update_partition(self, partition: Partition) -> None:
-        """Starts or stops mirroring, failback and failover of a partition, as the metadata image says."""
+        """Starts or stops mirroring, failback and failover of a partition, as the metadata image
+        says.
+        """
         desired = desired_partitions(self._image, partition)
         for mirror, fetchers in self._fetchers.items():
             if mirror not in desired:
@@ -246,7 +250,9 @@ def desired_partitions(image: MetadataImage, partition: Partition) -> dict[str, 
 
 
 def needs_failback(image: MetadataImage, topic: MirroredTopicRecord, partition: Partition) -> bool:
-    """True while a partition that had records of its own may have records that its source does not have. Pure."""
+    """True while a partition that had records of its own may have records that its source does not
+    have. Pure.
+    """
     if topic.failed_over or not _is_replicating(image, topic, partition):
         return False
     record = mirrored_partition(image, partition.topic_id, partition.partition)

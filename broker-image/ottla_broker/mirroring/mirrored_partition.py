@@ -1,8 +1,12 @@
-"""A partition of another cluster's topic that this broker leads and fills: its state, and how a fetch response changes it.
+"""A partition of another cluster's topic that this broker leads and fills: its state, and how a
+fetch response changes it.
 
-- Batches are appended as they come. An offset policy decides at which offsets (`identical_offsets`, `appended_offsets`).
-- A leader epoch of the source is recorded in the metadata before the first record of it is appended (`source_epochs`).
-- Records that replace lost ones at the source are never mixed with the mirrored ones: the partition stops as diverged.
+- Batches are appended as they come. An offset policy decides at which offsets (`identical_offsets`,
+  `appended_offsets`).
+- A leader epoch of the source is recorded in the metadata before the first record of it is appended
+  (`source_epochs`).
+- Records that replace lost ones at the source are never mixed with the mirrored ones: the partition
+  stops as diverged.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,7 +28,10 @@ UNKNOWN: Final = -1
 BYTES_PER_OFFSET_WINDOW: Final = 16 << 20  # older bytes count for half with every further window of bytes
 
 SendReport = Callable[[str, MirrorReport], Awaitable[None]]
-"""Sends a leader's report with the topic's name to the controller and returns when it is committed. Raises KafkaError."""
+"""Sends a leader's report with the topic's name to the controller and returns when it is committed.
+
+Raises KafkaError.
+"""
 
 
 class FetchOutcome(Enum):
@@ -81,7 +88,10 @@ class OffsetPolicy(Protocol):
 
 @dataclass(slots=True, eq=False)
 class LastResponse:
-    """When a broker of the source last responded, by the loop's clock. It responds within `fetch.max.wait.ms`, with records or without."""
+    """When a broker of the source last responded, by the loop's clock.
+
+    It responds within `fetch.max.wait.ms`, with records or without.
+    """
 
     received_s: float = UNKNOWN
 
@@ -105,9 +115,9 @@ class BytesPerOffset:
 class MirroredPartition:
     """A partition in the leader epoch in which this broker leads it.
 
-    `source_high_watermark` and `source_log_start` are the source's as last seen. `requested_offset` is the offset of
-    the request in flight. `last_caught_up_s` is when the partition last had every record, by the loop's clock.
-    `reason` says for people why the partition does not advance.
+    `source_high_watermark` and `source_log_start` are the source's as last seen. `requested_offset`
+    is the offset of the request in flight. `last_caught_up_s` is when the partition last had every
+    record, by the loop's clock. `reason` says for people why the partition does not advance.
     """
 
     partition: Partition
@@ -170,7 +180,9 @@ class MirroredPartition:
 
     @property
     def lag_bytes(self) -> int:
-        """Estimate of the missing bytes, by the average size of recent or else of local offsets; −1 if there are none."""
+        """Estimate of the missing bytes, by the average size of recent or else of local offsets; −1
+        if there are none.
+        """
         if not self.lag:
             return 0
         log, average = self.partition.log, self.bytes_per_offset
@@ -184,7 +196,8 @@ class MirroredPartition:
         return UNKNOWN if received_s == UNKNOWN else max(now_s - received_s, 0.0)
 
     def find_new_epochs(self, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]) -> FetchOutcome | None:
-        """Checks the leader epochs of `batches`, which follow the mirrored records from `start` to `end`.
+        """Checks the leader epochs of `batches`, which follow the mirrored records from `start` to
+        `end`.
 
         Returns the outcome that prevents the append, or None.
         """
@@ -214,7 +227,8 @@ class MirroredPartition:
 def process_partition_data(mirrored: MirroredPartition, data: FetchResponsePartition, now_s: float) -> FetchOutcome:
     """Applies one partition of a fetch response.
 
-    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (batches in an old format), KAFKA_STORAGE_ERROR.
+    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (batches in an old format),
+    KAFKA_STORAGE_ERROR.
     """
     if data.error is not ErrorCode.none:
         if data.error is ErrorCode.offset_out_of_range:
@@ -225,7 +239,8 @@ def process_partition_data(mirrored: MirroredPartition, data: FetchResponseParti
     before = mirrored.position
     if len(data.records) >= HEADER_SIZE:
         if mirrored.requested_offset != before:
-            # The log was truncated while the request was in flight: these batches do not follow its end.
+            # The log was truncated while the request was in flight: these batches do not follow its
+            # end.
             return FetchOutcome.advanced
         if (outcome := mirrored.offset_policy.append_batches(mirrored, data)) is not None:
             return outcome

@@ -1,11 +1,13 @@
-"""What a mirror asks its source cluster: topics and leaders, topic settings, origins, and how the source mirrors our topics.
+"""What a mirror asks its source cluster: topics and leaders, topic settings, origins, and how the
+source mirrors our topics.
 
-An Ottla source describes its mirrored topics by DescribeConfigs of resource type 102 (`requests.mirror_status`). Apache
-Kafka does not know that resource type: its topics count as written there.
+An Ottla source describes its mirrored topics by DescribeConfigs of resource type 102
+(`requests.mirror_status`). Apache Kafka does not know that resource type: its topics count as
+written there.
 
-A mirrored topic's *origins* are the ids of the clusters in which its records were written: the source cluster, and the
-origins that the source reports of its own topic. A topic with records from this cluster is not mirrored back to it,
-whatever its name and however many clusters lie between.
+A mirrored topic's *origins* are the ids of the clusters in which its records were written: the
+source cluster, and the origins that the source reports of its own topic. A topic with records from
+this cluster is not mirrored back to it, whatever its name and however many clusters lie between.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -43,7 +45,10 @@ UNKNOWN_RESOURCE_ERRORS: Final = frozenset({ErrorCode.invalid_request, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """`leaders`: partition → broker id, −1 without a leader. `sources`: sources that are appended to the topic there."""
+    """`leaders`: partition → broker id, −1 without a leader.
+
+    `sources`: sources that are appended to the topic there.
+    """
 
     name: str
     id: UUID
@@ -68,7 +73,10 @@ class SourceMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MirroredAtSource:
-    """A topic of the source that mirrors our topic `source_id`, or did until it failed over. `mirror` is the source's."""
+    """A topic of the source that mirrors our topic `source_id`, or did until it failed over.
+
+    `mirror` is the source's.
+    """
 
     mirror: str
     source_id: UUID
@@ -76,7 +84,10 @@ class MirroredAtSource:
 
 
 async def fetch_source_metadata(client: Client, names: Iterable[str] | None) -> SourceMetadata:
-    """`names` None: all topics. Topics with a temporary error are left out. Raises OSError, TimeoutError, KafkaError."""
+    """`names` None: all topics. Topics with a temporary error are left out.
+
+    Raises OSError, TimeoutError, KafkaError.
+    """
     named = None if names is None else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(it)) for it in names)
     response: MetadataResponse = await client.send(
         MetadataRequest(topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
@@ -96,7 +107,10 @@ async def fetch_source_metadata(client: Client, names: Iterable[str] | None) -> 
 async def describe_topics(
     client: Client, resource_type: int, names: Sequence[str], keys: tuple[str, ...]
 ) -> AsyncGenerator[DescribeConfigsResult, None]:
-    """Describes the configs of topics, in requests of bounded size. Raises OSError, TimeoutError, KafkaError."""
+    """Describes the configs of topics, in requests of bounded size.
+
+    Raises OSError, TimeoutError, KafkaError.
+    """
     for first in range(0, len(names), MAX_TOPICS_PER_REQUEST):
         resources = tuple(
             DescribeConfigsResource(resource_type=i8(resource_type), resource_name=name, configuration_keys=keys)
@@ -121,14 +135,20 @@ def origin_clusters(image: MetadataImage, topic: str) -> frozenset[str]:
 
 
 class OriginReader:
-    """Reads origins from one source. A source that is no Ottla cluster is asked once: each request is an error in its log."""
+    """Reads origins from one source.
+
+    A source that is no Ottla cluster is asked once: each request is an error in its log.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._is_unsupported = False
 
     async def add_origins(self, source: SourceMetadata, names: Sequence[str]) -> SourceMetadata:
-        """`source` with the origins and sources of these topics. Raises OSError, TimeoutError, KafkaError."""
+        """`source` with the origins and sources of these topics.
+
+        Raises OSError, TimeoutError, KafkaError.
+        """
         topics = dict(source.topics)
         if self._is_unsupported:
             return source
@@ -164,7 +184,9 @@ def epoch_history_key(partition: int) -> str:
 
 
 def describe_mirrored_topic(mirror: str, source_topic: str, source_id: UUID, *, failed_over: bool) -> dict[str, str]:
-    """Entries that describe a mirrored topic to its source, which reads them by `fetch_mirrored_at_source`."""
+    """Entries that describe a mirrored topic to its source, which reads them by
+    `fetch_mirrored_at_source`.
+    """
     return {
         FAILED_OVER: str(failed_over).lower(),
         MIRROR: mirror,
@@ -174,7 +196,10 @@ def describe_mirrored_topic(mirror: str, source_topic: str, source_id: UUID, *, 
 
 
 async def fetch_mirrored_at_source(client: Client, names: Sequence[str]) -> dict[str, MirroredAtSource]:
-    """Those of the named topics that are mirrored topics at the source. Raises OSError, TimeoutError, KafkaError."""
+    """Those of the named topics that are mirrored topics at the source.
+
+    Raises OSError, TimeoutError, KafkaError.
+    """
     found, keys = dict[str, MirroredAtSource](), (MIRROR, SOURCE_ID, FAILED_OVER)
     async for result in describe_topics(client, MIRRORED_TOPIC_RESOURCE, names, keys):
         values = {entry.name: entry.value or "" for entry in result.configs}
@@ -186,7 +211,10 @@ async def fetch_mirrored_at_source(client: Client, names: Sequence[str]) -> dict
 
 
 async def fetch_epoch_history(client: Client, topic: str, partition: int) -> EpochHistory | None:
-    """Asks the partition's leader; None if it reports none. Raises OSError, TimeoutError, KafkaError."""
+    """Asks the partition's leader; None if it reports none.
+
+    Raises OSError, TimeoutError, KafkaError.
+    """
     # Refreshes the leader: another broker reports none, and that would look the same.
     await client.metadata([topic])
     resource = DescribeConfigsResource(

@@ -1,6 +1,8 @@
-"""Fetches from one broker of a source cluster, as a consumer does, for the mirrored partitions whose source it leads.
+"""Fetches from one broker of a source cluster, as a consumer does, for the mirrored partitions
+whose source it leads.
 
-Topics are named by id, so the source rejects requests for a topic that was deleted and created again.
+Topics are named by id, so the source rejects requests for a topic that was deleted and created
+again.
 """
 
 import asyncio
@@ -39,7 +41,9 @@ class FetcherMirror(Protocol):
         """Another broker of the source leads the partition."""
 
     def record_epochs(self, mirrored: MirroredPartition) -> None:
-        """Records `mirrored.unrecorded_epochs` in the metadata, before the partition is fetched any further."""
+        """Records `mirrored.unrecorded_epochs` in the metadata, before the partition is fetched any
+        further.
+        """
 
     def stop_partition(self, mirrored: MirroredPartition) -> None:
         """The source has diverged."""

@@ -1,18 +1,20 @@
 """The position in a source partition, stored in the appended records themselves. Pure.
 
-Each source of a topic has a producer id that no producer gets. Every batch from the source is stamped with it, and
-the header's producer epoch and base sequence store the batch's offset at the source:
+Each source of a topic has a producer id that no producer gets. Every batch from the source is
+stamped with it, and the header's producer epoch and base sequence store the batch's offset at the
+source:
 
     source offset of the first record = producer epoch · 2³¹ + base sequence
 
-So a batch and its position are one write under one CRC, and they go together through replication, truncation,
-compaction (which keeps the last batch of every producer) and the `.snapshot` files (which store the last batch of
-every producer). A new leader reads the position from the producer state of its own log. No other state has to be kept
-consistent with the log.
+So a batch and its position are one write under one CRC, and they go together through replication,
+truncation, compaction (which keeps the last batch of every producer) and the `.snapshot` files
+(which store the last batch of every producer). A new leader reads the position from the producer
+state of its own log. No other state has to be kept consistent with the log.
 
-Where no record of a source remains, a *position marker* stores the position: a COMMIT marker of a transaction that
-never began, with the sequence in its coordinator epoch. Consumers skip it as they skip every marker. (A batch without
-records would be valid too, but librdkafka takes one at a log's end for a record that exceeds the fetch size.)
+Where no record of a source remains, a *position marker* stores the position: a COMMIT marker of a
+transaction that never began, with the sequence in its coordinator epoch. Consumers skip it as they
+skip every marker. (A batch without records would be valid too, but librdkafka takes one at a log's
+end for a record that exceeds the fetch size.)
 """
 
 import struct
@@ -43,7 +45,9 @@ _MAGIC: Final = 2
 
 
 def source_position(producer: ProducerStateEntry | None) -> int:
-    """Next offset to fetch from a source, by the state of the source's producer id; 0 if the log has no record of it."""
+    """Next offset to fetch from a source, by the state of the source's producer id; 0 if the log
+    has no record of it.
+    """
     if producer is None or producer.epoch == NO_EPOCH:
         return 0
     if producer.batches:
@@ -62,10 +66,12 @@ def stamp_source_position(
     leader_epoch: int,
     append_time_ms: int | None,
 ) -> None:
-    """Rewrites a source's batch header in place for this log: `base_offset`, `leader_epoch`, and the source position.
+    """Rewrites a source's batch header in place for this log: `base_offset`, `leader_epoch`, and
+    the source position.
 
-    The batch becomes plain data: its transactional flag and delete horizon are cleared. `append_time_ms` is set for
-    LogAppendTime topics. Raises ValueError for a batch that reaches SOURCE_OFFSET_LIMIT.
+    The batch becomes plain data: its transactional flag and delete horizon are cleared.
+    `append_time_ms` is set for LogAppendTime topics. Raises ValueError for a batch that reaches
+    SOURCE_OFFSET_LIMIT.
     """
     base, length, _, _, _, attributes, delta, base_timestamp, max_timestamp, _, _, _, count = fields
     if base + delta >= SOURCE_OFFSET_LIMIT:
@@ -84,7 +90,10 @@ def stamp_source_position(
 def encode_position_marker(
     producer_id: int, position: int, *, base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """A marker that stores `position` (above 0) and takes one offset. No batch of the source with another position may precede it."""
+    """A marker that stores `position` (above 0) and takes one offset.
+
+    No batch of the source with another position may precede it.
+    """
     last = position - 1
     return encode_end_transaction_marker(
         True,

@@ -1,10 +1,11 @@
-"""What the active controller must change so that topics here follow a mirror's source: topics, partitions, settings, sources. Pure.
+"""What the active controller must change so that topics here follow a mirror's source: topics,
+partitions, settings, sources. Pure.
 
-`plan_identical` plans for mirrors whose records keep the source's offsets. `plan_appended` plans for mirrors whose
-records are appended to topics that may have producers and other sources.
+`plan_identical` plans for mirrors whose records keep the source's offsets. `plan_appended` plans
+for mirrors whose records are appended to topics that may have producers and other sources.
 
-Invariant: once its steps are applied, a plan yields no further steps until the source or the mirror's settings change.
-No topic that belongs to another mirror, or to none, is ever changed.
+Invariant: once its steps are applied, a plan yields no further steps until the source or the
+mirror's settings change. No topic that belongs to another mirror, or to none, is ever changed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,12 +20,15 @@ from ottla_broker.config import (
     TOPIC_SETTINGS,
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
-from ottla_broker.metadata.appended_plans import NewAppendedSource, plan_source, source_conflict, stopped_partitions
 from ottla_broker.metadata.appended_sources import (
     CarriedSource,
+    NewAppendedSource,
     active_sources,
     appending_obstacle,
     carried_source_records,
+    plan_source,
+    source_conflict,
+    stopped_partitions,
 )
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import (
@@ -59,7 +63,9 @@ class CreateMirroredTopic:
 
 @dataclass(frozen=True, slots=True)
 class RecreateMirroredTopic:
-    """Deletes topic `old_id`, from which the source has diverged, and creates it again in the same commit."""
+    """Deletes topic `old_id`, from which the source has diverged, and creates it again in the same
+    commit.
+    """
 
     topic: NewMirroredTopic
     old_id: UUID
@@ -97,7 +103,9 @@ class AlterTopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class UpdateOrigins:
-    """The origins of a mirrored topic have changed, or the sources that are appended to its source topic."""
+    """The origins of a mirrored topic have changed, or the sources that are appended to its source
+    topic.
+    """
 
     topic: str
     id: UUID
@@ -160,7 +168,9 @@ def select_topics(image: MetadataImage, config: MirrorConfig, source: SourceMeta
 
 
 def find_failback_candidates(image: MetadataImage, config: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
-    """Topics of the source whose counterpart here takes records of its own: the source's may be mirrored from it."""
+    """Topics of the source whose counterpart here takes records of its own: the source's may be
+    mirrored from it.
+    """
     here = [(topic.name, image.topics.get(config.target_topic(topic.name))) for topic in topics]
     return [name for name, topic in here if topic is not None and image.active_mirror(topic.id) is None]
 
@@ -178,7 +188,10 @@ def plan_identical(
     cluster_id: str,
     at_source: Mapping[str, MirroredAtSource] | None = None,
 ) -> Iterator[SyncStep]:
-    """`topic_configs` None: settings are not synchronised. `at_source` says how the source mirrors the failback candidates."""
+    """`topic_configs` None: settings are not synchronised.
+
+    `at_source` says how the source mirrors the failback candidates.
+    """
     for topic in select_topics(image, config, source):
         synced = {} if topic_configs is None else configs_to_sync(topic_configs.get(topic.name, {}))
         new = NewMirroredTopic(
@@ -223,7 +236,9 @@ def plan_identical(
 
 
 def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) -> bool:
-    """True if the topic's counterpart here mirrors it, in every partition from the point where their logs join."""
+    """True if the topic's counterpart here mirrors it, in every partition from the point where
+    their logs join.
+    """
     here = image.topics.get(config.target_topic(topic.name))
     mirrored = None if here is None else image.active_mirror(here.id)
     return (
@@ -235,7 +250,9 @@ def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) 
 
 
 def _loop_reason(topic: SourceTopic, cluster_id: str) -> str:
-    """Why mirroring the topic would return records to the cluster in which they were written; empty if it would not."""
+    """Why mirroring the topic would return records to the cluster in which they were written; empty
+    if it would not.
+    """
     return f"the source's topic {topic.name!r} has records from this cluster" if cluster_id in topic.origins else ""
 
 
@@ -298,7 +315,10 @@ def plan_appended(
     replication_factor: int,
     cluster_id: str,
 ) -> Iterator[SyncStep]:
-    """`topic_configs` None: topics are created with this cluster's own settings. At most one RejectedTopic for each topic."""
+    """`topic_configs` None: topics are created with this cluster's own settings.
+
+    At most one RejectedTopic for each topic.
+    """
     for topic in select_topics(image, config, source):
         loop = _loop_reason(topic, cluster_id)
         new = NewAppendedSource(

@@ -1,7 +1,8 @@
-"""The active controller's part of mirroring: it synchronises topics, partitions, settings and groups with each mirror's source.
+"""The active controller's part of mirroring: it synchronises topics, partitions, settings and
+groups with each mirror's source.
 
-The source is read every `metadata.max.age.ms`, and `sync_plan` decides what to change. Records are not fetched here: the
-leaders of mirrored partitions do that (`mirror_fetchers`).
+The source is read every `metadata.max.age.ms`, and `sync_plan` decides what to change. Records are
+not fetched here: the leaders of mirrored partitions do that (`mirror_fetchers`).
 """
 
 import asyncio
@@ -54,7 +55,10 @@ SOURCE_RETRY_PAUSE_S: Final = 2.0  # after a source could not be read
 
 @dataclass(frozen=True, slots=True)
 class MirrorProblems:
-    """`source_error`: why the source cannot be read; empty if it can. `rejected_topics`: topic here → why it is not mirrored."""
+    """`source_error`: why the source cannot be read; empty if it can.
+
+    `rejected_topics`: topic here → why it is not mirrored.
+    """
 
     source_error: str = ""
     rejected_topics: Mapping[str, str] = field(default_factory=dict)
@@ -136,7 +140,10 @@ class MirrorSynchronizer:
         return {it.name: mirror.target_topic(it.name) for it in topics if is_mirrored(self._image, mirror, it)}
 
     async def _apply_steps(self, mirror: MirrorConfig, steps: Iterator[SyncStep]) -> dict[str, str]:
-        """Applies a plan; topics are created together, in one commit. Returns the rejected topics, each with its reason."""
+        """Applies a plan; topics are created together, in one commit.
+
+        Returns the rejected topics, each with its reason.
+        """
         rejected: dict[str, str] = {}
         created: list[CreateMirroredTopic] = []
         for step in steps:
@@ -152,11 +159,11 @@ class MirrorSynchronizer:
                 rejected[target_topic_of(step)] = reason.message or reason.code.name
         if created:
             results = await self._controller.mirror_control.create_mirrored_topics([it.topic for it in created])
-            for it, result in zip(created, results, strict=True):
+            for step, result in zip(created, results, strict=True):
                 if isinstance(result, KafkaError):
-                    rejected[it.topic.name] = result.message or result.code.name
+                    rejected[step.topic.name] = result.message or result.code.name
                 else:
-                    logger.info("mirror %s: mirroring topic %r from now on", mirror.name, it.topic.name)
+                    logger.info("mirror %s: mirroring topic %r from now on", mirror.name, step.topic.name)
         return rejected
 
     async def _apply_step(self, mirror: MirrorConfig, step: SyncStep) -> None:
@@ -196,7 +203,10 @@ class MirrorSynchronizer:
         self._problems[mirror.name] = MirrorProblems(rejected_topics=rejected)
 
     def _log_warning(self, mirror: MirrorConfig, topic: str, reason: str) -> None:
-        """Logs a reason when it changes. `topic` is empty for the mirror itself; an empty reason ends a problem."""
+        """Logs a reason when it changes.
+
+        `topic` is empty for the mirror itself; an empty reason ends a problem.
+        """
         if self._logged.get((mirror.name, topic), "") != reason:
             self._logged[mirror.name, topic] = reason
             if reason:

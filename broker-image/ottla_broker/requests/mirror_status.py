@@ -1,41 +1,56 @@
-"""How a copy of another cluster's topic is, as entries of DescribeConfigs for resource type 102: who asks all brokers knows all.
+"""The status of mirrors and mirrored topics, as read-only entries of DescribeConfigs.
 
-`mirror`, `source.topic`, `failed.over` and `origins` (ids of the clusters that records come from now) tell of the topic what the metadata say; `<partition>`
-is JSON (`PartitionStatus`) and is given by the broker that leads the partition, because only it knows how far the source is. Of a copy that has failed over
-`<partition>.lineage` is what its source needs that is to become its copy (`mirroring.lineage.Lineage`).
+Of a mirrored topic (resource type 102) every broker describes what the metadata say, and what only a leader knows of
+the partitions that it leads; a client that asks all brokers gets the whole.
 
-Of a mirror (resource type 101) the controller tells `trouble`, why its source cannot be looked at, and `refused`, JSON of which topics here are not copied
-into, and why; where there is nothing to tell they are not there.
+- Topics with identical offsets: `mirror`, `source.topic`, `failed.over`, `origins` (ids of the clusters whose records
+  it holds), `<partition>` (`PartitionStatus` as JSON) and, after a failover, `<partition>.lineage` (`EpochHistory` as
+  JSON), which the source needs to become a mirror of this topic.
+- Topics with appended records: `sources` (JSON, for those who mirror this topic), `<mirror>/source.topic`,
+  `<mirror>/source.partitions` (their number) and `<mirror>/<partition>` (`PartitionStatus` as JSON, whose `end` is the
+  offset of the source up to which it was copied).
+
+Of a mirror (resource type 101) the controller describes `trouble`, why the source cannot be read, and `refused`, JSON
+of the topics that are not mirrored and why.
 """
 
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
 
 import msgspec
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import PAUSED, ConfigEntry, ConfigSource
 from ottla_broker.config.value_types import ConfigType
+from ottla_broker.metadata.appended_sources import appended_partition, describe_sources
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import mirrored_partition
-from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
+from ottla_broker.metadata.records import AppendedSourceRecord, MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_config
 from ottla_broker.mirroring.mirrored_partition import MirroredPartition
-from ottla_broker.mirroring.source_cluster import ORIGINS, describe_mirrored_topic, epoch_history_key, origin_clusters
+from ottla_broker.mirroring.source_cluster import (
+    ORIGINS,
+    SOURCES,
+    describe_mirrored_topic,
+    epoch_history_key,
+    origin_clusters,
+)
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochHistory, mirrored_end_offset
+from ottla_broker.mirroring.source_positions import source_position
 from ottla_broker.replication.partition import Partition
 
 State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
-UNKNOWN = -1
-TROUBLE, REFUSED = "trouble", "refused"
-SILENT_AFTER_S = 10.0
-"""Beyond the time that a fetch may wait for records: twice the longest that a copy rests after an error of the source's."""
+UNKNOWN: Final = -1
+SOURCE_ERROR, REJECTED_TOPICS = "trouble", "refused"
+SILENCE_LIMIT_S: Final = 10.0
+"""How long a source may be silent beyond a fetch's maximum wait: twice the longest pause after an error."""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """`end`: of the log here, or after a failover the offset from which on our own records follow; `source_end`: the source's high watermark when
-    last seen, −1: not known, as is `lag_seconds`: for how long something has been missing here. `diverging`: offsets that are here and not at the source.
-    `lag_bytes`: an estimate (`Copy.lag_bytes`); `silent_seconds`: since the source's broker answered last, records or not.
-    `why`: of a state that is not as it should be."""
+    """`end`: the log's end offset here, or after a failover the first offset of this cluster's own records.
+    `source_end`: the source's high watermark as last read. `lag_seconds`: how long records have been missing here.
+    `diverging`: records that are here and not at the source. `lag_bytes`: an estimate. `silent_seconds`: time since
+    the source's last response. `why`: why the state is not the desired one."""
 
     state: State
     end: int
@@ -49,96 +64,160 @@ class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
     silent_seconds: float = UNKNOWN
 
 
-def mirrored_topic_entries(broker: Broker, name: str, now_s: float) -> list[ConfigEntry]:
-    """Nothing for a topic that is no copy."""
-    topic = broker.image.topics.get(name)
-    copy = None if topic is None else broker.image.mirrored_topics.get(topic.id)
-    if topic is None or copy is None:
-        return []
-    found = describe_mirrored_topic(copy.mirror, copy.source_topic, copy.source_id, failed_over=copy.failed_over)
-    found[ORIGINS] = ",".join(sorted(origin_clusters(broker.image, name)))
-    for index in sorted(topic.partitions):
-        if (partition := broker.partitions.get(name, index)) is not None and partition.is_leader:
-            found[str(index)] = _json(mirrored_partition_status(broker, topic, copy, partition, now_s))
-            if (told := lineage(broker.image, copy, partition)) is not None:
-                found[epoch_history_key(index)] = _json(told)
-    return [read_only_entry(key, value) for key, value in found.items()]
-
-
-def troubles(broker: Broker, mirror: str) -> list[ConfigEntry]:
-    """Nothing from a broker that is not the controller."""
+def describe_mirror_problems(broker: Broker, mirror: str) -> list[ConfigEntry]:
+    """Empty on brokers that are not the controller."""
     if broker.mirror_synchronizer is None:
         return []
-    told = broker.mirror_synchronizer.problems(mirror)
-    refused = msgspec.json.encode(told.rejected_topics).decode() if told.rejected_topics else ""
-    return [read_only_entry(key, value) for key, value in ((TROUBLE, told.source_error), (REFUSED, refused)) if value]
+    problems = broker.mirror_synchronizer.problems(mirror)
+    rejected = msgspec.json.encode(problems.rejected_topics).decode() if problems.rejected_topics else ""
+    values = ((SOURCE_ERROR, problems.source_error), (REJECTED_TOPICS, rejected))
+    return [_read_only_entry(name, value) for name, value in values if value]
 
 
-def lineage(image: MetadataImage, copied: MirroredTopicRecord, partition: Partition) -> EpochHistory | None:
-    """None while it copies, or while nobody knows where it ends or joined."""
-    known = mirrored_partition(image, partition.topic_id, partition.partition)
-    if not copied.failed_over or known.end < 0 or (copied.adopted and known.joined < 0):
-        return None
-    epochs = tuple(partition.log.epochs.entries())
-    end = mirrored_end_offset(epochs, partition.log.end, known.end, known.end_epoch)
-    return EpochHistory(copied.source_id, known.epochs, end, epochs)
+def describe_mirrored_topic_status(broker: Broker, name: str, now_s: float) -> list[ConfigEntry]:
+    """Empty for a topic that is no mirror of another, and to which nothing was appended."""
+    topic = broker.image.topics.get(name)
+    if topic is None:
+        return []
+    entries = {**_identical_entries(broker, topic, now_s), **_appended_entries(broker, topic, now_s)}
+    return [_read_only_entry(key, value) for key, value in entries.items()]
+
+
+def _identical_entries(broker: Broker, topic: TopicImage, now_s: float) -> dict[str, str]:
+    mirrored = broker.image.mirrored_topics.get(topic.id)
+    if mirrored is None:
+        return {}
+    entries = describe_mirrored_topic(
+        mirrored.mirror, mirrored.source_topic, mirrored.source_id, failed_over=mirrored.failed_over
+    )
+    entries[ORIGINS] = _origins(broker.image, topic)
+    for partition in _led_partitions(broker, topic):
+        index = partition.partition
+        entries[str(index)] = _json(mirrored_partition_status(broker, topic, mirrored, partition, now_s))
+        if (history := _epoch_history(broker.image, mirrored, partition)) is not None:
+            entries[epoch_history_key(index)] = _json(history)
+    return entries
+
+
+def _appended_entries(broker: Broker, topic: TopicImage, now_s: float) -> dict[str, str]:
+    if topic.id not in broker.image.appended_sources:
+        return {}
+    sources = _latest_sources(broker.image.appended_sources[topic.id].values())
+    entries = {SOURCES: msgspec.json.encode(describe_sources(broker.image, topic.id)).decode()}
+    for mirror, source in sorted(sources.items()):
+        entries[f"{mirror}/source.topic"] = source.source_topic
+        entries[f"{mirror}/source.partitions"] = str(source.partitions)
+    if topic.id not in broker.image.mirrored_topics:
+        entries[ORIGINS] = _origins(broker.image, topic)
+    for mirror, source in sorted(sources.items()):
+        for partition in _led_partitions(broker, topic):
+            if partition.partition < source.partitions:
+                status = appended_partition_status(broker, topic, source, partition, now_s)
+                entries[f"{mirror}/{partition.partition}"] = _json(status)
+    return entries
 
 
 def mirrored_partition_status(
-    broker: Broker, topic: TopicImage, copied: MirroredTopicRecord, partition: Partition, now_s: float
+    broker: Broker, topic: TopicImage, mirrored: MirroredTopicRecord, partition: Partition, now_s: float
 ) -> PartitionStatus:
-    """As the partition's leader knows it."""
-    known = mirrored_partition(broker.image, topic.id, partition.partition)
-    end = partition.log.end
-    if copied.failed_over:
-        if known.end < 0:
+    """Status of a partition with identical offsets, as its leader knows it."""
+    record = mirrored_partition(broker.image, topic.id, partition.partition)
+    end, epoch = partition.log.end, _latest_epoch(record)
+    if mirrored.failed_over:
+        if record.end < 0:
             return PartitionStatus("FailingOver", end)
-        missing = max(known.source_end - known.end, 0) if known.source_end >= 0 else UNKNOWN
-        return PartitionStatus("FailedOver", known.end, known.source_end, missing, source_epoch=_newest(known))
-    if known.stopped:
-        return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
-    settings = mirror_config(broker.image, copied.mirror)
-    copy = broker.mirrors.mirrored_partition(partition, copied.mirror)
-    if (rejoiner := broker.mirrors.failback_partition(partition)) is not None:
-        state: State = "Diverged" if rejoiner.needs_operator else "Joining"
-        return PartitionStatus(state, end, why=rejoiner.reason, diverging=rejoiner.diverging_records)
-    if settings is None or settings.role == PAUSED or copy is None:
-        return PartitionStatus("Paused", end, source_epoch=_newest(known))
-    return live_status(copy, end, settings, broker.mirrors.source_error(copied.mirror), now_s)
+        missing = max(record.source_end - record.end, 0) if record.source_end >= 0 else UNKNOWN
+        return PartitionStatus("FailedOver", record.end, record.source_end, missing, source_epoch=epoch)
+    if record.stopped:
+        return PartitionStatus("Stopped", end, source_epoch=epoch, why=record.stopped)
+    if (failback := broker.mirrors.failback_partition(partition)) is not None:
+        state: State = "Diverged" if failback.needs_operator else "Joining"
+        return PartitionStatus(state, end, why=failback.reason, diverging=failback.diverging_records)
+    config = mirror_config(broker.image, mirrored.mirror)
+    copy = broker.mirrors.mirrored_partition(partition, mirrored.mirror)
+    if config is None or config.role == PAUSED or copy is None:
+        return PartitionStatus("Paused", end, source_epoch=epoch)
+    return _live_status(copy, end, config, broker.mirrors.source_error(mirrored.mirror), now_s)
 
 
-def live_status(
-    copy: MirroredPartition, end: int, settings: MirrorConfig, trouble: str, now_s: float
+def appended_partition_status(
+    broker: Broker, topic: TopicImage, source: AppendedSourceRecord, partition: Partition, now_s: float
 ) -> PartitionStatus:
-    """Of a copy that goes on, unless there is `trouble` with the source's brokers."""
-    seen = copy.source_high_watermark != UNKNOWN
-    trouble = copy.reason or trouble or silence(copy.source_silence_s(now_s), settings.fetch_limits.max_wait_ms / 1000)
+    """Status of one source of a partition with appended records, as its leader knows it."""
+    record = appended_partition(broker.image, topic.id, source.source_id, partition.partition)
+    end = source_position(partition.log.producers.get(source.producer_id))
+    epoch = record.epochs[-1][0] if record.epochs else NO_EPOCH
+    if source.ended:
+        last_known = broker.mirrors.last_known_lag(partition, source.mirror)
+        return PartitionStatus("FailedOver", end, *last_known, source_epoch=epoch)
+    if why := source.stopped or record.stopped:
+        return PartitionStatus("Stopped", end, source_epoch=epoch, why=why)
+    config = mirror_config(broker.image, source.mirror)
+    copy = broker.mirrors.mirrored_partition(partition, source.mirror)
+    if config is None or config.role == PAUSED or copy is None:
+        return PartitionStatus("Paused", end, source_epoch=epoch)
+    return _live_status(copy, copy.position, config, broker.mirrors.source_error(source.mirror), now_s)
+
+
+def _live_status(
+    copy: MirroredPartition, end: int, config: MirrorConfig, source_error: str, now_s: float
+) -> PartitionStatus:
+    """Status while copying goes on. `source_error`: what is wrong with all brokers of the source."""
+    is_known = copy.source_high_watermark != UNKNOWN
+    silence_s = copy.source_silence_s(now_s)
+    why = copy.reason or source_error or _silence_problem(silence_s, config.fetch_limits.max_wait_ms / 1000)
     return PartitionStatus(
-        "Unreachable" if trouble else "Replicating",
+        "Unreachable" if why else "Replicating",
         end,
         copy.source_high_watermark,
-        copy.lag if seen else UNKNOWN,
-        round(copy.lag_s(now_s), 3) if seen else UNKNOWN,
+        copy.lag if is_known else UNKNOWN,
+        round(copy.lag_s(now_s), 3) if is_known else UNKNOWN,
         copy.last_record_epoch,
-        trouble,
-        lag_bytes=copy.lag_bytes if seen else UNKNOWN,
-        silent_seconds=round(copy.source_silence_s(now_s), 3),
+        why,
+        lag_bytes=copy.lag_bytes if is_known else UNKNOWN,
+        silent_seconds=round(silence_s, 3),
     )
 
 
-def silence(silent_s: float, waits_s: float) -> str:
-    """What is wrong with a source that has not answered for so long; empty when nothing is. `waits_s`: for how long a fetch may wait for records."""
-    most_s = waits_s + SILENT_AFTER_S
-    return f"no broker of the source has answered for it for more than {most_s:g} seconds" if silent_s > most_s else ""
+def _silence_problem(silence_s: float, max_wait_s: float) -> str:
+    """Empty while the source's silence is within the time that a fetch may wait for records, and SILENCE_LIMIT_S."""
+    limit_s = max_wait_s + SILENCE_LIMIT_S
+    return f"no broker of the source has responded for more than {limit_s:g} seconds" if silence_s > limit_s else ""
 
 
-def _newest(known: MirroredPartitionRecord) -> int:
-    return known.epochs[-1][0] if known.epochs else NO_EPOCH
+def _epoch_history(image: MetadataImage, mirrored: MirroredTopicRecord, partition: Partition) -> EpochHistory | None:
+    """None before a failover, and while the offset at which copying ended, or began, is unknown."""
+    record = mirrored_partition(image, partition.topic_id, partition.partition)
+    if not mirrored.failed_over or record.end < 0 or (mirrored.adopted and record.joined < 0):
+        return None
+    epochs = tuple(partition.log.epochs.entries())
+    end = mirrored_end_offset(epochs, partition.log.end, record.end, record.end_epoch)
+    return EpochHistory(mirrored.source_id, record.epochs, end, epochs)
 
 
-def _json(told: msgspec.Struct) -> str:
-    return msgspec.json.encode(told).decode()
+def _latest_sources(sources: Iterable[AppendedSourceRecord]) -> dict[str, AppendedSourceRecord]:
+    """By mirror of this cluster. Of a topic that was re-created at the source, the one that exists now."""
+    own = (source for source in sources if not source.carried)
+    return {source.mirror: source for source in sorted(own, key=lambda one: not one.ended)}
 
 
-def read_only_entry(name: str, value: str) -> ConfigEntry:
+def _led_partitions(broker: Broker, topic: TopicImage) -> Iterator[Partition]:
+    for index in sorted(topic.partitions):
+        if (partition := broker.partitions.get(topic.name, index)) is not None and partition.is_leader:
+            yield partition
+
+
+def _origins(image: MetadataImage, topic: TopicImage) -> str:
+    return ",".join(sorted(origin_clusters(image, topic.name)))
+
+
+def _latest_epoch(record: MirroredPartitionRecord) -> int:
+    return record.epochs[-1][0] if record.epochs else NO_EPOCH
+
+
+def _json(status: msgspec.Struct) -> str:
+    return msgspec.json.encode(status).decode()
+
+
+def _read_only_entry(name: str, value: str) -> ConfigEntry:
     return ConfigEntry(name, value, ConfigSource.DYNAMIC_MIRROR_CONFIG, (), True, False, ConfigType.STRING, "")

@@ -1,7 +1,6 @@
-"""Who may do what: the door that every handler asks. Codes are those of Kafka's AclOperation and ResourceType.
+"""Authorization of requests. Codes are those of Kafka's AclOperation and ResourceType.
 
-Today everybody may do everything, as in Kafka without an authorizer; access control lists will be another
-`Authorizer`.
+There are no ACLs: everything is allowed, as by Kafka without an authorizer.
 """
 
 from dataclasses import dataclass
@@ -61,8 +60,7 @@ class Resource:
 
 CLUSTER: Final = Resource(ResourceType.cluster, "kafka-cluster")  # Kafka's name of the one cluster resource
 
-# What can be asked for a resource of each kind; the bits of "authorized operations" in Metadata and the Describe
-# APIs.
+# The operations that each kind of resource has: the bits of "authorized operations" in Metadata and the Describe APIs.
 OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.topic: (
         Operation.read,
@@ -101,7 +99,7 @@ class Authorizer(Protocol):
 
     @property
     def allows_everything(self) -> bool:
-        """True lets hot paths skip the question for every partition."""
+        """True lets hot paths skip the check of every partition."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Who is on the other end of a connection."""
+"""The authenticated identity of a client."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Kafka's form of an identity: `User:alice`. Made once, when a connection has authenticated."""
+    """Kafka's form of an identity: `User:alice`."""
 
     kind: str
     name: str
@@ -17,9 +17,9 @@ class Principal:
         return f"{self.kind}:{self.name}"
 
 
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")  # Kafka's name for who comes in over PLAINTEXT
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")  # Kafka's name for clients without authentication
 
-# RFC 2253's short names of what a distinguished name is made of; the ssl module tells OpenSSL's long ones.
+# RFC 2253's short names of attribute types; the ssl module returns OpenSSL's long ones.
 _SHORT: Final = {
     "commonName": "CN",
     "countryName": "C",
@@ -34,8 +34,8 @@ _SHORT: Final = {
 
 
 def principal_from_certificate(peer: Mapping[str, Any] | None) -> Principal:
-    """Of a client's certificate, as `SSLSocket.getpeercert` gives it: its subject in the form of RFC 2253, the last part first, which is what Kafka does
-    with `ssl.principal.mapping.rules=DEFAULT`. None: the client has shown none."""
+    """The principal of a client certificate, as `SSLSocket.getpeercert` returns it: its subject in the form of RFC 2253,
+    like Kafka with `ssl.principal.mapping.rules=DEFAULT`. None: the client presented no certificate."""
     if not peer or not peer.get("subject"):
         return ANONYMOUS
     parts = [

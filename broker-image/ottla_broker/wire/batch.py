@@ -1,11 +1,12 @@
 """The header of a record batch, format version 2: 61 bytes before the records.
 
-Layout (https://kafka.apache.org/documentation/#recordbatch): base offset i64 · batch length i32 (of what follows it) ·
-partition leader epoch i32 · magic i8 · CRC-32C u32 (of what follows it) · attributes i16 · last offset delta i32 · base
-timestamp i64 · max timestamp i64 · producer id i64 · producer epoch i16 · base sequence i32 · record count i32.
+Layout (https://kafka.apache.org/documentation/#recordbatch): base offset i64 · batch length i32 (of
+what follows it) · partition leader epoch i32 · magic i8 · CRC-32C u32 (of what follows it) ·
+attributes i16 · last offset delta i32 · base timestamp i64 · max timestamp i64 · producer id i64 ·
+producer epoch i16 · base sequence i32 · record count i32.
 
-Base offset and leader epoch lie outside the CRC, so a leader stamps them in place and the records stay as the client
-sent them.
+Base offset and leader epoch lie outside the CRC, so a leader stamps them in place and the records
+stay as the client sent them.
 """
 
 import struct
@@ -54,8 +55,8 @@ class Compression(IntEnum):
 class BatchHeader:
     """One batch's header. `size` is the whole batch in bytes; timestamps are milliseconds.
 
-    Treat it as immutable (use `dataclasses.replace`). It is not frozen because that would make creation three times as
-    slow, and loading a log creates one for every batch.
+    Treat it as immutable (use `dataclasses.replace`). It is not frozen because that would make
+    creation three times as slow, and loading a log creates one for every batch.
     """
 
     base_offset: int
@@ -106,7 +107,10 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; wraps from 2³¹−1 to 0. NO_SEQUENCE without an idempotent producer."""
+        """Sequence of the last record; wraps from 2³¹−1 to 0.
+
+        NO_SEQUENCE without an idempotent producer.
+        """
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
@@ -128,7 +132,9 @@ def stamp_offset_and_epoch(data: bytearray | memoryview, at: int, base_offset: i
 
 
 def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
-    """A batch of `header`, with its length and CRC computed, and `records` as they are stored (maybe compressed)."""
+    """A batch of `header`, with its length and CRC computed, and `records` as they are stored
+    (maybe compressed).
+    """
     covered = _COVERED.pack(
         header.attributes,
         header.last_offset_delta,
@@ -146,7 +152,10 @@ def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
 
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields (position, header) of every batch. Raises KafkaError: CORRUPT_MESSAGE if a batch is incomplete or invalid."""
+    """Yields (position, header) of every batch. Raises KafkaError:
+
+    CORRUPT_MESSAGE if a batch is incomplete or invalid.
+    """
     at, end = 0, len(data)
     while at < end:
         if end - at < HEADER_SIZE:
@@ -163,7 +172,10 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def drop_partial_batch(records: bytes) -> bytes:
-    """`records` without a batch at the end that a size limit has cut off. Kafka sends such batches, Ottla does not."""
+    """`records` without a batch at the end that a size limit has cut off.
+
+    Kafka sends such batches, Ottla does not.
+    """
     at = 0
     while len(records) - at >= HEADER_SIZE and at + (size := parse_batch_header(records, at).size) <= len(records):
         at += size

@@ -1,4 +1,6 @@
-"""A client's connection to one broker: requests are sent at once, and responses arrive in the order of the requests."""
+"""A client's connection to one broker: requests are sent at once, and responses arrive in the order
+of the requests.
+"""
 
 import asyncio
 from collections import deque
@@ -16,14 +18,18 @@ from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.sasl import authenticate
 
 MAX_RESPONSE_BYTES: Final = 1 << 30
-# Shared by all channels: one thread has a loop, and received bytes are taken out before another channel receives.
+# Shared by all channels: one thread has a loop, and received bytes are taken out before another
+# channel receives.
 _scratch = memoryview(bytearray(SCRATCH_BYTES))
 
 OnResponse = Callable[[bytearray | Exception], None]
 
 
 class Channel(asyncio.BufferedProtocol):
-    """Created by `open_channel`. `versions`: API key → (lowest, highest) version that the broker supports."""
+    """Created by `open_channel`. `versions`:
+
+    API key → (lowest, highest) version that the broker supports.
+    """
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -72,11 +78,17 @@ class Channel(asyncio.BufferedProtocol):
 
     @property
     def has_abandoned_request(self) -> bool:
-        """True if a caller was cancelled before its response arrived. All later responses wait behind that one."""
+        """True if a caller was cancelled before its response arrived.
+
+        All later responses wait behind that one.
+        """
         return any(waiter is not None and waiter.cancelled() for _, _, waiter in self._in_flight)
 
     def latest_usable_version(self, request: Any) -> int:
-        """The request's own version, or the highest below that the broker supports. Raises KafkaError: UNSUPPORTED_VERSION."""
+        """The request's own version, or the highest below that the broker supports.
+
+        Raises KafkaError: UNSUPPORTED_VERSION.
+        """
         key, wanted = int(request.__api_key__), int(request.__version__)
         low, high = self.versions.get(key, (0, -1))
         version = min(wanted, high)
@@ -87,7 +99,8 @@ class Channel(asyncio.BufferedProtocol):
         return version
 
     async def send(self, request: Any) -> Any:
-        """Sends a request, a kio class of any version, and returns the response in the same version.
+        """Sends a request, a kio class of any version, and returns the response in the same
+        version.
 
         Raises ConnectionError; KafkaError: UNSUPPORTED_VERSION.
         """
@@ -103,7 +116,9 @@ class Channel(asyncio.BufferedProtocol):
         return await self.send_frame(correlation_id, [frame])
 
     async def forward(self, frame: bytes) -> bytearray:
-        """Sends a request of another client (a frame without its size) under a correlation id of this channel."""
+        """Sends a request of another client (a frame without its size) under a correlation id of
+        this channel.
+        """
         correlation_id = self.next_correlation_id()
         buffers = [len(frame).to_bytes(4), frame[:4], correlation_id.to_bytes(4), frame[8:]]
         return await self.send_frame(correlation_id, buffers)
@@ -134,10 +149,12 @@ class Channel(asyncio.BufferedProtocol):
         on_response: OnResponse,
         waiter: "asyncio.Future[bytearray] | None" = None,
     ) -> None:
-        """Sends a request. `on_response` gets the response's frame, or the reason why there is none.
+        """Sends a request. `on_response` gets the response's frame, or the reason why there is
+        none.
 
-        It is called in the iteration of the loop in which the response arrives, and may raise MalformedMessage to close
-        the connection. Raises ConnectionResetError if the connection has failed.
+        It is called in the iteration of the loop in which the response arrives, and may raise
+        MalformedMessage to close the connection. Raises ConnectionResetError if the connection has
+        failed.
         """
         if self._failure is not None:
             raise ConnectionResetError(str(self._failure))
@@ -145,7 +162,10 @@ class Channel(asyncio.BufferedProtocol):
         self._transport.writelines(buffers)
 
     async def load_api_versions(self, software: str = "ottla") -> None:
-        """Asks for the versions that the broker supports. A broker that does not know our ApiVersions responds in version 0."""
+        """Asks for the versions that the broker supports.
+
+        A broker that does not know our ApiVersions responds in version 0.
+        """
         request = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
         frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 3, request))
         if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
@@ -166,7 +186,8 @@ async def open_channel(
 ) -> Channel:
     """Connects, loads the broker's API versions, and authenticates if `security` says so.
 
-    `software` is the client software name (KIP-511). Raises OSError, ConnectionError; KafkaError if authentication fails.
+    `software` is the client software name (KIP-511). Raises OSError, ConnectionError; KafkaError if
+    authentication fails.
     """
     context = security.ssl_context()
     _, channel = await asyncio.get_running_loop().create_connection(

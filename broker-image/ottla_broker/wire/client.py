@@ -1,24 +1,23 @@
-"""A client of a cluster: it finds the broker for a request and sends the request in a version that the broker supports.
+"""A client of a cluster: it finds the broker for a request and sends the request in a version that
+the broker supports.
 
     async with Client.connect("127.0.0.1:9092") as client:
         response = await client.send_to_controller(CreateTopicsRequest(...))     # kio's classes, of any version
         await client.produce("events", 0, encode_batch([Record(now_ms, None, b"hello")]))
 
-A request that changes something is sent once: if its connection breaks, only the caller knows whether it may be repeated.
-A read-only request that any broker can answer is sent to another broker if its connection breaks.
-A connection is closed if a response does not arrive in time, because all later responses would wait behind it.
-Searching for brokers, leaders and coordinators is repeated, with pauses, until the timeout.
+A request that changes something is sent once: if its connection breaks, only the caller knows
+whether it may be repeated. A read-only request that any broker can answer is sent to another broker
+if its connection breaks. A connection is closed if a response does not arrive in time, because all
+later responses would wait behind it. Searching for brokers, leaders and coordinators is repeated,
+with pauses, until the timeout.
 """
 
 import asyncio
 import datetime
-import os
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
@@ -31,24 +30,20 @@ from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsets
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse
-from kio.schema.offset_commit.v8.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kio.schema.types import BrokerId, GroupId, TopicName
+from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import drop_partial_batch
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 T = TypeVar("T")
 
 RETRY_PAUSE_S: Final = 0.1
-# A stopped process still accepts connections and sends nothing; after this time another broker is tried.
+# A stopped process still accepts connections and sends nothing; after this time another broker is
+# tried.
 CONNECT_TIMEOUT_S: Final = 5.0
 GROUP_KEY_TYPE: Final = 0
 LATEST_TIMESTAMP: Final = -1
@@ -95,7 +90,10 @@ class FetchedRecords:
 
 
 class Client:
-    """One per event loop. Connections are opened when they are first needed, and again after they broke."""
+    """One per event loop.
+
+    Connections are opened when they are first needed, and again after they broke.
+    """
 
     def __init__(
         self,
@@ -119,7 +117,10 @@ class Client:
     async def connect(
         cls, bootstrap: str, *, client_id: str = "ottla", timeout_s: float = 30.0
     ) -> "AsyncIterator[Client]":
-        """`bootstrap`: host:port pairs separated by commas. `timeout_s` bounds every call. Raises NoBrokersAvailable."""
+        """`bootstrap`: host:port pairs separated by commas. `timeout_s` bounds every call.
+
+        Raises NoBrokersAvailable.
+        """
         client = cls(parse_bootstrap_servers(bootstrap), client_id=client_id, timeout_s=timeout_s)
         try:
             await client.metadata(())
@@ -139,10 +140,11 @@ class Client:
     # --- any request
 
     async def send(self, request: Any, *, broker: int | None = None) -> Any:
-        """Sends a request, a kio class of any version, to a broker by its id or to any; returns the response in that version.
+        """Sends a request, a kio class of any version, to a broker by its id or to any; returns the
+        response in that version.
 
-        Raises NoBrokersAvailable, ConnectionError, TimeoutError; KafkaError: UNSUPPORTED_VERSION. Error codes in the
-        response are left to the caller.
+        Raises NoBrokersAvailable, ConnectionError, TimeoutError; KafkaError: UNSUPPORTED_VERSION.
+        Error codes in the response are left to the caller.
         """
         return await self._with_timeout(self._send(request, broker))
 
@@ -314,7 +316,10 @@ class Client:
         max_wait_s: float = 0.5,
         read_committed: bool = False,
     ) -> FetchedRecords:
-        """Fetches record batches from `offset` on; waits up to `max_wait_s` for the first. Raises KafkaError."""
+        """Fetches record batches from `offset` on; waits up to `max_wait_s` for the first.
+
+        Raises KafkaError.
+        """
         wanted = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
         request = FetchRequest(
             max_wait=to_timedelta_field(max_wait_s),
@@ -332,7 +337,8 @@ class Client:
         return FetchedRecords(records, int(found.high_watermark), int(found.log_start_offset))
 
     async def list_offset(self, topic: str, partition: int, timestamp: int = LATEST_TIMESTAMP) -> int:
-        """The first offset at or after a time (ms), or at EARLIEST_TIMESTAMP or LATEST_TIMESTAMP; −1 if there is none.
+        """The first offset at or after a time (ms), or at EARLIEST_TIMESTAMP or LATEST_TIMESTAMP;
+        −1 if there is none.
 
         Raises KafkaError.
         """
@@ -367,22 +373,11 @@ def to_timedelta_field(seconds: float) -> i32Timedelta:
     return i32Timedelta.parse(datetime.timedelta(milliseconds=round(seconds * 1000)))
 
 
-def build_offset_commit(group: str, commits: Mapping[tuple[str, int], tuple[int, str]]) -> OffsetCommitRequest:
-    """Request that commits offsets for a group without members. `commits`: (topic, partition) → (offset, metadata)."""
-    topics = []
-    for topic, found in groupby(sorted(commits.items()), key=lambda it: it[0][0]):
-        partitions = tuple(
-            OffsetCommitRequestPartition(
-                partition_index=cast(i32, partition), committed_offset=cast(i64, offset), committed_metadata=metadata
-            )
-            for (_, partition), (offset, metadata) in found
-        )
-        topics.append(OffsetCommitRequestTopic(name=TopicName(topic), partitions=partitions))
-    return OffsetCommitRequest(group_id=GroupId(group), member_id="", topics=tuple(topics))
-
-
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """Parses `host:port,host:port`, with IPv6 hosts in brackets. Raises ValueError that names the invalid pair."""
+    """Parses `host:port,host:port`, with IPv6 hosts in brackets.
+
+    Raises ValueError that names the invalid pair.
+    """
     found = []
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = pair.rpartition(":")
@@ -392,12 +387,3 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     if not found:
         raise ValueError("no host:port given")
     return found
-
-
-def describe_os_error(error: OSError) -> str:
-    """The system's text of an error. asyncio's own text names the call and the address in Python's notation."""
-    if isinstance(error, ssl.SSLError):  # its errno is OpenSSL's own
-        return str(getattr(error, "verify_message", "") or error.reason or error).lower()
-    if error.errno and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return (error.strerror or str(error)).lower()  # the resolver's own numbers are below 0

@@ -1,4 +1,7 @@
-"""How a client secures its connections: TLS and SASL, by Kafka's protocols, mechanisms and, for PEM, setting names (KIP-651)."""
+"""How a client secures its connections:
+
+TLS and SASL, by Kafka's protocols, mechanisms and, for PEM, setting names (KIP-651).
+"""
 
 import ssl
 from dataclasses import dataclass, field
@@ -15,7 +18,8 @@ MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """Certificates and key are PEM. Without `trusted_certificates` the system's authorities are trusted.
+    """Certificates and key are PEM. Without `trusted_certificates` the system's authorities are
+    trusted.
 
     `verifies_hostname`: the server's certificate must name the host of the connection.
     """

@@ -1,9 +1,10 @@
 """Encodes and decodes requests and responses, by API key and version.
 
-A request is: size i32 · header (API key i16, version i16, correlation id i32, client id as nullable string with an i16
-length in all versions; tagged fields in flexible versions) · body. A response is: size i32 · correlation id i32 ·
-tagged fields in flexible versions, but never in ApiVersions, whose reader does not know the broker's versions yet ·
-body. https://kafka.apache.org/protocol#protocol_messages
+A request is: size i32 · header (API key i16, version i16, correlation id i32, client id as nullable
+string with an i16 length in all versions; tagged fields in flexible versions) · body. A response
+is: size i32 · correlation id i32 · tagged fields in flexible versions, but never in ApiVersions,
+whose reader does not know the broker's versions yet · body.
+https://kafka.apache.org/protocol#protocol_messages
 """
 
 import struct
@@ -75,7 +76,10 @@ def read_request(frame: bytes, header: RequestHeader, anchor: type) -> Any:
 
 
 def read_response(frame: bytes, api_key: int, version: int, anchor: type | None = None) -> Any:
-    """Reads the body of a response frame without its size, as the `anchor` class if given. Raises MalformedMessage."""
+    """Reads the body of a response frame without its size, as the `anchor` class if given.
+
+    Raises MalformedMessage.
+    """
     cls = response_class(api_key, version)
     cursor = Cursor(frame, 4)
     try:

@@ -1,8 +1,9 @@
 """Compression of record batches, as Kafka's clients read and write it, with bounded output.
 
 - gzip: RFC 1952; several members are read as one stream.
-- snappy: the Java client frames blocks as snappy-java (xerial) does: 16 bytes of head, then blocks of i32 length and
-  raw data. Other clients send one raw block. Both are read; xerial's framing is written, because every client reads it.
+- snappy: the Java client frames blocks as snappy-java (xerial) does: 16 bytes of head, then blocks
+  of i32 length and raw data. Other clients send one raw block. Both are read; xerial's framing is
+  written, because every client reads it.
 - lz4: the LZ4 frame format with independent blocks, because Kafka's own reader rejects linked ones.
 - zstd: plain frames.
 
@@ -34,7 +35,10 @@ _GROWTH: Final = 8
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """`level` is Kafka's `compression.<codec>.level`; None is Kafka's default. Snappy has no levels."""
+    """`level` is Kafka's `compression.<codec>.level`; None is Kafka's default.
+
+    Snappy has no levels.
+    """
     match codec:
         case Compression.none:
             return bytes(data)
@@ -170,7 +174,10 @@ def _decompress_raw_snappy(block: memoryview, left: int, limit: int) -> bytes:
 
 
 def _zstd_content_size(data: Buffer) -> int:
-    """Content size that the first frame declares (RFC 8878, 3.1.1.1), 0 if none. Only a hint: it may be wrong."""
+    """Content size that the first frame declares (RFC 8878, 3.1.1.1), 0 if none.
+
+    Only a hint: it may be wrong.
+    """
     if len(data) < 18 or bytes(data[:4]) != _ZSTD_MAGIC:
         return 0
     descriptor = data[4]

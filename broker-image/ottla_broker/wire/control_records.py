@@ -1,4 +1,7 @@
-"""Control records: their types, and the markers that end transactions (KIP-98). Their keys and values have layouts of their own."""
+"""Control records: their types, and the markers that end transactions (KIP-98).
+
+Their keys and values have layouts of their own.
+"""
 
 import struct
 from enum import IntEnum
@@ -52,7 +55,10 @@ def encode_end_transaction_marker(
 
 
 def control_record_type(record: Record) -> ControlRecordType:
-    """`unknown` for types of later Kafka versions. Raises KafkaError: CORRUPT_MESSAGE if the key is too short."""
+    """`unknown` for types of later Kafka versions. Raises KafkaError:
+
+    CORRUPT_MESSAGE if the key is too short.
+    """
     if record.key is None or len(record.key) < _KEY.size:
         raise KafkaError(ErrorCode.corrupt_message, f"the key of a control record is shorter than {_KEY.size} bytes")
     kind = _KEY.unpack_from(record.key)[1]
@@ -60,7 +66,9 @@ def control_record_type(record: Record) -> ControlRecordType:
 
 
 def marker_coordinator_epoch(record: Record) -> int:
-    """Epoch of the transaction coordinator that wrote an abort or commit marker; −1 if the marker has none."""
+    """Epoch of the transaction coordinator that wrote an abort or commit marker; −1 if the marker
+    has none.
+    """
     if record.value is None or len(record.value) < _END_TRANSACTION.size:
         return -1
     return int(_END_TRANSACTION.unpack_from(record.value)[1])

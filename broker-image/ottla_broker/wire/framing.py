@@ -1,8 +1,10 @@
-"""Splits a stream of bytes into frames: messages with their size in front. Knows nothing of their content.
+"""Splits a stream of bytes into frames: messages with their size in front. Knows nothing of their
+content.
 
-Small frames are received in a scratch buffer that all connections share, and copied out: a connection that waits for
-bytes holds no memory. A large frame gets a buffer of its own, into which the socket then writes directly. Its memory is
-claimed before it is allocated: if `claim` refuses, the connection stops reading until memory is available.
+Small frames are received in a scratch buffer that all connections share, and copied out: a
+connection that waits for bytes holds no memory. A large frame gets a buffer of its own, into which
+the socket then writes directly. Its memory is claimed before it is allocated: if `claim` refuses,
+the connection stops reading until memory is available.
 """
 
 import struct
@@ -13,7 +15,8 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 SCRATCH_BYTES: Final = 128 * 1024
 SMALL_FRAME_BYTES: Final = SCRATCH_BYTES - 4  # memory for frames of at most this size is not claimed
-# With this many bytes of a frame received, copying them again costs more than a buffer for the frame.
+# With this many bytes of a frame received, copying them again costs more than a buffer for the
+# frame.
 _OWN_BUFFER_BYTES: Final = 16 * 1024
 
 _SIZE: Final = struct.Struct(">i")
@@ -23,8 +26,9 @@ _TLS_HANDSHAKE: Final = 0x1603  # first bytes of a TLS client (RFC 8446, 5.1)
 class FrameReader:
     """The receiving half of one connection, with methods as asyncio.BufferedProtocol has them.
 
-    `scratch` is shared by the readers of one thread: bytes that are written to the result of `get_buffer` must be
-    passed to `buffer_updated` before another reader is used. `is_stalled` is true while memory is refused.
+    `scratch` is shared by the readers of one thread: bytes that are written to the result of
+    `get_buffer` must be passed to `buffer_updated` before another reader is used. `is_stalled` is
+    true while memory is refused.
     """
 
     __slots__ = ("_claim", "_frame", "_max_bytes", "_received", "_rest", "_scratch", "is_stalled")
@@ -50,8 +54,8 @@ class FrameReader:
     def buffer_updated(self, count: int) -> list[bytearray]:
         """Takes `count` bytes from the buffer; returns whole frames, without their sizes.
 
-        If memory is refused, `is_stalled` is set: stop reading, and call `resume` when memory is available. Raises
-        MalformedMessage if a size is negative or exceeds the limit.
+        If memory is refused, `is_stalled` is set: stop reading, and call `resume` when memory is
+        available. Raises MalformedMessage if a size is negative or exceeds the limit.
         """
         if self._frame is not None:
             self._received += count
@@ -96,7 +100,9 @@ class FrameReader:
         return frames
 
     def _allocate(self, size: int, received: memoryview) -> bool:
-        """Allocates a buffer for an incomplete frame, unless that is small or its memory is refused."""
+        """Allocates a buffer for an incomplete frame, unless that is small or its memory is
+        refused.
+        """
         if size <= SMALL_FRAME_BYTES:
             if len(received) < _OWN_BUFFER_BYTES:
                 return False

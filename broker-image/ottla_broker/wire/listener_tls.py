@@ -1,4 +1,8 @@
-"""TLS of a listener: Kafka's ssl.* settings with keys and certificates in PEM (KIP-651), checked before a client connects."""
+"""TLS of a listener:
+
+Kafka's ssl.* settings with keys and certificates in PEM (KIP-651), checked before a client
+connects.
+"""
 
 import ssl
 from dataclasses import dataclass, field
@@ -25,7 +29,10 @@ class TlsConfigError(Exception):
 
 
 class InvalidCertificate(Exception):
-    """Why a certificate and key cannot be used, in words that continue "it …". They contain nothing of the key."""
+    """Why a certificate and key cannot be used, in words that continue "it …".
+
+    They contain nothing of the key.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,10 @@ class ListenerTls:
     enabled_protocols: tuple[str, ...] = tuple(TLS_VERSIONS)
 
     def load(self) -> tuple[ssl.SSLContext, ServerCertificate]:
-        """Reads the files once and returns the context for connections and the certificate. Raises TlsConfigError."""
+        """Reads the files once and returns the context for connections and the certificate.
+
+        Raises TlsConfigError.
+        """
         chain, key, setting = self._read_keystore()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
@@ -131,7 +141,10 @@ def _read_pem(setting: str, path: str) -> str:
 
 
 def load_certificate(context: ssl.SSLContext, chain: str, key: str, password: str = "") -> None:
-    """Loads a PEM chain, the server's own certificate first, and its key. Raises InvalidCertificate."""
+    """Loads a PEM chain, the server's own certificate first, and its key.
+
+    Raises InvalidCertificate.
+    """
     certificates = pem.find_certificates(chain)
     if not certificates:
         raise InvalidCertificate("has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
@@ -153,7 +166,10 @@ def load_certificate(context: ssl.SSLContext, chain: str, key: str, password: st
 
 
 def inspect_certificate(chain: str, key: str, password: str = "") -> ServerCertificate:
-    """Does a TLS handshake in memory, which fails for a certificate that clients cannot accept. Raises InvalidCertificate."""
+    """Does a TLS handshake in memory, which fails for a certificate that clients cannot accept.
+
+    Raises InvalidCertificate.
+    """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_certificate(server, chain, key, password)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,8 +1,8 @@
 """Reads protocol messages from untrusted bytes into `kio`'s classes.
 
-kio's own native reader is faster, but trusts the counts it reads: an array that claims 2³¹ elements makes it reserve
-tens of gigabytes, and the process aborts. This reader checks every size against the bytes that are left and bounds the
-number of objects of one message.
+kio's own native reader is faster, but trusts the counts it reads: an array that claims 2³¹ elements
+makes it reserve tens of gigabytes, and the process aborts. This reader checks every size against
+the bytes that are left and bounds the number of objects of one message.
 """
 
 import datetime
@@ -16,10 +16,11 @@ from kio.schema.errors import ErrorCode
 
 from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, NO_UUID, FieldSchema, schema_of
 
-# Elements of all arrays of one message. A byte can become an object of a hundred bytes: this bounds that memory (some
-# tens of MB), and the time that one message takes from other connections.
+# Elements of all arrays of one message. A byte can become an object of a hundred bytes: this bounds
+# that memory (some tens of MB), and the time that one message takes from other connections.
 MAX_ELEMENTS: Final = 100_000
-# Also in flexible versions, whose lengths could be greater: a string must fit older versions and records.
+# Also in flexible versions, whose lengths could be greater: a string must fit older versions and
+# records.
 MAX_STRING_BYTES: Final = 0x7FFF
 
 _I8: Final = LAYOUTS["int8"]
@@ -35,7 +36,10 @@ class MalformedMessage(Exception):
 
 
 class Cursor:
-    """A position in a message. Every `read_*` advances it, and raises MalformedMessage, or struct.error at the end."""
+    """A position in a message.
+
+    Every `read_*` advances it, and raises MalformedMessage, or struct.error at the end.
+    """
 
     __slots__ = ("at", "data", "elements", "end")
 
@@ -103,7 +107,10 @@ ReadValue = Callable[[Cursor], Any]
 
 @cache
 def message_reader(cls: type) -> ReadValue:
-    """A function that reads one `cls`; built once per class. It raises MalformedMessage or struct.error."""
+    """A function that reads one `cls`; built once per class.
+
+    It raises MalformedMessage or struct.error.
+    """
     schema = schema_of(cls)
     plain = tuple((field.name, _field_reader(field, schema.flexible)) for field in schema.fields)
     if not schema.flexible:

@@ -1,7 +1,7 @@
 """The schema of a protocol message, read once from `kio`'s generated classes.
 
-`kio` declares every version of every message as a dataclass whose field metadata name the wire type. The reader, the
-writer and the conversion between versions work from the schemas made here.
+`kio` declares every version of every message as a dataclass whose field metadata name the wire
+type. The reader, the writer and the conversion between versions work from the schemas made here.
 """
 
 import datetime
@@ -50,9 +50,11 @@ _IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """`kind` is kio's name of the wire type, or "entity". `nullable`: None is allowed; of an array, for the array itself.
+    """`kind` is kio's name of the wire type, or "entity". `nullable`: None is allowed; of an array,
+    for the array itself.
 
-    `tag` is None for ordinary fields. `default` is the declared default, or the one that the protocol implies.
+    `tag` is None for ordinary fields. `default` is the declared default, or the one that the
+    protocol implies.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Writes `kio`'s classes as protocol messages, from the same schemas as the reader, in a third of the time of kio's writer."""
+"""Writes `kio`'s classes as protocol messages, from the same schemas as the reader, in a third of
+the time of kio's writer.
+"""
 
 import datetime
 import struct
@@ -29,7 +31,8 @@ def write_varint(out: bytearray, value: int) -> None:
 def message_writer(cls: type) -> WriteValue:
     """A function that appends one `cls` to a bytearray; built once per class.
 
-    It raises struct.error, TypeError or AttributeError for a value that does not fit its field: a bug of the caller.
+    It raises struct.error, TypeError or AttributeError for a value that does not fit its field: a
+    bug of the caller.
     """
     schema = schema_of(cls)
     plain = tuple((field.name, _field_writer(field, schema.flexible)) for field in schema.fields)

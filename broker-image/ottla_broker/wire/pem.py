@@ -27,9 +27,11 @@ def has_encrypted_key(text: str) -> bool:
 
 @contextmanager
 def open_as_file(text: str) -> Iterator[str]:
-    """Path of a temporary file with this text: the ssl module reads certificates and keys from files only.
+    """Path of a temporary file with this text: the ssl module reads certificates and keys from
+    files only.
 
-    On Linux the file is in memory, because a key does not belong on a disk and a container may have no writable one.
+    On Linux the file is in memory, because a key does not belong on a disk and a container may have
+    no writable one.
     """
     if sys.platform == "linux":
         with os.fdopen(os.memfd_create("pem", os.MFD_CLOEXEC), "wb") as memory:

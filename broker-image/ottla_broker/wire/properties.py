@@ -1,8 +1,10 @@
-"""Java's properties format, as Kafka reads server.properties (java.util.Properties.load), with line numbers.
+"""Java's properties format, as Kafka reads server.properties (java.util.Properties.load), with line
+numbers.
 
-Comments start with # or !. A key ends at the first unescaped =, : or blank. A backslash at a line's end joins the next
-line, whose leading blanks are dropped. Escapes: \\t \\n \\r \\f \\uXXXX; before any other character the backslash is
-dropped. Files are UTF-8. Unlike in Java, a last line that is only a backslash is not an empty key.
+Comments start with # or !. A key ends at the first unescaped =, : or blank. A backslash at a line's
+end joins the next line, whose leading blanks are dropped. Escapes: \\t \\n \\r \\f \\uXXXX; before
+any other character the backslash is dropped. Files are UTF-8. Unlike in Java, a last line that is
+only a backslash is not an empty key.
 """
 
 from collections.abc import Iterator

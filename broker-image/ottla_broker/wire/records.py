@@ -1,11 +1,13 @@
-"""Records inside a batch, format version 2. Only code that needs single records parses them; batches move as bytes.
+"""Records inside a batch, format version 2. Only code that needs single records parses them;
+batches move as bytes.
 
-Layout of a record (https://kafka.apache.org/documentation/#record), all lengths zigzag varints: length of what follows
-· attributes i8 · timestamp delta varlong · offset delta · key length (−1: null) and key · value length (−1: null) and
-value · header count, and for each header key length, key (UTF-8), value length (−1: null), value.
+Layout of a record (https://kafka.apache.org/documentation/#record), all lengths zigzag varints:
+length of what follows · attributes i8 · timestamp delta varlong · offset delta · key length (−1:
+null) and key · value length (−1: null) and value · header count, and for each header key length,
+key (UTF-8), value length (−1: null), value.
 
-`iter_record_spans` is the only parser. It decodes varints inline, because loading a large `__consumer_offsets` spends
-its time there.
+`iter_record_spans` is the only parser. It decodes varints inline, because loading a large
+`__consumer_offsets` spends its time there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,13 +32,13 @@ from ottla_broker.wire.batch import (
 from ottla_broker.wire.compression import compress, decompress
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-# Bytes that one batch's records may decompress to. Clients measure their largest batch before compression
-# (max.request.size, 1 MiB by default), so this allows settings of a hundred times that.
+# Bytes that one batch's records may decompress to. Clients measure their largest batch before
+# compression (max.request.size, 1 MiB by default), so this allows settings of a hundred times that.
 DECOMPRESSED_LIMIT: Final = 128 << 20
 
 Headers = tuple[tuple[str, bytes | None], ...]
-# (start, end, timestamp delta, offset delta, key, value, position of the headers or 0 without headers); positions in
-# the payload.
+# (start, end, timestamp delta, offset delta, key, value, position of the headers or 0 without
+# headers); positions in the payload.
 RecordSpan = tuple[int, int, int, int, bytes | None, bytes | None, int]
 
 
@@ -65,9 +67,11 @@ def encode_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch, whose records get offsets from `base_offset` on in their order; their own `offset` is ignored.
+    """One batch, whose records get offsets from `base_offset` on in their order; their own `offset`
+    is ignored.
 
-    With `log_append_time_ms` the batch is of type LogAppendTime, and every record is read back with that time.
+    With `log_append_time_ms` the batch is of type LogAppendTime, and every record is read back with
+    that time.
     """
     if not records:
         raise ValueError("a batch to encode needs at least one record")
@@ -147,7 +151,8 @@ _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
 def decompress_records(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> bytes:
     """The payload of the batch at `at`.
 
-    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (see `decompress`), UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (see `decompress`),
+    UNSUPPORTED_COMPRESSION_TYPE.
     """
     if not header.attributes & COMPRESSION_MASK and header.size <= limit:
         return bytes(memoryview(data)[at + HEADER_SIZE : at + header.size])
@@ -194,7 +199,10 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
 
 
 def iter_records(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
-    """Yields every record of every batch, control records too. Raises KafkaError: CORRUPT_MESSAGE, also for a wrong CRC."""
+    """Yields every record of every batch, control records too. Raises KafkaError:
+
+    CORRUPT_MESSAGE, also for a wrong CRC.
+    """
     for at, header in iter_batches(data):
         if not has_valid_crc(data, header, at):
             raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
@@ -205,8 +213,8 @@ def iter_records(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
 def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
     """Yields the position and the main fields of each of `count` records in a payload.
 
-    Raises KafkaError: CORRUPT_MESSAGE unless the payload has exactly `count` valid records. Headers are checked by
-    `_parse_headers` only.
+    Raises KafkaError: CORRUPT_MESSAGE unless the payload has exactly `count` valid records. Headers
+    are checked by `_parse_headers` only.
     """
     at, size = 0, len(payload)
     try:
@@ -309,7 +317,10 @@ def encode_with_timestamp_delta(payload: bytes, span: RecordSpan, timestamp_delt
 
 
 def _parse_headers(payload: bytes, at: int, end: int) -> Headers:
-    """Headers of the record that ends at `end`; their count is at `at`. Raises KafkaError: CORRUPT_MESSAGE."""
+    """Headers of the record that ends at `end`; their count is at `at`. Raises KafkaError:
+
+    CORRUPT_MESSAGE.
+    """
     try:
         count, at = _read_varint(payload, at)
         if count < 0 or count > end - at:
@@ -319,7 +330,8 @@ def _parse_headers(payload: bytes, at: int, end: int) -> Headers:
             length, at = _read_varint(payload, at)
             if length < 0:
                 raise _corrupt("a header's name is null")
-            # No client or broker checks that names are UTF-8: other bytes survive decoding and encoding.
+            # No client or broker checks that names are UTF-8: other bytes survive decoding and
+            # encoding.
             name = payload[at : at + length].decode("utf-8", "surrogateescape")
             length, at = _read_varint(payload, at + length)
             if length < -1:

@@ -1,10 +1,11 @@
 """SASL, the client's side: PLAIN, and SCRAM (RFC 5802, RFC 7677, KIP-84).
 
-Requests: SaslHandshake (17) version 1, SaslAuthenticate (36); https://kafka.apache.org/protocol.html#sasl_handshake.
-A session with a limited lifetime (KIP-368) ends with its connection, and the next connection authenticates again.
+Requests: SaslHandshake (17) version 1, SaslAuthenticate (36);
+https://kafka.apache.org/protocol.html#sasl_handshake. A session with a limited lifetime (KIP-368)
+ends with its connection, and the next connection authenticates again.
 
-Names and passwords are used as they are: SASLprep (RFC 4013) changes nothing in ASCII, and Kafka's server does not
-apply it to other characters.
+Names and passwords are used as they are: SASLprep (RFC 4013) changes nothing in ASCII, and Kafka's
+server does not apply it to other characters.
 """
 
 import base64
@@ -31,8 +32,8 @@ Send = Callable[[Any], Awaitable[Any]]
 async def authenticate(send: Send, security: ClientSecurity) -> None:
     """Authenticates the connection on which `send` sends requests.
 
-    Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED; ConnectionError from servers that close
-    the connection instead.
+    Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED; ConnectionError from
+    servers that close the connection instead.
     """
     response = await send(SaslHandshakeRequest(mechanism=security.mechanism))
     if response.error_code is not ErrorCode.none:
@@ -65,8 +66,8 @@ class ScramError(Exception):
 class ScramClient:
     """One SCRAM exchange, in which each side proves that it knows the password. Pure.
 
-    Send `first_message`, pass the response to `final_message`, send its result, and pass the response to `verify`.
-    `nonce` is printable, without commas, and unique. Raises ScramError.
+    Send `first_message`, pass the response to `final_message`, send its result, and pass the
+    response to `verify`. `nonce` is printable, without commas, and unique. Raises ScramError.
     """
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:

@@ -1,11 +1,14 @@
-"""TLS of one server connection: a protocol to the socket's transport below, and a transport to the protocol above.
+"""TLS of one server connection: a protocol to the socket's transport below, and a transport to the
+protocol above.
 
-asyncio has such a layer, but with it a broker cannot bound its memory and its handshakes: nothing learns of a handshake
-that fails or never ends, and bytes that wait for a slow reader in the TLS layer count as sent. Here
+asyncio has such a layer, but with it a broker cannot bound its memory and its handshakes: nothing
+learns of a handshake that fails or never ends, and bytes that wait for a slow reader in the TLS
+layer count as sent. Here
 
-- the protocol above is created after the handshake, which a `HandshakeTracker` bounds in number and time;
-- written bytes are encrypted piece by piece, only while the socket accepts them, and `get_write_buffer_size` counts all
-  that are not sent;
+- the protocol above is created after the handshake, which a `HandshakeTracker` bounds in number and
+  time;
+- written bytes are encrypted piece by piece, only while the socket accepts them, and
+  `get_write_buffer_size` counts all that are not sent;
 - nothing is decrypted while reading is paused.
 
 The ssl module does the cryptography.
@@ -27,9 +30,11 @@ _scratch = memoryview(bytearray(PIECE_BYTES))
 
 
 class HandshakeTracker(Protocol):
-    """Is called for every connection: `begin`, which may refuse it, and then `succeeded` or `failed`.
+    """Is called for every connection: `begin`, which may refuse it, and then `succeeded` or
+    `failed`.
 
-    The reason of `failed` is empty if the client sent nothing. `broke`: TLS failed after the handshake.
+    The reason of `failed` is empty if the client sent nothing. `broke`: TLS failed after the
+    handshake.
     """
 
     def begin(self, one: "TlsTransport") -> bool: ...
@@ -42,7 +47,10 @@ class HandshakeTracker(Protocol):
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """Has those methods of asyncio.Transport that a server's connections use. `create_protocol` creates the protocol above."""
+    """Has those methods of asyncio.Transport that a server's connections use.
+
+    `create_protocol` creates the protocol above.
+    """
 
     def __init__(
         self,
@@ -217,7 +225,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._below.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`peercert`: the client's certificate as SSLSocket.getpeercert returns it; None without one."""
+        """`peercert`: the client's certificate as SSLSocket.getpeercert returns it;
+
+        None without one.
+        """
         if name == "peercert":
             return self._tls.getpeercert() or default
         return self._below.get_extra_info(name, default)

@@ -1,46 +1,71 @@
-"""The command line put together: just the module that the first argument names, or all of them for help and completion."""
+"""The commands of `ottla`, each in the module of its name, which is imported when the command is run."""
 
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from ottla_operator.cli.exit_codes import CommandError, tell
-from ottla_operator.cli.main import COMMANDS
+from ottla_operator.cli.exit_codes import CommandError, print_error
+from ottla_operator.cli.options import new_app
 
-HELP = """Event streaming with Kafka's protocol: brokers, topics and pipelines from YAML.
+COMMANDS: Final = {
+    "up": "Run the resources in YAML files on this machine.",
+    "topics": "Manage topics.",
+    "groups": "Manage consumer groups.",
+    "produce": "Write records to topics.",
+    "consume": "Print records of topics.",
+    "cluster": "Inspect the cluster and remove brokers.",
+    "mirror": "Manage mirrors of other clusters.",
+    "pipeline": "Validate, run and test pipelines.",
+    "broker": "Run a broker.",
+    "operator": "Run the Kubernetes operator.",
+}
+HELP: Final = """Event streaming with Kafka's protocol: brokers, topics and pipelines from YAML.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 not found, 4 not reachable.
-The brokers asked are those of --bootstrap, or of $OTTLA_BOOTSTRAP, or 127.0.0.1:9092;
---command-config, or $OTTLA_COMMAND_CONFIG, says how where they want TLS or a login."""
+Brokers are addressed by --bootstrap or $OTTLA_BOOTSTRAP, by default 127.0.0.1:9092. TLS and SASL are configured by
+--command-config or $OTTLA_COMMAND_CONFIG.
+
+Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 not found, 4 unreachable."""
+
+
+class LazyGroup(TyperGroup):
+    """Lists the commands without importing their modules. The parameters are those of click's Group."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS or cmd_name == "broker":  # `main` runs the broker
+            return None
+        module = import_module(f"ottla_operator.cli.{cmd_name}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Runs one command and exits with its code. Errors are one line on stderr."""
-    app = build(arguments[0] if arguments else "")
+    """Runs a command and exits with its code. Errors are one line on stderr."""
+    app = new_app(HELP, cls=LazyGroup, add_completion=True)
+    app.callback()(_root)
     try:
         app(args=list(arguments), prog_name="ottla")
-    except CommandError as failure:
-        tell(failure)
-        sys.exit(failure.code)
-    except BrokenPipeError:  # `| head` has seen enough
+    except CommandError as error:
+        print_error(error)
+        sys.exit(error.code)
+    except BrokenPipeError:  # the reader, such as `| head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 
-def build(first: str) -> typer.Typer:
-    """The whole command where `first` is none of its commands."""
-    app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.callback()(_root)
-    for module in dict.fromkeys([COMMANDS[first]] if first in COMMANDS else COMMANDS.values()):
-        import_module(f"ottla_operator.cli.{module}").add_to(app)
-    return app
-
-
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"ottla {metadata.version('ottla')}")
         raise typer.Exit
@@ -48,7 +73,7 @@ def _version(wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass

@@ -1,55 +1,189 @@
-"""`ottla cluster`: health; and what other files add."""
+"""`ottla cluster`."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from ottla_operator.cli import drain, metadata
-from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.describe import describe_cluster
-from ottla_operator.cli.exit_codes import ExitCode, run_command
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
-from ottla_operator.cli.output import emit, show
-from ottla_operator.kafka import cluster, reassignments, topics
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.metadata import metadata
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, new_app
+from ottla_operator.cli.output import print_document, print_fields, print_rows
+from ottla_operator.cli.reassignment import Throttle, Watch, describe_moves, execute_moves, parse_rate, print_plan
+from ottla_operator.formatting import format_count, format_size
+from ottla_operator.kafka import cluster, log_dirs, quorum, reassignments, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.reassignment_inputs import read_reassignment_inputs
+from ottla_operator.plan.reassign import ImpossibleAssignment, drain_brokers
+
+BrokerId = Annotated[int, typer.Argument(metavar="BROKER", min=0, help="Id of the broker.")]
+
+app = new_app("Inspect the cluster and remove brokers.")
 
 
-def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(help="The cluster as a whole.", no_args_is_help=True)
-    group.command("describe", help="Its id, controller and brokers, with what each holds and leads.")(describe_cluster)
-    group.command(help="Whether all partitions have a leader and all replicas are in sync; exit code 1 when not.")(
-        health
-    )
-    group.command(help=metadata.HELP)(metadata.metadata)
-    group.command(help=drain.HELP_DRAIN)(drain.drain)
-    group.command(help=drain.HELP_UNREGISTER)(drain.unregister)
-    app.add_typer(group, name="cluster")
+@app.command()
+def describe(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+) -> None:
+    """Describe the cluster and its brokers."""
+    found = call_brokers(bootstrap, command_config, _describe)
+    if output is not Format.table:
+        print_document(found, output)
+        return
+    names = {
+        "id": "id",
+        "controller": "controller",
+        "controllerEpoch": "controller epoch",
+        "topics": "topics",
+        "partitions": "partitions",
+        "underReplicated": "under-replicated",
+        "offline": "offline",
+        "moving": "reassigning",
+    }
+    print_fields({name: found[field] for field, name in names.items()})
+    print()
+    columns = {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "state": "STATE", "leads": "LEADERS"}
+    rows = [{**it, "size": format_size(it["bytes"]) or "unknown"} for it in found["brokers"]]
+    print_rows(rows, {**columns, "replicas": "REPLICAS", "size": "DISK"}, output)
 
 
+async def _describe(client: KafkaClient) -> dict[str, Any]:
+    description = await cluster.describe_cluster_with_fenced_brokers(client)
+    metadata_quorum = await quorum.describe_quorum(client)
+    every = await topics.list_topics(client)
+    live = [it.id for it in description.brokers if not it.is_fenced]
+    sizes = await log_dirs.describe_replica_sizes(client, live)
+    ongoing = await reassignments.list_reassignments(client)
+    problems = cluster.find_partition_problems(every, ongoing)
+    partitions = [partition for topic in every for partition in topic.partitions]
+    return {
+        "id": description.id,
+        "controller": metadata_quorum.leader if metadata_quorum else description.controller,
+        "controllerEpoch": metadata_quorum.epoch if metadata_quorum else None,
+        "topics": len(every),
+        "partitions": len(partitions),
+        "underReplicated": sum(it.kind == cluster.UNDER_REPLICATED for it in problems),
+        "offline": sum(it.kind == cluster.OFFLINE for it in problems),
+        "moving": len(ongoing),
+        "brokers": [
+            {
+                "id": it.id,
+                "host": it.host,
+                "port": it.port,
+                "rack": it.rack,
+                "state": "fenced" if it.is_fenced else "up",
+                "fenced": it.is_fenced,
+                "leads": sum(partition.leader == it.id for partition in partitions),
+                "replicas": sum(it.id in partition.replicas for partition in partitions),
+                "bytes": sum(sizes[it.id].values()) if it.id in sizes else None,
+            }
+            for it in description.brokers
+        ],
+    }
+
+
+@app.command()
 def health(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
 ) -> None:
-    async def work() -> tuple[int, list[dict[str, Any]]]:
-        async with link_to(bootstrap, command_config) as link:
-            every = await topics.list_topics(link)
-            found = cluster.find_partition_problems(every, await reassignments.list_reassignments(link))
-            return sum(len(it.partitions) for it in every), [
-                {
-                    "topic": it.topic,
-                    "partition": it.partition,
-                    "what": it.kind,
-                    "leader": it.leader,
-                    "isr": list(it.isr),
-                    "replicas": list(it.replicas),
-                }
-                for it in found
-            ]
+    """Check the health of all partitions.
 
-    partitions, found = run_command(work())
+    Exits with 1 if a partition has no leader or a replica is not in sync.
+    """
+
+    async def work(client: KafkaClient) -> tuple[int, list[dict[str, Any]]]:
+        every = await topics.list_topics(client)
+        problems = cluster.find_partition_problems(every, await reassignments.list_reassignments(client))
+        return sum(len(topic.partitions) for topic in every), [
+            {
+                "topic": it.topic,
+                "partition": it.partition,
+                "what": it.kind,
+                "leader": it.leader,
+                "isr": list(it.isr),
+                "replicas": list(it.replicas),
+            }
+            for it in problems
+        ]
+
+    partitions, problems = call_brokers(bootstrap, command_config, work)
     if output is not Format.table:
-        emit({"healthy": not found, "partitions": partitions, "ailments": found}, output)
-    elif found:
-        show(found, {it: it.upper() for it in ("topic", "partition", "what", "leader", "isr", "replicas")}, output)
+        print_document({"healthy": not problems, "partitions": partitions, "ailments": problems}, output)
+    elif problems:
+        columns = {"topic": "TOPIC", "partition": "PARTITION", "what": "PROBLEM", "leader": "LEADER"}
+        print_rows(problems, {**columns, "isr": "ISR", "replicas": "REPLICAS"}, output)
     else:
-        print(f"all {partitions} partitions have a leader and all their replicas in sync")
-    if found:
+        print(f"all {partitions} partitions have a leader and all replicas in sync")
+    if problems:
         raise typer.Exit(ExitCode.failed)
+
+
+@app.command()
+def drain(
+    broker: BrokerId,
+    throttle: Throttle = None,
+    watch: Watch = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    output: Output = Format.table,
+) -> None:
+    """Move all partitions off a broker.
+
+    It keeps serving until the other replicas are in sync. Then the broker can be stopped, and `ottla cluster unregister` removes its registration.
+    """
+    rate = parse_rate(throttle)
+
+    async def work(client: KafkaClient) -> None:
+        await _check_registered(client, broker)
+        inputs = await read_reassignment_inputs(client)
+        try:
+            moves = drain_brokers(inputs.partitions, inputs.brokers, {broker})
+        except ImpossibleAssignment as error:
+            raise CommandError(ExitCode.failed, f"broker {broker} cannot be drained: {error}") from error
+        if dry_run or output is not Format.table:
+            print_plan(moves, rate, output)
+        else:
+            print(describe_moves(moves, rate) if moves else f"broker {broker} has no replicas")
+        if moves and not dry_run:
+            await execute_moves(client, inputs, moves, rate, watch)
+
+    call_brokers(bootstrap, command_config, work)
+
+
+@app.command()
+def unregister(
+    broker: BrokerId,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Remove the registration of a broker.
+
+    The broker must be drained and stopped for good.
+    """
+
+    async def work(client: KafkaClient) -> None:
+        await _check_registered(client, broker)
+        inputs = await read_reassignment_inputs(client)
+        if replicas := sum(broker in it.replicas for it in inputs.partitions):
+            count, command = format_count(replicas, "replica"), f"ottla cluster drain {broker} --watch"
+            raise CommandError(ExitCode.failed, f"broker {broker} has {count}; move them off first: {command}")
+        if broker in inputs.broker_ids:
+            raise CommandError(ExitCode.failed, f"broker {broker} is running; stop it first")
+        if not dry_run:
+            await cluster.unregister_broker(client, broker)
+        print(f"broker {broker} {'would be' if dry_run else 'is'} unregistered")
+
+    call_brokers(bootstrap, command_config, work)
+
+
+async def _check_registered(client: KafkaClient, broker: int) -> None:
+    ids = [it.id for it in (await cluster.describe_cluster_with_fenced_brokers(client)).brokers]
+    if broker not in ids:
+        raise CommandError(
+            ExitCode.not_found, f"there is no broker {broker}; registered brokers: {', '.join(map(str, ids))}"
+        )
+
+
+app.command()(metadata)

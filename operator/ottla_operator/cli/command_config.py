@@ -1,118 +1,142 @@
-"""How a command reaches brokers that want TLS or a login: a file of client properties, as Kafka's own tools take with `--command-config`.
+"""`--command-config`: TLS and SASL of the connection, from a file of client properties as Kafka's tools take it.
 
-Kafka's names, and librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that the file a person has serves. Certificates and keys are PEM. What
-says how a client is secured and is not understood is refused; anything else (`client.id`, `request.timeout.ms`) is for other programs and is passed over.
+Names are Kafka's, or librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that an existing file can be
+used. Certificates and keys are PEM. Properties of security that are not supported are errors; others (`client.id`,
+`request.timeout.ms`) are ignored.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from ottla_broker.wire import pem, properties
 from ottla_broker.wire.client_security import MECHANISMS, PROTOCOLS, UNSECURED, ClientSecurity
 from ottla_broker.wire.properties import InvalidEscape, Property
-from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
 from ottla_operator.kafka.client import KafkaClient, connect
 
-OURS: Final = ("security.", "ssl.", "sasl.", "enable.ssl.")
-IN_FILES: Final = {
+T = TypeVar("T")
+
+SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.")
+FILE_PROPERTIES: Final = {
     "ssl.truststore.location": "ssl.truststore.certificates",
     "ssl.ca.location": "ssl.truststore.certificates",
     "ssl.certificate.location": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.key",
 }
-"""The name of a file → of the setting that has its text."""
-TEXTS: Final = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key")
+"""Property that names a file → property that has the file's content."""
+PEM_PROPERTIES: Final = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key")
 KEYSTORE: Final = "ssl.keystore.location"
 JAAS: Final = "sasl.jaas.config"
-ANY_HOST: Final = ("", "none")
-ONE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+NO_HOSTNAME_VERIFICATION: Final = ("", "none")
+ALLOWED_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "security.protocol": PROTOCOLS,
     "sasl.mechanism": MECHANISMS,
     "ssl.keystore.type": ("PEM",),
     "ssl.truststore.type": ("PEM",),
-    "ssl.endpoint.identification.algorithm": ("https", *ANY_HOST),
+    "ssl.endpoint.identification.algorithm": ("https", *NO_HOSTNAME_VERIFICATION),
 }
-OTHER_NAMES: Final = {"sasl.mechanisms": "sasl.mechanism"}
-KNOWN: Final = (*ONE_OF, *IN_FILES, *TEXTS, KEYSTORE, JAAS, "sasl.username", "sasl.password")
-_LOGIN: Final = re.compile(r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+ALIASES: Final = {"sasl.mechanisms": "sasl.mechanism"}
+SUPPORTED: Final = (
+    *ALLOWED_VALUES,
+    *FILE_PROPERTIES,
+    *PEM_PROPERTIES,
+    KEYSTORE,
+    JAAS,
+    "sasl.username",
+    "sasl.password",
+)
+_JAAS_OPTION: Final = re.compile(
+    r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
 
 
-def link_to(bootstrap: str, command_config: Path | None) -> AbstractAsyncContextManager[KafkaClient]:
-    """Failure, and what `connected` raises."""
-    return connect(bootstrap, secured=secured(command_config))
+def call_brokers(bootstrap: str, command_config: Path | None, work: Callable[[KafkaClient], Awaitable[T]]) -> T:
+    """Runs a command's work with a connection to the brokers. Raises CommandError."""
+
+    async def run() -> T:
+        async with connect(bootstrap, security=read_security(command_config)) as client:
+            return await work(client)
+
+    return run_command(run())
 
 
-def secured(file: Path | None) -> ClientSecurity:
-    """What the file says; without one, nothing is encrypted. Failure names file, line, setting and what is allowed."""
+def read_security(file: Path | None) -> ClientSecurity:
+    """Security from a properties file; none without a file. Raises CommandError with file, line and property."""
     if file is None:
         return UNSECURED
-    found: dict[str, str] = {}
-    for it in _read(file):
-        found |= _understood(file, it)
-    made = ClientSecurity(
-        protocol=found.get("security.protocol", UNSECURED.protocol),
-        trusted_certificates=found.get("ssl.truststore.certificates", ""),
-        certificate_chain=found.get("ssl.keystore.certificate.chain", ""),
-        key=found.get("ssl.keystore.key", ""),
-        verifies_hostname=found.get("ssl.endpoint.identification.algorithm", "https") not in ANY_HOST,
-        mechanism=found.get("sasl.mechanism", ""),
-        username=found.get("sasl.username", ""),
-        password=found.get("sasl.password", ""),
+    values: dict[str, str] = {}
+    for property_ in _read(file):
+        values |= _resolve(file, property_)
+    security = ClientSecurity(
+        protocol=values.get("security.protocol", UNSECURED.protocol),
+        trusted_certificates=values.get("ssl.truststore.certificates", ""),
+        certificate_chain=values.get("ssl.keystore.certificate.chain", ""),
+        key=values.get("ssl.keystore.key", ""),
+        verifies_hostname=values.get("ssl.endpoint.identification.algorithm", "https") not in NO_HOSTNAME_VERIFICATION,
+        mechanism=values.get("sasl.mechanism", ""),
+        username=values.get("sasl.username", ""),
+        password=values.get("sasl.password", ""),
     )
-    if problems := made.find_problems():
+    if problems := security.find_problems():
         raise CommandError(ExitCode.usage, "\n".join(f"{file}: {it}" for it in problems))
-    return made
+    return security
 
 
 def _read(file: Path) -> Iterator[Property]:
     try:
-        for it in properties.parse_properties(file.read_text()):
-            if it.key.startswith(OURS):
-                yield it._replace(key=OTHER_NAMES.get(it.key, it.key))
-    except (OSError, UnicodeDecodeError, InvalidEscape) as reason:
-        why = reason.strerror if isinstance(reason, OSError) else reason
-        raise CommandError(ExitCode.usage, f"{file}: {why}") from reason
+        for property_ in properties.parse_properties(file.read_text()):
+            if property_.key.startswith(SECURITY_PREFIXES):
+                yield property_._replace(key=ALIASES.get(property_.key, property_.key))
+    except (OSError, UnicodeDecodeError, InvalidEscape) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(ExitCode.usage, f"{file}: {reason}") from error
 
 
-def _understood(file: Path, it: Property) -> dict[str, str]:
-    """The settings that this one stands for."""
-    if it.key not in KNOWN:
-        _refuse(file, it, f"is not known here; it may be {', '.join(sorted(KNOWN))}")
-    if it.key in ONE_OF and it.value not in ONE_OF[it.key]:
-        _refuse(file, it, f"cannot be {it.value!r}; it may be {', '.join(each or 'empty' for each in ONE_OF[it.key])}")
-    if it.key in IN_FILES:
-        return {IN_FILES[it.key]: _text(file, it)}
-    if it.key == KEYSTORE:
-        text = _text(file, it)
-        if not (pem.has_key(text) and pem.find_certificates(text)):
-            _refuse(file, it, f"names {it.value}, which has not both a certificate and its key in PEM")
-        chain = pem.find_certificates(text)
-        key = reduce(lambda left, each: left.replace(each, ""), chain, text)
-        return {"ssl.keystore.certificate.chain": "\n".join(chain), "ssl.keystore.key": key}
-    if it.key == JAAS:
-        login = {name: _unquoted(quoted or single or bare) for name, quoted, single, bare in _LOGIN.findall(it.value)}
-        if login.keys() != {"username", "password"}:
-            _refuse(file, it, "has no username and password; OAuth and Kerberos are not spoken here")
-        return {f"sasl.{name}": value for name, value in login.items()}
-    return {it.key: it.value}
+def _resolve(file: Path, property_: Property) -> dict[str, str]:
+    """The property, or those that it stands for, with the content of files."""
+    key, value = property_.key, property_.value
+    if key not in SUPPORTED:
+        _raise(file, property_, f"is not supported; supported: {', '.join(sorted(SUPPORTED))}")
+    if key in ALLOWED_VALUES and value not in ALLOWED_VALUES[key]:
+        allowed = ", ".join(it or "empty" for it in ALLOWED_VALUES[key])
+        _raise(file, property_, f"cannot be {value!r}; allowed: {allowed}")
+    if key in FILE_PROPERTIES:
+        return {FILE_PROPERTIES[key]: _read_file(file, property_)}
+    if key == KEYSTORE:
+        return _split_keystore(file, property_)
+    if key == JAAS:
+        matches = _JAAS_OPTION.findall(value)
+        options = {name: _unescape(double or single or bare) for name, double, single, bare in matches}
+        if options.keys() != {"username", "password"}:
+            _raise(file, property_, "has no username and password; OAuth and Kerberos are not supported")
+        return {f"sasl.{name}": option for name, option in options.items()}
+    return {key: value}
 
 
-def _text(file: Path, it: Property) -> str:
-    """Of the file that a setting names; a relative name is looked for beside the file of settings."""
+def _split_keystore(file: Path, property_: Property) -> dict[str, str]:
+    text = _read_file(file, property_)
+    chain = pem.find_certificates(text)
+    if not (pem.has_key(text) and chain):
+        _raise(file, property_, f"names {property_.value}, which does not have both a certificate and its key in PEM")
+    key = reduce(lambda rest, certificate: rest.replace(certificate, ""), chain, text)
+    return {"ssl.keystore.certificate.chain": "\n".join(chain), "ssl.keystore.key": key}
+
+
+def _read_file(file: Path, property_: Property) -> str:
+    """Content of the file that a property names, relative to the properties file."""
     try:
-        return (file.parent / it.value).read_text()
-    except (OSError, UnicodeDecodeError) as reason:
-        why = reason.strerror if isinstance(reason, OSError) else "it is no PEM"
-        _refuse(file, it, f"names {it.value}: {why}")
+        return (file.parent / property_.value).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not PEM"
+        _raise(file, property_, f"names {property_.value}: {reason}")
 
 
-def _unquoted(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
 
 
-def _refuse(file: Path, it: Property, why: str) -> NoReturn:
-    raise CommandError(ExitCode.usage, f"{file}:{it.line}: {it.key} {why}")
+def _raise(file: Path, property_: Property, message: str) -> NoReturn:
+    raise CommandError(ExitCode.usage, f"{file}:{property_.line}: {property_.key} {message}")

@@ -1,172 +1,167 @@
-"""`ottla consume`: records of topics onto standard output."""
+"""`ottla consume`."""
 
 import asyncio
 import signal
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
-from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exit_codes import run_command
-from ottla_operator.cli.offset_spec import OffsetSpec, parse_offset_spec
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig
-from ottla_operator.cli.record_format import record_to_json, text_of
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.offset_spec import OFFSET_FORMS, OffsetSpec, parse_offset_spec
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, new_app
+from ottla_operator.cli.record_format import decode_text, record_to_json
 from ottla_operator.kafka import groups, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.consumer import Consumer
 from ottla_operator.kafka.offsets import TopicPartition
 
-COMMIT_EVERY_S = 5.0
+COMMIT_INTERVAL_S: Final = 5.0
+
+FormatRecord = Callable[[TopicPartition, Record], str]
+
+app = new_app()
 
 
-class Form(StrEnum):
+class RecordFormat(StrEnum):
     text = "text"
     json = "json"
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("consume", help="Print records, from the beginning or another place, until Ctrl-C or as told.")(consume)
-
-
+@app.command()
 def consume(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
     start: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="PLACE",
-            help="beginning, end, an offset, -N (from the end), a time (2026-05-01T12:00), or how long ago (2h).",
-        ),
+        typer.Option("--from", metavar="OFFSET", help=f"Where to start: {OFFSET_FORMS}. Default: beginning."),
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this partition; may be given several times."),
+        typer.Option("--partition", "-p", min=0, help="Partition to read. Repeatable. Default: all."),
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
-            "--group",
-            "-g",
-            help="Go on where this group is, and commit what was printed. Does not share with other members.",
+            "--group", "-g", help="Start at the group's committed offsets and commit. Does not join the group."
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option("--max", "-n", min=1, help="End after so many records.")] = None,
-    until_end: Annotated[bool, typer.Option("--exit", "-e", help="End where the topic ended when this began.")] = False,
+    count: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Maximum number of records.")] = None,
+    until_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Exit at the log end as of the start of the command.")
+    ] = False,
     output: Annotated[
-        Form, typer.Option("--output", "-o", help="text: the values; json: a line for each whole record.")
-    ] = Form.text,
-    keys: Annotated[bool, typer.Option("--keys", "-k", help="text: the key and a tab before each value.")] = False,
-    headers: Annotated[bool, typer.Option("--headers", help="text: headers and a tab before each value.")] = False,
+        RecordFormat, typer.Option("--output", "-o", help="text: values. json: records with all fields, one per line.")
+    ] = RecordFormat.text,
+    keys: Annotated[bool, typer.Option("--keys", "-k", help="For text: print the key and a tab first.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="For text: print the headers and a tab first.")] = False,
     uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Also records of transactions that are open or were aborted.")
+        bool, typer.Option("--uncommitted", help="Include records of open and aborted transactions.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    wanted = parse_offset_spec(start) if start else None
+    """Print records of topics until Ctrl-C, --max or --exit.
 
-    def text(place: TopicPartition, record: Record) -> str:
-        if output is Form.json:
-            return record_to_json(*place, record)
-        said = [",".join(f"{key}={text_of(value)}" for key, value in record.headers)] if headers else []
-        said += [text_of(record.key) or ""] if keys else []
-        return "\t".join([*said, text_of(record.value) if record.value is not None else "(null)"])  # type: ignore[list-item]  # not None here
+    Example: ottla consume orders --from 1h -o json
+    """
+    spec = parse_offset_spec(start) if start else None
 
-    async def work() -> None:
-        async with link_to(bootstrap, command_config) as link:
-            starts, ends = await _bounds(link, names, set(partition or ()))
-            positions = await _start(link, wanted, group, starts, ends)
-            consumer = Consumer(link, positions, committed_only=not uncommitted)
-            upto = ends if until_end else None
-            printing = asyncio.create_task(_print(consumer, upto, count, text, group))
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, printing.cancel)
-            try:
-                await printing
-            except asyncio.CancelledError:
-                pass
-            finally:
-                if group:
-                    await groups.alter_group_offsets(link, group, printed_to(consumer, upto))
+    def format_record(partition: TopicPartition, record: Record) -> str:
+        if output is RecordFormat.json:
+            return record_to_json(*partition, record)
+        fields = [",".join(f"{key}={decode_text(value)}" for key, value in record.headers)] if headers else []
+        fields += [decode_text(record.key) or ""] if keys else []
+        return "\t".join([*fields, "(null)" if record.value is None else decode_text(record.value)])
 
-    run_command(work())
+    async def work(client: KafkaClient) -> None:
+        starts, ends = await _log_bounds(client, names, set(partition or ()))
+        positions = await _start_positions(client, spec, group, starts, ends)
+        consumer = Consumer(client, positions, read_committed=not uncommitted)
+        upto = ends if until_end else None
+        printing = asyncio.create_task(_print_records(consumer, upto, count, format_record, group))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, printing.cancel)
+        try:
+            await printing
+        except asyncio.CancelledError:
+            pass
+        finally:
+            if group:
+                await groups.alter_group_offsets(client, group, printed_offsets(consumer, upto))
+
+    call_brokers(bootstrap, command_config, work)
 
 
-async def _print(
+async def _print_records(
     consumer: Consumer,
     ends: dict[TopicPartition, int] | None,
     count: int | None,
-    text: Callable[[TopicPartition, Record], str],
+    format_record: FormatRecord,
     group: str | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     printed, committed_at = 0, loop.time()
-    if ends is not None and _at_end(consumer, ends):
+    if ends is not None and _has_reached(consumer, ends):
         return
-    async for place, records in consumer.records():
-        wanted = [it for it in records if ends is None or it.offset < ends[place]]
+    async for partition, records in consumer.records():
+        wanted = [it for it in records if ends is None or it.offset < ends[partition]]
         if count is not None and len(wanted) >= count - printed:
             wanted = wanted[: count - printed]
-            consumer.positions[place] = wanted[-1].offset + 1
+            consumer.positions[partition] = wanted[-1].offset + 1
         try:
             for record in wanted:
-                print(text(place, record))
+                print(format_record(partition, record))
             sys.stdout.flush()
-        except OSError:  # nobody reads on, and perhaps nobody has read any of these
-            consumer.positions[place] = records[0].offset
+        except OSError:  # the reader has closed the pipe, and may not have received any of these
+            consumer.positions[partition] = records[0].offset
             raise
         printed += len(wanted)
-        if printed == count or (ends is not None and _at_end(consumer, ends)):
+        if printed == count or (ends is not None and _has_reached(consumer, ends)):
             return
-        if group and loop.time() - committed_at > COMMIT_EVERY_S:
-            await groups.alter_group_offsets(consumer.link, group, printed_to(consumer, ends))
+        if group and loop.time() - committed_at > COMMIT_INTERVAL_S:
+            await groups.alter_group_offsets(consumer.client, group, printed_offsets(consumer, ends))
             committed_at = loop.time()
 
 
-def printed_to(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> dict[TopicPartition, int]:
-    """Up to where everything was printed; beyond the end, records were read and left out."""
-    return {place: at if ends is None else min(at, ends[place]) for place, at in consumer.positions.items()}
+def printed_offsets(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> dict[TopicPartition, int]:
+    """Positions of the consumer, at most `ends`: records beyond were fetched and not printed."""
+    return {partition: at if ends is None else min(at, ends[partition]) for partition, at in consumer.positions.items()}
 
 
-def _at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-    return all(consumer.positions[place] >= end for place, end in ends.items())
+def _has_reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    return all(consumer.positions[partition] >= end for partition, end in ends.items())
 
 
-async def _bounds(
-    link: KafkaClient, names: list[str], partitions: set[int]
+async def _log_bounds(
+    client: KafkaClient, names: list[str], indexes: set[int]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    found = await topics.describe_topics(link, names)
-    if missing := set(names) - set(found):
-        raise KafkaError(
-            ErrorCode.unknown_topic_or_partition, f"there is no topic {', '.join(map(repr, sorted(missing)))}"
-        )
-    starts = await offsets.list_offsets(link, found.values(), offsets.EARLIEST)
-    ends = await offsets.list_offsets(link, found.values(), offsets.LATEST)
-    places = {it for it in ends if it in starts and (not partitions or it[1] in partitions)}
-    if not places:
-        raise KafkaError(
-            ErrorCode.unknown_topic_or_partition, f"{', '.join(names)}: there is no such partition that has a leader"
-        )
-    return {it: starts[it] for it in places}, {it: ends[it] for it in places}
+    """Log start and log end of the partitions. `indexes`: empty for all."""
+    found = await topics.describe_existing_topics(client, names)
+    starts = await offsets.list_offsets(client, found.values(), offsets.EARLIEST)
+    ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+    partitions = {it for it in ends if it in starts and (not indexes or it[1] in indexes)}
+    if not partitions:
+        message = f"{', '.join(names)}: there is no such partition with a leader"
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
+    return {it: starts[it] for it in partitions}, {it: ends[it] for it in partitions}
 
 
-async def _start(
-    link: KafkaClient,
-    wanted: OffsetSpec | None,
+async def _start_positions(
+    client: KafkaClient,
+    spec: OffsetSpec | None,
     group: str | None,
     starts: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    if wanted is None:
-        committed = await groups.list_group_offsets(link, group) if group else {}
+    if spec is None:
+        committed = await groups.list_group_offsets(client, group) if group else {}
         return {it: max(starts[it], committed.get(it, starts[it])) for it in starts}
-    times: dict[TopicPartition, int] = {}
-    if wanted.time_ms is not None:
-        found = await topics.describe_topics(link, {topic for topic, _ in starts})
-        times = await offsets.list_offsets(link, found.values(), wanted.time_ms)
-    return {it: wanted.offset(starts[it], ends[it], ends[it], times.get(it)) for it in starts}
+    at_time: dict[TopicPartition, int] = {}
+    if spec.time_ms is not None:
+        found = await topics.describe_topics(client, {topic for topic, _ in starts})
+        at_time = await offsets.list_offsets(client, found.values(), spec.time_ms)
+    return {it: spec.resolve(starts[it], ends[it], ends[it], at_time.get(it)) for it in starts}

@@ -1,113 +1,104 @@
-"""`ottla topics elect`: preferred replicas lead again; or, where nobody in sync is left, one that is not."""
+"""`ottla topics elect`."""
 
 from typing import Annotated, Any
 
 import typer
 
-from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
-from ottla_operator.cli.moving import DryRun
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format
-from ottla_operator.cli.output import show
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, AllTopics, Bootstrap, CommandConfig, DryRun, Format, Yes
+from ottla_operator.cli.output import print_rows
 from ottla_operator.formatting import format_count
 from ottla_operator.kafka import elections, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.elections import ElectionType
-
-HELP = """Let partitions be led by their preferred replica, the first one, where it is in sync.
-
-With --unclean, partitions that nobody leads get a leader from the replicas that live, in sync or not: records that only the others have are lost."""
 
 
 def elect(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC[:PARTITION]…", help="Topics, or single partitions: orders, orders:3.", show_default=False
+            metavar="TOPIC[:PARTITION]…", help="Topics or partitions, such as orders or orders:3.", show_default=False
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All topics, those of the brokers too.")] = False,
+    every: AllTopics = False,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Take any replica that lives, where nobody leads.")
+        bool, typer.Option("--unclean", help="Elect a live replica of partitions without a leader, in sync or not.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
+    """Elect preferred leaders.
+
+    The preferred leader is the first replica of a partition, if it is in sync.
+
+    With --unclean, partitions without a leader get one from their live replicas, in sync or not. Records that only other
+    replicas have are lost.
+    """
     if bool(names) == every:
-        raise typer.BadParameter("name topics, or give --all")
-    wanted = [_named(it) for it in names or []]
+        raise typer.BadParameter("give topics, or --all")
+    wanted = [_parse_partition(it) for it in names or []]
     election = ElectionType.unclean if unclean else ElectionType.preferred
 
-    async def work() -> list[elections.ElectionResult]:
-        async with link_to(bootstrap, command_config) as link:
-            found = await _chosen(link, wanted)
-            needed = set(elections.find_partitions_to_elect(found, election))
-            if wanted:
-                needed = {
-                    it for it in needed if any(it[0] == name and index in (None, it[1]) for name, index in wanted)
-                }
-            if not needed:
-                print(
-                    "nothing to elect: "
-                    + (
-                        "every partition has a leader"
-                        if unclean
-                        else "preferred replicas lead wherever they are in sync"
-                    )
-                )
-                return []
-            if dry_run or (unclean and not yes):
-                _show(
-                    [(topic, it) for topic in found for it in topic.partitions if (topic.name, it.index) in needed],
-                    election,
-                )
-            if dry_run:
-                return []
-            if unclean and not yes:
-                typer.confirm(
-                    f"Records that only the other replicas of {format_count(len(needed), 'partition')} have are lost. Go on?",
-                    abort=True,
-                )
-            return await elections.elect_leaders(link, election, needed)
+    async def work(client: KafkaClient) -> list[elections.ElectionResult]:
+        chosen = await _find_topics(client, wanted)
+        needed = {
+            (topic, index)
+            for topic, index in elections.find_partitions_to_elect(chosen, election)
+            if not wanted or any(topic == name and partition in (None, index) for name, partition in wanted)
+        }
+        if not needed:
+            reason = "every partition has a leader" if unclean else "every in-sync preferred replica is the leader"
+            print(f"nothing to elect: {reason}")
+            return []
+        if dry_run or (unclean and not yes):
+            _print_candidates(
+                [(topic, it) for topic in chosen for it in topic.partitions if (topic.name, it.index) in needed],
+                election,
+            )
+        if dry_run:
+            return []
+        if unclean and not yes:
+            partitions = format_count(len(needed), "partition")
+            typer.confirm(f"Records that only other replicas of {partitions} have are lost. Continue?", abort=True)
+        return await elections.elect_leaders(client, election, needed)
 
-    outcomes = run_command(work())
-    for it in outcomes:
-        if it.error:
-            print(f"{it.topic}-{it.partition}: {it.error}")
-    if outcomes:
-        print(f"{format_count(sum(not it.error for it in outcomes), 'leader')} elected")
-    if any(it.error for it in outcomes):
+    results = call_brokers(bootstrap, command_config, work)
+    for result in results:
+        if result.error:
+            print(f"{result.topic}-{result.partition}: {result.error}")
+    if results:
+        print(f"{format_count(sum(not it.error for it in results), 'leader')} elected")
+    if any(it.error for it in results):
         raise typer.Exit(ExitCode.failed)
 
 
-async def _chosen(link: KafkaClient, wanted: list[tuple[str, int | None]]) -> list[topics.TopicDescription]:
+async def _find_topics(client: KafkaClient, wanted: list[tuple[str, int | None]]) -> list[topics.TopicDescription]:
+    """All topics if none are named."""
     if not wanted:
-        return await topics.list_topics(link)
-    found = await topics.describe_topics(link, dict.fromkeys(name for name, _ in wanted))
+        return await topics.list_topics(client)
+    found = await topics.describe_existing_topics(client, [name for name, _ in wanted])
     for name, index in wanted:
-        if name not in found:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
-        if index is not None and index >= len(found[name].partitions):
-            raise CommandError(
-                ExitCode.not_found,
-                f"topic {name!r} has no partition {index}; it has 0 to {len(found[name].partitions) - 1}",
-            )
+        last = len(found[name].partitions) - 1
+        if index is not None and index > last:
+            raise CommandError(ExitCode.not_found, f"topic {name!r} has no partition {index}; it has 0 to {last}")
     return list(found.values())
 
 
-def _named(text: str) -> tuple[str, int | None]:
+def _parse_partition(text: str) -> tuple[str, int | None]:
     name, colon, number = text.rpartition(":")
     if not colon:
         return text, None
     if not number.isdigit():
-        raise typer.BadParameter(f"{text!r} is neither TOPIC nor TOPIC:PARTITION; write orders or orders:3")
+        raise typer.BadParameter(f"{text!r} is neither TOPIC nor TOPIC:PARTITION, such as orders or orders:3")
     return name, int(number)
 
 
-def _show(partitions: list[tuple[topics.TopicDescription, topics.PartitionInfo]], election: ElectionType) -> None:
+def _print_candidates(
+    partitions: list[tuple[topics.TopicDescription, topics.PartitionInfo]], election: ElectionType
+) -> None:
     rows: list[dict[str, Any]] = [
         {
             "topic": topic.name,
@@ -115,17 +106,14 @@ def _show(partitions: list[tuple[topics.TopicDescription, topics.PartitionInfo]]
             "leader": it.leader if it.leader >= 0 else "none",
             "next": it.replicas[0]
             if election is ElectionType.preferred
-            else f"one of {', '.join(map(str, _alive(it))) or 'none'}",
+            else f"one of {', '.join(map(str, _live_replicas(it))) or 'none'}",
             "isr": it.isr,
         }
         for topic, it in partitions
     ]
-    show(
-        rows,
-        {"topic": "TOPIC", "partition": "PARTITION", "leader": "LEADER", "next": "NEXT", "isr": "ISR"},
-        Format.table,
-    )
+    headings = {"topic": "TOPIC", "partition": "PARTITION", "leader": "LEADER", "next": "NEXT", "isr": "ISR"}
+    print_rows(rows, headings, Format.table)
 
 
-def _alive(it: topics.PartitionInfo) -> list[int]:
-    return [broker for broker in it.replicas if broker not in it.offline_replicas]
+def _live_replicas(partition: topics.PartitionInfo) -> list[int]:
+    return [broker for broker in partition.replicas if broker not in partition.offline_replicas]

@@ -1,4 +1,4 @@
-"""Exit codes, and errors as one line."""
+"""Exit codes, and exceptions as one line on stderr."""
 
 import asyncio
 import sys
@@ -13,37 +13,38 @@ T = TypeVar("T")
 
 
 class ExitCode(IntEnum):
-    done = 0
+    success = 0
     failed = 1
     usage = 2
     not_found = 3
     unreachable = 4
 
 
-NOT_FOUND: Final = frozenset(
+NOT_FOUND_ERRORS: Final = frozenset(
     {ErrorCode.unknown_topic_or_partition, ErrorCode.group_id_not_found, ErrorCode.unknown_topic_id}
 )
 
 
 class CommandError(Exception):
-    """Ends the command with a code and one line, or several where several things are wrong."""
+    """Ends the command with an exit code and a message: one line for each error."""
 
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-def tell(failure: CommandError) -> None:
-    for line in str(failure).splitlines():
+def print_error(error: CommandError) -> None:
+    for line in str(error).splitlines():
         print(f"ottla: {line}", file=sys.stderr)
 
 
 def run_command(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's work; what brokers refuse, brokers that do not answer, and files that cannot be had, become a Failure."""
+    """Runs a command's work. Errors of brokers, of the connection and of files become CommandErrors."""
     try:
         return asyncio.run(work)
     except KafkaError as error:
-        raise CommandError(ExitCode.not_found if error.code in NOT_FOUND else ExitCode.failed, str(error)) from error
+        code = ExitCode.not_found if error.code in NOT_FOUND_ERRORS else ExitCode.failed
+        raise CommandError(code, str(error)) from error
     except InvalidAddress as error:
         raise CommandError(ExitCode.usage, str(error)) from error
     except Unreachable as error:

@@ -1,169 +1,159 @@
-"""`ottla groups`: list, describe, delete, reset-offsets."""
+"""`ottla groups`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exit_codes import run_command
-from ottla_operator.cli.offset_spec import OffsetSpec, parse_offset_spec
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
-from ottla_operator.cli.output import emit, facts, show
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.offset_spec import OFFSET_FORMS, OffsetSpec, parse_offset_spec
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
+from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.kafka import cluster, groups, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.offsets import TopicPartition
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")]
+
+app = new_app("Manage consumer groups.")
 
 
-def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(help="Consumer groups.", no_args_is_help=True)
-    group.command("list", help="All groups.")(list_)
-    group.command(help="One group: its members, how far they are, and their lag.")(describe)
-    group.command(help="Forget groups and their offsets. They must have no members.")(delete)
-    group.command("reset-offsets", help="Put a group elsewhere. It must have no members.")(reset_offsets)
-    app.add_typer(group, name="groups")
-
-
+@app.command("list")
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
 ) -> None:
-    async def work() -> list[dict[str, Any]]:
-        async with link_to(bootstrap, command_config) as link:
-            found = await groups.list_groups(link, [it.id for it in (await cluster.describe_cluster(link)).brokers])
-            return [{"group": it.id, "state": it.state, "protocol": it.protocol} for it in found]
+    """List groups."""
 
-    show(run_command(work()), {"group": "GROUP", "state": "STATE", "protocol": "PROTOCOL"}, output)
+    async def work(client: KafkaClient) -> list[dict[str, Any]]:
+        brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+        found = await groups.list_groups(client, brokers)
+        return [{"group": it.id, "state": it.state, "protocol": it.protocol} for it in found]
+
+    columns = {"group": "GROUP", "state": "STATE", "protocol": "PROTOCOL"}
+    print_rows(call_brokers(bootstrap, command_config, work), columns, output)
 
 
+@app.command()
 def describe(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
-    async def work() -> dict[str, Any]:
-        async with link_to(bootstrap, command_config) as link:
-            group, committed = await _one(link, name)
-            ends = await _ends(link, committed)
-            holder = {place: it for it in group.members for place in it.partitions}
-            return {
-                "group": name,
-                "state": group.state,
-                "assignor": group.assignor or None,
-                "members": len(group.members),
-                "lag": sum(max(0, ends[place] - offset) for place, offset in committed.items() if place in ends),
-                "partitions": [
-                    {
-                        "topic": place[0],
-                        "partition": place[1],
-                        "committed": committed.get(place),
-                        "end": ends.get(place),
-                        "lag": max(0, ends[place] - committed[place]) if place in committed and place in ends else None,
-                        "client": f"{holder[place].client_id}@{holder[place].host}" if place in holder else None,
-                        "member": holder[place].id if place in holder else None,
-                    }
-                    for place in sorted({*committed, *holder})
-                ],
-            }
+    """Describe members, offsets and lag of a group."""
 
-    found = run_command(work())
+    async def work(client: KafkaClient) -> dict[str, Any]:
+        group, committed = await groups.describe_group(client, name), await groups.list_group_offsets(client, name)
+        if group.state == "Dead" and not committed:
+            raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {name!r}")
+        found = await topics.describe_topics(client, {topic for topic, _ in committed})
+        ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+        return _group_document(group, committed, ends)
+
+    found = call_brokers(bootstrap, command_config, work)
     if output is not Format.table:
-        emit(found, output)
+        print_document(found, output)
         return
-    facts({it: found[it] for it in ("group", "state", "assignor", "members", "lag")})
+    print_fields({field: found[field] for field in ("group", "state", "assignor", "members", "lag")})
     print()
-    show(
-        found["partitions"],
-        {it: it.upper() for it in ("topic", "partition", "committed", "end", "lag", "client")},
-        output,
-    )
+    columns = {it: it.upper() for it in ("topic", "partition", "committed", "end", "lag", "client")}
+    print_rows(found["partitions"], columns, output)
 
 
+def _group_document(
+    group: groups.GroupDescription, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[str, Any]:
+    members = {partition: member for member in group.members for partition in member.partitions}
+    lags = {it: max(0, ends[it] - offset) for it, offset in committed.items() if it in ends}
+    return {
+        "group": group.id,
+        "state": group.state,
+        "assignor": group.assignor or None,
+        "members": len(group.members),
+        "lag": sum(lags.values()),
+        "partitions": [
+            {
+                "topic": partition[0],
+                "partition": partition[1],
+                "committed": committed.get(partition),
+                "end": ends.get(partition),
+                "lag": lags.get(partition),
+                "client": f"{members[partition].client_id}@{members[partition].host}" if partition in members else None,
+                "member": members[partition].id if partition in members else None,
+            }
+            for partition in sorted({*committed, *members})
+        ],
+    }
+
+
+@app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Ids of groups.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
+    """Delete groups and their committed offsets.
+
+    They must have no members.
+    """
     if not yes:
-        typer.confirm(f"Forget {', '.join(names)} and all offsets?", abort=True)
+        typer.confirm(f"Delete {', '.join(names)} with all committed offsets?", abort=True)
 
-    async def work() -> None:
-        async with link_to(bootstrap, command_config) as link:
-            for name in names:
-                await groups.delete_group(link, name)
-                print(f"group {name} deleted")
+    async def work(client: KafkaClient) -> None:
+        for name in names:
+            await groups.delete_group(client, name)
+            print(f"group {name} deleted")
 
-    run_command(work())
+    call_brokers(bootstrap, command_config, work)
 
 
+@app.command("reset-offsets")
 def reset_offsets(
     name: Name,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="PLACE",
-            help="beginning, end, an offset, +N or -N from where it is, a time (2026-05-01T12:00), or how long ago (2h).",
-        ),
-    ],
+    to: Annotated[str, typer.Option("--to", metavar="OFFSET", help=f"New offset: {OFFSET_FORMS}.")],
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic", "-t", help="Only this topic; may be given several times. Without it, all topics of the group."
-        ),
+        typer.Option("--topic", "-t", help="Topic to reset. Repeatable. Default: all topics with committed offsets."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be.")] = False,
+    dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
-    wanted = parse_offset_spec(to)
+    """Reset the committed offsets of a group.
 
-    async def work() -> list[dict[str, Any]]:
-        async with link_to(bootstrap, command_config) as link:
-            before = await groups.list_group_offsets(link, name)
-            after = await _places(link, wanted, before, set(topic or {it[0] for it in before}), name)
-            if not dry_run:
-                await groups.alter_group_offsets(link, name, after)
-            return [
-                {"topic": it[0], "partition": it[1], "from": before.get(it), "to": after[it]} for it in sorted(after)
-            ]
+    It must have no members.
 
-    show(run_command(work()), {"topic": "TOPIC", "partition": "PARTITION", "from": "FROM", "to": "TO"}, output)
+    Example: ottla groups reset-offsets billing --to 2h --topic orders
+    """
+    spec = parse_offset_spec(to)
+
+    async def work(client: KafkaClient) -> list[dict[str, Any]]:
+        before = await groups.list_group_offsets(client, name)
+        names = set(topic or {topic for topic, _ in before})
+        if not names:
+            message = f"group {name!r} has no committed offsets; name the topics with --topic"
+            raise KafkaError(ErrorCode.group_id_not_found, message)
+        after = await _resolve_offsets(client, spec, before, names)
+        if not dry_run:
+            await groups.alter_group_offsets(client, name, after)
+        return [{"topic": it[0], "partition": it[1], "from": before.get(it), "to": after[it]} for it in sorted(after)]
+
+    columns = {"topic": "TOPIC", "partition": "PARTITION", "from": "FROM", "to": "TO"}
+    print_rows(call_brokers(bootstrap, command_config, work), columns, output)
 
 
-async def _places(
-    link: KafkaClient, wanted: OffsetSpec, before: dict[TopicPartition, int], names: set[str], group: str
+async def _resolve_offsets(
+    client: KafkaClient, spec: OffsetSpec, before: Mapping[TopicPartition, int], names: set[str]
 ) -> dict[TopicPartition, int]:
-    if not names:
-        raise KafkaError(
-            ErrorCode.group_id_not_found, f"group {group!r} has no offsets; name the topics to put it to with --topic"
-        )
-    found = await topics.describe_topics(link, names)
-    if missing := names - set(found):
-        raise KafkaError(
-            ErrorCode.unknown_topic_or_partition, f"there is no topic {', '.join(map(repr, sorted(missing)))}"
-        )
-    starts = await offsets.list_offsets(link, found.values(), offsets.EARLIEST)
-    ends = await offsets.list_offsets(link, found.values(), offsets.LATEST)
-    times = await offsets.list_offsets(link, found.values(), wanted.time_ms) if wanted.time_ms is not None else {}
+    found = await topics.describe_existing_topics(client, names)
+    starts = await offsets.list_offsets(client, found.values(), offsets.EARLIEST)
+    ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+    at_time = await offsets.list_offsets(client, found.values(), spec.time_ms) if spec.time_ms is not None else {}
     return {
-        place: wanted.offset(starts[place], ends[place], before.get(place), times.get(place))
-        for place in ends
-        if place in starts
+        partition: spec.resolve(starts[partition], ends[partition], before.get(partition), at_time.get(partition))
+        for partition in ends
+        if partition in starts
     }
-
-
-async def _one(link: KafkaClient, name: str) -> tuple[groups.GroupDescription, dict[TopicPartition, int]]:
-    group, committed = await groups.describe_group(link, name), await groups.list_group_offsets(link, name)
-    if group.state == "Dead" and not committed:
-        raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {name!r}")
-    return group, committed
-
-
-async def _ends(link: KafkaClient, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    found = await topics.describe_topics(link, {topic for topic, _ in committed})
-    return await offsets.list_offsets(link, found.values(), offsets.LATEST)

@@ -1,132 +1,139 @@
-"""`ottla mirror`: status, failover, of mirrors into the cluster that is asked."""
+"""`ottla mirror`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
-from ottla_operator.cli.output import emit, show
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
+from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.kafka import mirrors
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan import mirror as plan
 
-COLUMNS = {
+COLUMNS: Final = {
     "mirror": "MIRROR",
     "topic": "TOPIC",
     "partition": "PARTITION",
     "state": "STATE",
     "end": "END",
-    "sourceEnd": "SOURCE",
+    "sourceEnd": "SOURCE END",
     "lag": "LAG",
-    "lagSeconds": "SECONDS",
-    "lagBytes": "BYTES",
-    "silentSeconds": "SILENT",
-    "why": "",
+    "lagSeconds": "LAG (S)",
+    "lagBytes": "LAG (BYTES)",
+    "silentSeconds": "SILENT (S)",
+    "why": "REASON",
 }
-FIELDS = (*COLUMNS, "diverging", "sourceEpoch")
+FIELDS: Final = (*COLUMNS, "diverging", "sourceEpoch")
+
+app = new_app("Manage mirrors of other clusters.")
 
 
-def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(help="Mirrors of other clusters.", no_args_is_help=True)
-    group.command(help="How far the copies are, by partition.")(status)
-    group.command(help="End copying and open the copies for writing.")(failover)
-    app.add_typer(group, name="mirror")
-
-
+@app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="MIRROR", help="Its name; all without one.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="MIRROR", help="Name of the mirror. Default: all.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
-    async def work() -> list[dict[str, Any]]:
-        async with link_to(bootstrap, command_config) as link:
-            wanted = await mirrors.list_mirrors(link) if name is None else [await _existing(link, name)]
-            return [row for it in wanted for row in await _rows(link, it)]
+    """Show state and lag of mirrored partitions."""
 
-    show(run_command(work()), COLUMNS, output)
+    async def work(client: KafkaClient) -> list[dict[str, Any]]:
+        names = await mirrors.list_mirrors(client) if name is None else [await _check_exists(client, name)]
+        return [row for it in names for row in await _rows(client, it)]
+
+    print_rows(call_brokers(bootstrap, command_config, work), COLUMNS, output)
 
 
+@app.command()
 def failover(
-    name: Annotated[str, typer.Argument(metavar="MIRROR", help="Its name.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be left behind.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: Annotated[str, typer.Argument(metavar="MIRROR", help="Name of the mirror.")],
+    dry_run: DryRun = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
-    """Where a Mirror resource describes it, edit its role instead: one that says otherwise is Stalled until it says the same."""
+    """Stop copying and make topics writable.
 
-    async def look() -> list[plan.ObservedMirrorPartition]:
-        async with link_to(bootstrap, command_config) as link:
-            return await mirrors.describe_mirrored_partitions(link, await _existing(link, name))
+    If a Mirror resource declares the mirror, set spec.role to FailedOver there. Otherwise the resource is Stalled until
+    its role matches.
+    """
 
-    async def do() -> None:
-        async with link_to(bootstrap, command_config) as link:
-            await mirrors.alter_mirror(link, name, {plan.ROLE: plan.FAILED_OVER})
+    async def observe(client: KafkaClient) -> list[plan.ObservedMirrorPartition]:
+        return await mirrors.describe_mirrored_partitions(client, await _check_exists(client, name))
 
-    seen = run_command(look())
-    missing = sum(max(it.lag, 0) for it in seen)
-    unknown = sum(it.lag == plan.UNKNOWN for it in seen)
+    async def fail_over(client: KafkaClient) -> None:
+        await mirrors.alter_mirror(client, name, {plan.ROLE: plan.FAILED_OVER})
+
+    partitions = call_brokers(bootstrap, command_config, observe)
+    missing = sum(max(it.lag, 0) for it in partitions)
+    unknown = sum(it.lag == plan.UNKNOWN for it in partitions)
     if dry_run or not yes:
-        show([_row(name, it) for it in seen], COLUMNS, output)
-    said = f"{missing} records that were seen at the source would be left behind"
-    if unknown:
-        said += f", and {unknown} partitions have not seen their source"
-    if silent := [
-        it.silent_seconds for it in seen if it.state == plan.UNREACHABLE and it.silent_seconds != plan.UNKNOWN
-    ]:
-        said += f"; {len(silent)} partitions have not heard of it for up to {max(silent):.0f} seconds, and what it has had since is not known"
+        print_rows([_row(name, it) for it in partitions], COLUMNS, output)
+    losses = _describe_losses(partitions, missing, unknown)
     if dry_run:
         if output is Format.table:
-            print(said)
+            print(losses)
         return
     if not yes:
-        typer.confirm(f"{said}. Copying ends, and the copies are opened for writing. Go on?", abort=True)
-    run_command(do())
+        typer.confirm(f"{losses}. Stop copying and make the topics writable?", abort=True)
+    call_brokers(bootstrap, command_config, fail_over)
     if output is Format.table:
-        print(f"mirror {name} fails over; `ottla mirror status {name}` tells from which offsets on the copies are open")
+        print(f"mirror {name} is failing over; `ottla mirror status {name}` shows the first writable offsets")
     else:
-        emit({"mirror": name, "role": plan.FAILED_OVER, "missing": missing, "unknown": unknown}, output)
+        print_document({"mirror": name, "role": plan.FAILED_OVER, "missing": missing, "unknown": unknown}, output)
 
 
-async def _existing(link: KafkaClient, name: str) -> str:
-    if name not in (found := await mirrors.list_mirrors(link)):
-        there = f"; there is {', '.join(found)}" if found else ""
-        raise CommandError(ExitCode.not_found, f"there is no mirror {name!r}{there}")
+def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: int, unknown: int) -> str:
+    """What the target would not have after a failover."""
+    text = f"{missing} records of the source are not copied"
+    if unknown:
+        text += f"; the lag of {unknown} partitions is unknown"
+    unreachable = [it for it in partitions if it.state == plan.UNREACHABLE and it.silent_seconds != plan.UNKNOWN]
+    if unreachable:
+        longest = max(it.silent_seconds for it in unreachable)
+        text += f"; the source of {len(unreachable)} partitions has not responded for up to {longest:.0f} seconds, "
+        text += "and records written since are unknown"
+    return text
+
+
+async def _check_exists(client: KafkaClient, name: str) -> str:
+    if name not in (found := await mirrors.list_mirrors(client)):
+        existing = f"; mirrors: {', '.join(found)}" if found else ""
+        raise CommandError(ExitCode.not_found, f"there is no mirror {name!r}{existing}")
     return name
 
 
-async def _rows(link: KafkaClient, mirror: str) -> list[dict[str, Any]]:
-    """Partitions that are copied, topics that are not, and what is wrong with the whole."""
-    itself = await mirrors.describe_mirror(link, mirror)
-    rows = [_row(mirror, seen) for seen in await mirrors.describe_mirrored_partitions(link, mirror)]
-    rows += [_said(mirror, topic, plan.REFUSED, why) for topic, why in sorted(itself.refused_topics.items())]
-    return rows + ([_said(mirror, None, plan.UNREACHABLE, itself.source_error)] if itself.source_error else [])
+async def _rows(client: KafkaClient, mirror: str) -> list[dict[str, Any]]:
+    """Mirrored partitions, then refused topics, then the error of the source, if there is one."""
+    state = await mirrors.describe_mirror(client, mirror)
+    rows = [_row(mirror, it) for it in await mirrors.describe_mirrored_partitions(client, mirror)]
+    rows += [_problem_row(mirror, topic, plan.REFUSED, why) for topic, why in sorted(state.refused_topics.items())]
+    return rows + ([_problem_row(mirror, None, plan.UNREACHABLE, state.source_error)] if state.source_error else [])
 
 
-def _said(mirror: str, topic: str | None, state: str, why: str) -> dict[str, Any]:
+def _problem_row(mirror: str, topic: str | None, state: str, why: str) -> dict[str, Any]:
     return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "why": why}
 
 
-def _row(mirror: str, seen: plan.ObservedMirrorPartition) -> dict[str, Any]:
+def _row(mirror: str, partition: plan.ObservedMirrorPartition) -> dict[str, Any]:
     def known(value: float) -> float | None:
         return None if value == plan.UNKNOWN else value
 
     return {
         "mirror": mirror,
-        "topic": seen.topic,
-        "partition": seen.partition,
-        "state": seen.state,
-        "end": known(seen.end),
-        "sourceEnd": known(seen.source_end),
-        "lag": known(seen.lag),
-        "lagSeconds": known(seen.lag_seconds),
-        "lagBytes": known(seen.lag_bytes),
-        "silentSeconds": known(seen.silent_seconds),
-        "diverging": seen.diverging_records,
-        "sourceEpoch": known(seen.source_epoch),
-        "why": seen.reason,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "state": partition.state,
+        "end": known(partition.end),
+        "sourceEnd": known(partition.source_end),
+        "lag": known(partition.lag),
+        "lagSeconds": known(partition.lag_seconds),
+        "lagBytes": known(partition.lag_bytes),
+        "silentSeconds": known(partition.silent_seconds),
+        "diverging": partition.diverging_records,
+        "sourceEpoch": known(partition.source_epoch),
+        "why": partition.reason,
     }

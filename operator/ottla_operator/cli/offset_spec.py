@@ -1,41 +1,53 @@
-"""A place in a topic as people write it: beginning, end, 42, +10, -10, 2026-05-01T12:00, 2h."""
+"""Offsets as command-line arguments: beginning, end, 42, +10, -10, 2026-05-01T12:00, 2h."""
 
 import re
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import typer
 
 from ottla_operator.resources.common import parse_duration_ms
 
+OFFSET_FORMS: Final = (
+    "beginning, end, an offset (42), relative (+10, -10), a time (2026-05-01T12:00) or a duration before now (2h)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """Exactly one of these, or `word` (beginning, end). `shift`: records from where one is. `time_ms`: since the epoch."""
+    """Exactly one field is set.
+
+    word: beginning or end. offset: absolute. shift: relative to the current position. time_ms: timestamp of a record.
+    """
 
     word: str = ""
-    exact: int | None = None
+    offset: int | None = None
     shift: int | None = None
     time_ms: int | None = None
 
-    def offset(self, start: int, end: int, now: int | None, at_time: int | None) -> int:
-        """The offset in a partition from `start` to `end`. `now`: where one is (None: nowhere, so at the start). `at_time`: of the first record
-        at or after the time, -1 or None when there is none."""
+    def resolve(self, start: int, end: int, current: int | None, at_time: int | None) -> int:
+        """The offset in a partition with this log start and log end.
+
+        current: position; None means the start. at_time: offset of the first record at or after the time; -1 or None if
+        there is none.
+        """
         if self.word:
             return start if self.word == "beginning" else end
         if self.time_ms is not None:
             return end if at_time is None or at_time < 0 else at_time
-        wanted = self.exact if self.exact is not None else (start if now is None else now) + (self.shift or 0)
-        return min(max(wanted, start), end)
+        position = start if current is None else current
+        target = self.offset if self.offset is not None else position + (self.shift or 0)
+        return min(max(target, start), end)
 
 
 def parse_offset_spec(text: str, now_ms: int | None = None) -> OffsetSpec:
-    """Reads a place. typer.BadParameter when it is none."""
+    """Raises typer.BadParameter."""
     if text in ("beginning", "end"):
         return OffsetSpec(word=text)
     if text.isdecimal():
-        return OffsetSpec(exact=int(text))
+        return OffsetSpec(offset=int(text))
     if re.fullmatch(r"[+-]\d+", text):
         return OffsetSpec(shift=int(text))
     try:
@@ -45,6 +57,4 @@ def parse_offset_spec(text: str, now_ms: int | None = None) -> OffsetSpec:
     try:
         return OffsetSpec(time_ms=int(datetime.fromisoformat(text).timestamp() * 1000))
     except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no place in a topic; write beginning, end, an offset (42), +10 or -10, a time (2026-05-01T12:00) or how long ago (2h)"
-        ) from None
+        raise typer.BadParameter(f"{text!r} is not an offset; expected {OFFSET_FORMS}") from None

@@ -1,4 +1,4 @@
-"""`ottla operator`: keeps Clusters, Topics and Pipelines of a Kubernetes cluster as they are wished, until it is stopped."""
+"""`ottla operator`."""
 
 import asyncio
 import logging
@@ -6,69 +6,70 @@ import os
 import signal
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.options import new_app
 
-SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
-
-def add_to(app: typer.Typer) -> None:
-    app.command("operator", help="Keep the Clusters, Topics and Pipelines of a Kubernetes cluster as they are wished.")(
-        operator
-    )
+app = new_app()
 
 
+@app.command()
 def operator(
     namespace: Annotated[
         list[str] | None,
         typer.Option(
-            "--namespace",
-            "-n",
-            envvar="OTTLA_NAMESPACES",
-            help="A namespace to watch; may be given several times. Without it, all.",
+            "--namespace", "-n", envvar="OTTLA_NAMESPACES", help="Namespace to watch. Repeatable. Default: all."
         ),
     ] = None,
     image: Annotated[
         str,
         typer.Option(
-            envvar="OTTLA_BROKER_IMAGE", help="The brokers' image, without a tag: a Cluster's version is its tag."
+            envvar="OTTLA_BROKER_IMAGE", help="Image of brokers, without a tag: a Cluster's version is the tag."
         ),
     ] = "ottla-broker",
     version: Annotated[
         str | None,
         typer.Option(
             envvar="OTTLA_BROKER_VERSION",
-            help="The version of Clusters that name none; the operator's own when not given.",
+            help="Version of Clusters that set neither version nor image. Default: the operator's version.",
         ),
     ] = None,
     spark_image: Annotated[
-        str, typer.Option(envvar="OTTLA_SPARK_IMAGE", help="The pipelines' image, of Pipelines that name none.")
+        str, typer.Option(envvar="OTTLA_SPARK_IMAGE", help="Image of Pipelines that do not set spark.image.")
     ] = "ottla-spark",
     pull_policy: Annotated[
-        str, typer.Option(envvar="OTTLA_SPARK_PULL_POLICY", help="When it is pulled: Always, IfNotPresent or Never.")
+        str,
+        typer.Option(
+            envvar="OTTLA_SPARK_PULL_POLICY", help="Pull policy of that image: Always, IfNotPresent or Never."
+        ),
     ] = "IfNotPresent",
     home: Annotated[
         str | None,
         typer.Option(
             envvar="POD_NAMESPACE",
-            help="The namespace of the Lease by which several operators agree who acts; the pod's own when not given.",
+            help="Namespace of the Lease that elects the active operator. Default: the pod's namespace.",
         ),
     ] = None,
     lease: Annotated[
         str,
         typer.Option(
             envvar="OTTLA_OPERATOR_LEASE",
-            help="The name of that Lease. Operators that keep the same namespaces share one; others in the same home namespace need another.",
+            help="Name of the Lease. Replicas of an operator share one; operators of other namespaces need another.",
         ),
     ] = "ottla-operator",
     http: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where /livez, /readyz and /metrics are served; empty for nowhere.")
+        str,
+        typer.Option(metavar="HOST:PORT", help="Address that serves /livez, /readyz and /metrics. Empty: none."),
     ] = ":8080",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[str, typer.Option(help="Log level: debug, info, warning or error.")] = "info",
 ) -> None:
+    """Run the Kubernetes operator, which reconciles Clusters, Topics, Mirrors and Pipelines."""
+    # kopf is an optional dependency: `--help` works without it.
     from ottla_operator.kube.operator import LoginError, Operator, Options
     from ottla_operator.plan.objects.pods import BrokerImages
     from ottla_operator.plan.pipeline.pods import PipelineImage
@@ -77,11 +78,11 @@ def operator(
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
     options = Options(
         namespaces=[part for it in namespace or [] for part in it.split(",") if part],
-        home=home or _own_namespace(),
+        home=home or _pod_namespace(),
         lease=lease,
         images=BrokerImages(image, version or metadata.version("ottla")),
         spark=PipelineImage(spark_image, pull_policy),
-        http=_address(http),
+        http=_parse_address(http),
     )
 
     async def work() -> None:
@@ -96,17 +97,17 @@ def operator(
         raise CommandError(ExitCode.unreachable, str(error)) from error
 
 
-def _own_namespace() -> str:
+def _pod_namespace() -> str:
     try:
-        return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+        return NAMESPACE_FILE.read_text().strip()
     except OSError:
         return os.environ.get("POD_NAMESPACE") or "default"
 
 
-def _address(text: str) -> tuple[str, int] | None:
+def _parse_address(text: str) -> tuple[str, int] | None:
     if not text:
         return None
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():
-        raise typer.BadParameter(f"{text!r} is no HOST:PORT")
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT")
     return host.strip("[]"), int(port)

@@ -1,21 +1,21 @@
-"""Results as a table for people, or as JSON or YAML for programs."""
+"""Output of commands: tables for people, JSON or YAML for programs."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ottla_operator.cli.options import Format
 
-IN_A_PIPE = 10_000  # characters
+PIPE_WIDTH: Final = 10_000
 
 Row = Mapping[str, Any]
-"""One thing: field → value. Names are camelCase, as in our resources."""
+"""Field → value. Names are camelCase, as in the custom resources."""
 
 
-def show(rows: Sequence[Row], columns: Mapping[str, str], form: Format) -> None:
-    """A list of things. `columns`: field → heading of those that the table shows; JSON and YAML have all fields."""
+def print_rows(rows: Sequence[Row], columns: Mapping[str, str], form: Format) -> None:
+    """`columns`: field → heading of the columns of a table. JSON and YAML have all fields."""
     if form is not Format.table:
-        emit(list(rows), form)
+        print_document(list(rows), form)
         return
     from rich.console import Console
     from rich.table import Table
@@ -23,23 +23,23 @@ def show(rows: Sequence[Row], columns: Mapping[str, str], form: Format) -> None:
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for field, heading in columns.items():
-        numbers = any(isinstance(row.get(field), int | float) for row in rows)
-        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+        is_number = any(isinstance(row.get(field), int | float) for row in rows)
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell(row.get(field))) for field in columns))
+        table.add_row(*(Text(format_cell(row.get(field))) for field in columns))
     console = Console()
     if console.is_terminal:
         console.print(table, crop=False)
         return
-    # In a pipe there is no width to keep to: a row is a line, and ends with its last word.
-    wide = Console(width=IN_A_PIPE)
-    with wide.capture() as written:
+    # In a pipe a row is one line, however long, and has no trailing spaces.
+    wide = Console(width=PIPE_WIDTH)
+    with wide.capture() as text:
         wide.print(table, crop=False, no_wrap=True)
-    print(*(line.rstrip() for line in written.get().splitlines()), sep="\n")
+    print(*(line.rstrip() for line in text.get().splitlines()), sep="\n")
 
 
-def emit(value: object, form: Format) -> None:
-    """Anything, as JSON or YAML."""
+def print_document(value: object, form: Format) -> None:
+    """Prints JSON or YAML."""
     if form is Format.yaml:
         import yaml
 
@@ -48,14 +48,14 @@ def emit(value: object, form: Format) -> None:
         print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def facts(values: Mapping[str, Any]) -> None:
-    """One thing's fields for people, one a line."""
+def print_fields(values: Mapping[str, Any]) -> None:
+    """Prints one `name: value` for each line."""
     width = max(map(len, values), default=0) + 2
     for name, value in values.items():
-        print(f"{name + ':':<{width}}{cell(value)}")
+        print(f"{name + ':':<{width}}{format_cell(value)}")
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     match value:
         case None:
             return "-"

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: validate, run, test. The work is done by `python -m ottla_spark`, which needs Java and PySpark."""
+"""`ottla pipeline`. The work is done by `python -m ottla_spark`, which needs Java and PySpark."""
 
 import os
 import sys
@@ -9,62 +9,74 @@ from typing import Annotated
 import typer
 
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, new_app
 from ottla_operator.local import documents
 from ottla_operator.local.documents import InvalidFiles
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A YAML file with a Pipeline.", exists=True, dir_okay=False)]
-Name = Annotated[str | None, typer.Option("--name", help="Which one, where the file holds several.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file with a Pipeline.", exists=True, dir_okay=False)]
+Name = Annotated[str | None, typer.Option("--name", help="Name of the Pipeline, if the file has several.")]
+
+app = new_app("Validate, run and test pipelines.")
 
 
-def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(help="Pipelines.", no_args_is_help=True)
-    group.command(help="Check a pipeline: its schema, its SQL, its functions.")(validate)
-    group.command("run", help="Run a pipeline here, until Ctrl-C or its end.")(run_)
-    group.command(help="Run a pipeline on the JSON lines beside it and compare the rows.")(test)
-    app.add_typer(group, name="pipeline")
-
-
+@app.command()
 def validate(file: File, name: Name = None) -> None:
-    _check(file)
-    _hand_over("validate", file, name)
+    """Validate a pipeline without running it.
+
+    Checks its schema, SQL and Python functions.
+    """
+    _validate_resource(file)
+    _run_ottla_spark("validate", file, name)
 
 
+@app.command("run")
 def run_(
     file: File,
     name: Name = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    checkpoint: Annotated[Path | None, typer.Option(help="Where it keeps how far it is.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Checkpoint folder. Default: spec.checkpoint.path.")] = None,
 ) -> None:
-    _check(file)
-    _hand_over("run", file, name, "--bootstrap", bootstrap, *(("--checkpoint", str(checkpoint)) if checkpoint else ()))
+    """Run a pipeline on this machine.
+
+    It runs until it finishes or Ctrl-C.
+    """
+    _validate_resource(file)
+    options = ("--checkpoint", str(checkpoint)) if checkpoint else ()
+    _run_ottla_spark("run", file, name, "--bootstrap", bootstrap, *options)
 
 
+@app.command()
 def test(
     file: File,
     name: Name = None,
     cases: Annotated[
-        Path | None, typer.Option(help="The folder of cases; without it, what lies beside the file.")
+        Path | None, typer.Option(help="Folder of test cases. Default: FILE with .test instead of .yaml.")
     ] = None,
 ) -> None:
-    _check(file)
-    _hand_over("test", file, name, *(("--cases", str(cases)) if cases else ()))
+    """Run the test cases of a pipeline.
+
+    Compares the rows of the sinks. Needs no broker.
+    """
+    _validate_resource(file)
+    _run_ottla_spark("test", file, name, *(("--cases", str(cases)) if cases else ()))
 
 
-def _check(file: Path) -> None:
-    """The resource against its schema, with the lines of what is wrong. Its cluster need not be in the same file."""
+def _validate_resource(file: Path) -> None:
+    """Raises CommandError with the line of each problem. The file need not have the Pipeline's Cluster."""
     try:
         found = documents.read_file(file)
-    except InvalidFiles as bad:
-        raise CommandError(ExitCode.usage, str(bad)) from bad
+    except InvalidFiles as error:
+        raise CommandError(ExitCode.usage, str(error)) from error
     if not any(it.kind == "Pipeline" for it in found):
         raise CommandError(ExitCode.not_found, f"{file}: there is no Pipeline")
 
 
-def _hand_over(command: str, file: Path, name: str | None, *options: str) -> None:
+def _run_ottla_spark(command: str, file: Path, name: str | None, *options: str) -> None:
+    """Replaces this process."""
     for package, remedy in (("ottla_spark", "it is not installed"), ("pyspark", "pip install 'ottla[spark]'")):
         if find_spec(package) is None:
             raise CommandError(ExitCode.failed, f"pipelines need {package}: {remedy}")
     sys.stdout.flush()
-    named = ("--name", name) if name else ()
-    os.execv(sys.executable, [sys.executable, "-m", "ottla_spark", command, "--pipeline", str(file), *named, *options])
+    selected = ("--name", name) if name else ()
+    arguments = [command, "--pipeline", str(file), *selected, *options]
+    os.execv(sys.executable, [sys.executable, "-m", "ottla_spark", *arguments])

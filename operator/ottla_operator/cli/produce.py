@@ -1,4 +1,4 @@
-"""`ottla produce`: lines from a file or standard input into topics."""
+"""`ottla produce`."""
 
 import asyncio
 import os
@@ -7,23 +7,28 @@ import time
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ottla_broker.wire.batch import Compression
-from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
-from ottla_operator.cli.left_out import LeftOut, Notes
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, pairs
-from ottla_operator.cli.progress import Meter, meter
-from ottla_operator.cli.record_format import InvalidLine, Reader, json_record_reader, value_reader
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, new_app, parse_pairs
+from ottla_operator.cli.progress_bar import ProduceProgress, produce_progress
+from ottla_operator.cli.record_format import InvalidLine, LineReader, json_record_reader, value_reader
+from ottla_operator.cli.resume import ExistingRecords, PartitionCounts
+from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.producer import Producer
 
-CHUNK = 1 << 20
+READ_BYTES: Final = 1 << 20
+MIN_PAUSE_S: Final = 0.05
+"""With --rate, shorter pauses are accumulated."""
+
+app = new_app()
 
 
-class Codec(StrEnum):
+class CompressionType(StrEnum):
     none = "none"
     gzip = "gzip"
     snappy = "snappy"
@@ -36,164 +41,169 @@ class Acks(StrEnum):
     leader = "1"
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("produce", help="Write records, one for each line of a file or of standard input.")(produce)
-
-
+@app.command()
 def produce(
     topic: Annotated[
-        str | None, typer.Argument(help="The topic; may be left out with --lines, where each line can name its own.")
+        str | None, typer.Argument(help="Topic. Optional with --lines, whose records can name their topic.")
     ] = None,
-    file: Annotated[str, typer.Option("--file", "-f", help="Where lines are read from; - is standard input.")] = "-",
+    file: Annotated[str, typer.Option("--file", "-f", help="File to read values from. -: standard input.")] = "-",
     lines: Annotated[
         str | None,
         typer.Option(
             "--lines",
             metavar="FILE",
-            help="Read whole records instead: JSON lines with topic, key, value, and if wished partition, timestamp, headers.",
+            help="File to read records from, instead: JSON lines with topic, key, value, and optionally partition, "
+            "timestamp and headers.",
         ),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value in a line.")
+        str | None, typer.Option("--key-separator", "-K", help="Separator of key and value in a line.")
     ] = None,
     key_field: Annotated[
-        str | None,
-        typer.Option(help="Lines are JSON objects; the key is this field's value, of several (a,b) joined by |."),
+        str | None, typer.Option(help="Field of JSON values that is the key. Several (a,b) are joined by |.")
     ] = None,
     timestamp_field: Annotated[
-        str | None, typer.Option(help="Lines are JSON objects; the timestamp is this field's value (ms or ISO 8601).")
+        str | None, typer.Option(help="Field of JSON values that is the timestamp, in ms or ISO 8601.")
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option(
-            "--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be given several times."
-        ),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record. Repeatable."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="The partition; without it, the key decides.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Partition. Default: determined by the key.")
     ] = None,
-    compression: Annotated[Codec, typer.Option("--compression", "-z", help="How batches are compressed.")] = Codec.none,
-    acks: Annotated[Acks, typer.Option(help="Who must have a record before it counts.")] = Acks.all,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Most records per second.")] = None,
-    total: Annotated[int | None, typer.Option(help="How many records will come, for the progress bar.")] = None,
-    if_empty: Annotated[bool, typer.Option("--if-empty", help="Leave out records of topics that hold any.")] = False,
+    compression: Annotated[
+        CompressionType, typer.Option("--compression", "-z", help="Compression of batches.")
+    ] = CompressionType.none,
+    acks: Annotated[
+        Acks, typer.Option(help="Acknowledgement: by all in-sync replicas, or by the leader (1).")
+    ] = Acks.all,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Maximum number of records per second.")] = None,
+    total: Annotated[int | None, typer.Option(help="Number of records, for the progress bar.")] = None,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Skip records of topics that have any records.")] = False,
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume",
-            help="Go on where an earlier run with the same lines ended: leaves out, for each partition, as many as it has.",
+            "--resume", help="Resume an earlier run with the same lines: skip as many of each partition as it has."
         ),
     ] = False,
-    notes: Annotated[
+    partitions_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where --resume remembers how many partitions each topic had at first, so that topics may grow meanwhile.",
+            help="With --resume: file that remembers the number of partitions of each topic, in case partitions are added.",
         ),
     ] = None,
-    over: Annotated[
+    partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="How many partitions there were when the run that --resume goes on with began."),
+        typer.Option(min=1, help="With --resume: number of partitions when the earlier run started."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    if lines is None and topic is None:
-        raise typer.BadParameter("name the topic, or give --lines with records that name theirs")
+    """Write records to topics: one for each line of a file or of standard input.
+
+    Example: ottla produce orders --file orders.jsonl --key-field id
+    """
+    if resume and if_empty:
+        raise typer.BadParameter("--resume and --if-empty exclude each other")
+    if not resume and (partitions_file or partitions):
+        raise typer.BadParameter("--partitions and --partitions-file need --resume")
     if lines is not None:
         read, source = json_record_reader(topic), lines
-    else:
-        assert topic is not None
-        fields = tuple(it for it in (key_field or "").split(",") if it)
+    elif topic is not None:
         read = value_reader(
             topic,
             partition=partition,
             key_separator=key_separator,
-            key_fields=fields,
+            key_fields=tuple(it for it in (key_field or "").split(",") if it),
             timestamp_field=timestamp_field,
-            headers=tuple(pairs(header or [], "header").items()),
+            headers=tuple(parse_pairs(header or [], "header").items()),
         )
         source = file
-    if resume and if_empty:
-        raise typer.BadParameter("--resume and --if-empty exclude each other")
-    if not resume and (notes or over):
-        raise typer.BadParameter("--notes and --over belong to --resume")
+    else:
+        raise typer.BadParameter("give the topic, or --lines with records that name theirs")
 
-    async def work() -> None:
-        async with link_to(bootstrap, command_config) as link:
-            producer = Producer(link, Compression[compression.value], -1 if acks is Acks.all else 1)
-            await producer.open()
-            left_out = LeftOut(link, producer, if_empty, Notes(notes), over) if if_empty or resume else None
-            with meter(quiet, total, _size(source) if total is None else None) as shown:
-                await _write(producer, source, read, rate, left_out, shown)
+    async def work(client: KafkaClient) -> None:
+        producer = Producer(client, Compression[compression.value], -1 if acks is Acks.all else 1)
+        await producer.open()
+        existing = None
+        if if_empty or resume:
+            existing = ExistingRecords(client, producer, if_empty, PartitionCounts(partitions_file), partitions)
+        with produce_progress(quiet, total, _file_size(source) if total is None else None) as progress:
+            await _write_records(producer, source, read, rate, existing, progress)
 
-    run_command(work())
+    call_brokers(bootstrap, command_config, work)
 
 
-async def _write(
-    producer: Producer, source: str, read: Reader, rate: float | None, left_out: LeftOut | None, shown: Meter
+async def _write_records(
+    producer: Producer,
+    source: str,
+    read: LineReader,
+    rate: float | None,
+    existing: ExistingRecords | None,
+    progress: ProduceProgress,
 ) -> None:
-    number, began = 0, time.monotonic()
-    async for chunk in _chunks(source):
+    number, started = 0, time.monotonic()
+    async for lines in _read_lines(source):
         now_ms = time.time_ns() // 1_000_000
-        for text in chunk:
+        for text in lines:
             number += 1
             if not text:
                 continue
             try:
                 addressed = read(text, now_ms)
-            except InvalidLine as bad:
+            except InvalidLine as error:
                 await producer.flush()
                 name = "standard input" if source == "-" else source
-                raise CommandError(
-                    ExitCode.usage,
-                    f"{name}:{number}: {bad}; the {producer.sent_records:,} records before it are written",
-                ) from bad
-            if left_out is not None:
-                await left_out.prepare(addressed.topic)
-            place = await producer.choose_partition(addressed.topic, addressed.record.key, addressed.partition)
-            if left_out is not None and left_out.has(place):
+                written = f"the {producer.sent_records:,} records before it are written"
+                raise CommandError(ExitCode.usage, f"{name}:{number}: {error}; {written}") from error
+            if existing is not None:
+                await existing.prepare(addressed.topic)
+            partition = await producer.choose_partition(addressed.topic, addressed.record.key, addressed.partition)
+            if existing is not None and existing.skip(partition):
                 continue
-            await producer.add(place, addressed.record)
-            if rate is not None and (ahead := number / rate - (time.monotonic() - began)) > 0.05:
+            await producer.add(partition, addressed.record)
+            if rate is not None and (pause_s := number / rate - (time.monotonic() - started)) > MIN_PAUSE_S:
                 await producer.send()
-                shown.now(producer.sent_records, producer.sent_bytes)
-                await asyncio.sleep(ahead)
-        shown.now(producer.sent_records, producer.sent_bytes, sum(map(len, chunk)) + len(chunk))
-        if sum(map(len, chunk)) < CHUNK // 2:  # somebody types, or a slow program prints: do not keep it waiting
+                progress.update(producer.sent_records, producer.sent_bytes)
+                await asyncio.sleep(pause_s)
+        size = sum(map(len, lines))
+        progress.update(producer.sent_records, producer.sent_bytes, size + len(lines))
+        if size < READ_BYTES // 2:  # input is slow, such as typing: do not delay it
             await producer.send()
     await producer.flush()
-    shown.now(producer.sent_records, producer.sent_bytes)
-    shown.done(left_out.records if left_out else 0)
+    progress.update(producer.sent_records, producer.sent_bytes)
+    progress.finish(existing.skipped if existing else 0)
 
 
-async def _chunks(source: str) -> AsyncIterator[list[bytes]]:
-    """Lines without their ends, as many at a time as there are."""
+async def _read_lines(source: str) -> AsyncIterator[list[bytes]]:
+    """Lines without newlines, as many at a time as are available."""
     try:
-        # Unbuffered reading in a thread: a pipe gives what is there, and the loop goes on meanwhile.
+        # Unbuffered reads in a thread return what a pipe has, and do not block the event loop.
         descriptor = sys.stdin.fileno() if source == "-" else os.open(source, os.O_RDONLY)
     except OSError as error:
         raise CommandError(ExitCode.not_found, f"{source}: {error.strerror}") from error
     rest = b""
     while data := await asyncio.to_thread(_read, descriptor, source):
-        found = (rest + data).split(b"\n")
-        rest = found.pop()
-        if found:
-            yield found
+        lines = (rest + data).split(b"\n")
+        rest = lines.pop()
+        if lines:
+            yield lines
     if rest:
         yield [rest]
 
 
 def _read(descriptor: int, source: str) -> bytes:
     try:
-        return os.read(descriptor, CHUNK)
-    except OSError as error:  # a folder can be opened, too
+        return os.read(descriptor, READ_BYTES)
+    except OSError as error:  # a folder can be opened, but not read
         raise CommandError(ExitCode.failed, f"{source}: {error.strerror}") from error
 
 
-def _size(source: str) -> int | None:
+def _file_size(source: str) -> int | None:
     try:
-        return os.stat(source).st_size if source != "-" else None  # noqa: PTH116  # one figure is asked, of a name that may be no path
+        return Path(source).stat().st_size if source != "-" else None
     except OSError:
         return None

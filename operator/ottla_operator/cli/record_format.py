@@ -1,34 +1,37 @@
-"""Lines of text as records: what `ottla produce` reads, and what `ottla consume -o json` writes."""
+"""Formats of records in text: the lines that `ottla produce` reads, and the output of `ottla consume -o json`."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import msgspec
 
 from ottla_broker.wire.records import Record
 
-NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)
+JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class InvalidLine(Exception):
-    """A line that is no record of the asked form."""
+    """A line that does not have the expected format."""
 
 
 @dataclass(frozen=True, slots=True)
-class Addressed:
-    """A record and where it is to go; without a partition, its key decides."""
+class AddressedRecord:
+    """A record and its destination. Without a partition, the key determines it."""
 
     topic: str
     partition: int | None
     record: Record
 
 
-class Line(msgspec.Struct):
-    """A record as a line of JSON. `timestamp`: milliseconds since the epoch, or ISO 8601. Keys and values that are JSON text are taken without the
-    quotes; null is none at all; anything else is taken as the JSON that it is."""
+class JsonRecord(msgspec.Struct):
+    """A record as a line of JSON. `timestamp`: milliseconds since 1970, or ISO 8601.
+
+    Keys and values that are JSON strings are used without the quotes, null is no key or value, and anything else is used
+    as JSON text.
+    """
 
     topic: str | None = None
     key: msgspec.Raw = msgspec.Raw()
@@ -38,25 +41,25 @@ class Line(msgspec.Struct):
     headers: dict[str, str | None] = {}
 
 
-Reader = Callable[[bytes, int], Addressed]
-"""From a line without its end and the time now in ms to a record. Raises BadLine."""
+LineReader = Callable[[bytes, int], AddressedRecord]
+"""Parses a line without its newline, at a current time in ms. Raises InvalidLine."""
 
 
-def json_record_reader(topic: str | None) -> Reader:
-    """Lines are records with topic, key, value and so on. `topic`: for lines that name none."""
-    decode = msgspec.json.Decoder(Line).decode
+def json_record_reader(topic: str | None) -> LineReader:
+    """Lines are JsonRecords. `topic`: default of lines without one."""
+    decode = msgspec.json.Decoder(JsonRecord).decode
 
-    def read(text: bytes, now_ms: int) -> Addressed:
+    def read(text: bytes, now_ms: int) -> AddressedRecord:
         try:
             line = decode(text)
             key, value = _bytes(line.key), _bytes(line.value)
-        except NO_JSON as error:
+        except JSON_ERRORS as error:
             raise InvalidLine(str(error)) from error
         if (to := line.topic or topic) is None:
-            raise InvalidLine("it names no topic, and none is given on the command line")
+            raise InvalidLine("the record has no topic, and the command line names none")
         headers = tuple((name, None if it is None else it.encode()) for name, it in line.headers.items())
         at = now_ms if line.timestamp is None else _time_ms(line.timestamp)
-        return Addressed(to, line.partition, Record(at, key, value, headers))
+        return AddressedRecord(to, line.partition, Record(at, key, value, headers))
 
     return read
 
@@ -69,50 +72,57 @@ def value_reader(
     key_fields: Sequence[str] = (),
     timestamp_field: str | None = None,
     headers: Sequence[tuple[str, str]] = (),
-) -> Reader:
-    """Lines are values. `key_separator`: what comes before it is the key. `key_fields`, `timestamp_field`: lines are JSON objects, and key or
-    timestamp are taken from these fields of theirs."""
+) -> LineReader:
+    """Lines are values.
+
+    key_separator: the text before it is the key. key_fields, timestamp_field: lines are JSON objects, and these fields
+    are the key or the timestamp.
+    """
     separator = key_separator.encode() if key_separator is not None else None
     fixed = tuple((key, value.encode()) for key, value in headers)
 
-    def read(text: bytes, now_ms: int) -> Addressed:
+    def read(text: bytes, now_ms: int) -> AddressedRecord:
         key, value, at = None, text, now_ms
         if separator is not None:
             key, found, value = text.partition(separator)
             if not found:
-                raise InvalidLine(f"there is no {key_separator!r} between key and value")
+                raise InvalidLine(f"no {key_separator!r} between key and value")
         if key_fields or timestamp_field:
             fields = _object(text)
             if key_fields:
                 key = "|".join(_text(_field(fields, it)) for it in key_fields).encode()
             if timestamp_field:
                 at = _time_ms(_field(fields, timestamp_field))
-        return Addressed(topic, partition, Record(at, key, value, fixed))
+        return AddressedRecord(topic, partition, Record(at, key, value, fixed))
 
     return read
 
 
 def record_to_json(topic: str, partition: int, record: Record) -> str:
-    """One line, which `ottla produce --lines` takes again. Bytes that are no text are shown with replacement characters."""
+    """A line that `ottla produce --lines` accepts. Bytes that are not UTF-8 become replacement characters."""
     shown: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "key": text_of(record.key),
+        "key": decode_text(record.key),
         "value": _json_or_text(record.value),
     }
     if record.headers:
-        shown["headers"] = {key: text_of(value) for key, value in record.headers}
+        shown["headers"] = {key: decode_text(value) for key, value in record.headers}
     return json.dumps(shown, ensure_ascii=False)
 
 
-def text_of(data: bytes | None) -> str | None:
+@overload
+def decode_text(data: bytes) -> str: ...
+@overload
+def decode_text(data: bytes | None) -> str | None: ...
+def decode_text(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="replace")
 
 
 def _json_or_text(data: bytes | None) -> Any:
-    """An object or list as such; everything else, numbers too, as text, so that reading it again gives the same bytes."""
+    """Objects and lists as JSON; everything else, numbers too, as text, so that parsing restores the same bytes."""
     if data is None:
         return None
     if data[:1] in (b"{", b"["):
@@ -120,11 +130,11 @@ def _json_or_text(data: bytes | None) -> Any:
             return json.loads(data)
         except ValueError:
             pass
-    return text_of(data)
+    return decode_text(data)
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:
-    """Empty: the line does not have it."""
+    """Empty input: the field is not set."""
     data = bytes(raw)
     if data[:1] == b'"':
         return msgspec.json.decode(data, type=str).encode()
@@ -134,16 +144,16 @@ def _bytes(raw: msgspec.Raw) -> bytes | None:
 def _object(text: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(text)
-    except NO_JSON as error:
+    except JSON_ERRORS as error:
         raise InvalidLine(str(error)) from error
     if not isinstance(found, dict):
-        raise InvalidLine("it is no JSON object, so it has no fields")
+        raise InvalidLine("not a JSON object")
     return found
 
 
 def _field(fields: dict[str, Any], name: str) -> Any:
     if name not in fields:
-        raise InvalidLine(f"it has no field {name!r}; it has {', '.join(fields)}")
+        raise InvalidLine(f"no field {name!r}; fields: {', '.join(fields)}")
     return fields[name]
 
 
@@ -153,12 +163,12 @@ def _text(value: Any) -> str:
 
 def _time_ms(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidLine(f"{value!r} is no time")
+        raise InvalidLine(f"{value!r} is not a timestamp")
     if isinstance(value, int | float):
         if abs(value) >= 1 << 63:
-            raise InvalidLine(f"{value!r} is no time: milliseconds since 1970 have 64 bits")
+            raise InvalidLine(f"{value!r} is not a timestamp: milliseconds since 1970 have 64 bits")
         return int(value)
     try:
         return int(datetime.fromisoformat(value).timestamp() * 1000)
     except ValueError as error:
-        raise InvalidLine(f"{value!r} is no time; write ISO 8601 or milliseconds since 1970") from error
+        raise InvalidLine(f"{value!r} is not a timestamp; expected ISO 8601 or milliseconds since 1970") from error

@@ -1,161 +1,246 @@
-"""`ottla topics`: list, create, alter, delete; and what other files add."""
+"""`ottla topics`."""
 
 from typing import Annotated, Any
 
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.cli import elect, reassign
-from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.describe import Name, describe_topic, one_topic
-from ottla_operator.cli.exit_codes import run_command
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, pairs
-from ottla_operator.cli.output import show
-from ottla_operator.kafka import cluster, log_dirs, offsets, topics
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.elect import elect
+from ottla_operator.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandConfig,
+    Format,
+    Output,
+    Yes,
+    new_app,
+    parse_pairs,
+)
+from ottla_operator.cli.output import print_document, print_fields, print_rows
+from ottla_operator.cli.reassign import reassign
+from ottla_operator.kafka import cluster, configs, log_dirs, offsets, reassignments, topics
+from ottla_operator.kafka.client import KafkaClient
 
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 Config = Annotated[
     list[str] | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="NAME=VALUE",
-        help="A topic setting, such as retention.ms=60000; may be given several times.",
-    ),
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="Topic setting, such as retention.ms=60000. Repeatable."),
 ]
 
-
-def add_to(app: typer.Typer) -> None:
-    group = typer.Typer(help="Topics.", no_args_is_help=True)
-    group.command("list", help="All topics.")(list_)
-    group.command("describe", help="One topic: leaders, replicas, what is moving, offsets and settings.")(
-        describe_topic
-    )
-    group.command(help="Make a topic.")(create)
-    group.command(help="Add partitions, set settings, take settings off.")(alter)
-    group.command(help="Delete a topic with all its records.")(delete)
-    group.command(help=reassign.HELP)(reassign.reassign)
-    group.command(help=elect.HELP)(elect.elect)
-    app.add_typer(group, name="topics")
+app = new_app("Manage topics.")
 
 
+@app.command("list")
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     output: Output = Format.table,
-    internal: Annotated[bool, typer.Option("--internal", help="Also those that brokers keep for themselves.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> None:
-    async def work() -> list[dict[str, Any]]:
-        async with link_to(bootstrap, command_config) as link:
-            found = [
-                it
-                for it in await topics.list_topics(link)
-                if internal or not (it.is_internal or it.name.startswith("__"))
-            ]
-            ends = await offsets.list_reachable_offsets(link, found, offsets.LATEST)
-            starts = await offsets.list_reachable_offsets(link, found, offsets.EARLIEST)
-            brokers = [it.id for it in (await cluster.describe_cluster(link)).brokers]
-            sizes = log_dirs.sum_by_topic(await log_dirs.describe_replica_sizes(link, brokers))
-            return [
-                {
-                    "name": it.name,
-                    "partitions": len(it.partitions),
-                    "replicas": it.replication_factor,
-                    "records": sum(
-                        ends[place] - starts.get(place, 0)
-                        for p in it.partitions
-                        if (place := (it.name, p.index)) in ends
-                    ),
-                    "bytes": sizes.get(it.name, 0),
-                    "id": str(it.id) if it.id else None,
-                    "internal": it.is_internal,
-                }
-                for it in found
-            ]
+    """List topics."""
 
-    show(
-        run_command(work()),
-        {"name": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS", "records": "RECORDS", "bytes": "BYTES"},
-        output,
+    async def work(client: KafkaClient) -> list[dict[str, Any]]:
+        every = await topics.list_topics(client)
+        shown = [it for it in every if internal or not (it.is_internal or it.name.startswith("__"))]
+        ends = await offsets.list_reachable_offsets(client, shown, offsets.LATEST)
+        starts = await offsets.list_reachable_offsets(client, shown, offsets.EARLIEST)
+        brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+        sizes = log_dirs.sum_by_topic(await log_dirs.describe_replica_sizes(client, brokers))
+        return [
+            {
+                "name": topic.name,
+                "partitions": len(topic.partitions),
+                "replicas": topic.replication_factor,
+                "records": sum(
+                    ends[partition] - starts.get(partition, 0)
+                    for it in topic.partitions
+                    if (partition := (topic.name, it.index)) in ends
+                ),
+                "bytes": sizes.get(topic.name, 0),
+                "id": str(topic.id) if topic.id else None,
+                "internal": topic.is_internal,
+            }
+            for topic in shown
+        ]
+
+    columns = {"name": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS", "records": "RECORDS"}
+    print_rows(call_brokers(bootstrap, command_config, work), {**columns, "bytes": "BYTES"}, output)
+
+
+@app.command()
+def describe(
+    name: Name,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    output: Output = Format.table,
+    all_settings: Annotated[bool, typer.Option("--all", help="Include inherited settings.")] = False,
+) -> None:
+    """Describe a topic.
+
+    Shows leaders, replicas, reassignments, offsets and settings.
+    """
+
+    async def work(client: KafkaClient) -> dict[str, Any]:
+        return await _describe(client, name, all_settings)
+
+    found = call_brokers(bootstrap, command_config, work)
+    if output is not Format.table:
+        print_document(found, output)
+        return
+    partitions = found["partitions"]
+    print_fields(
+        {
+            "topic": found["name"],
+            "id": found["id"],
+            "partitions": len(partitions),
+            "replicas": found["replicas"],
+            "under-replicated": sum(it["underReplicated"] for it in partitions),
+        }
     )
+    print()
+    columns = {"partition": "PARTITION", "leader": "LEADER", "replicas": "REPLICAS", "isr": "ISR"}
+    optional = {
+        "elr": "ELIGIBLE",
+        "lastKnownElr": "LAST KNOWN",
+        "adding": "ADDING",
+        "removing": "REMOVING",
+        "what": "PROBLEM",
+    }
+    columns |= {field: heading for field, heading in optional.items() if any(it[field] for it in partitions)}
+    print_rows(partitions, {**columns, "start": "START", "end": "END", "bytes": "BYTES"}, output)
+    if found["settings"]:
+        print()
+        print_rows(found["settings"], {"name": "SETTING", "value": "VALUE", "source": "SOURCE"}, output)
 
 
+async def _describe(client: KafkaClient, name: str, all_settings: bool) -> dict[str, Any]:
+    topic = await topics.describe_topic(client, name)
+    ends = await offsets.list_reachable_offsets(client, [topic], offsets.LATEST)
+    starts = await offsets.list_reachable_offsets(client, [topic], offsets.EARLIEST)
+    settings = (await configs.describe_topic_configs(client, [name]))[name]
+    elr = await topics.describe_eligible_leaders(client, name)
+    ongoing = await reassignments.list_reassignments(client)
+    brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+    sizes = await log_dirs.describe_replica_sizes(client, brokers, [(name, it.index) for it in topic.partitions])
+    none = topics.EligibleLeaders((), ())
+    problems = {it.partition: it.kind for it in cluster.find_partition_problems([topic], ongoing)}
+    return {
+        "name": topic.name,
+        "id": str(topic.id) if topic.id else None,
+        "internal": topic.is_internal,
+        "replicas": topic.replication_factor,
+        "partitions": [
+            {
+                "partition": it.index,
+                "leader": it.leader,
+                "leaderEpoch": it.leader_epoch,
+                "replicas": list(it.replicas),
+                "isr": list(it.isr),
+                "elr": list(elr.get(it.index, none).eligible),
+                "lastKnownElr": list(elr.get(it.index, none).last_known),
+                "offline": list(it.offline_replicas),
+                "adding": list(reassignment.adding) if (reassignment := ongoing.get((name, it.index))) else [],
+                "removing": list(reassignment.removing) if reassignment else [],
+                "underReplicated": problems.get(it.index) == cluster.UNDER_REPLICATED,
+                "start": starts.get((name, it.index)),
+                "end": ends.get((name, it.index)),
+                "bytes": sum(of_broker.get((name, it.index), 0) for of_broker in sizes.values()),
+                "what": problems.get(it.index, ""),
+            }
+            for it in topic.partitions
+        ],
+        "settings": [
+            {"name": it.name, "value": it.value, "source": it.source}
+            for it in settings
+            if all_settings or it.source == "topic"
+        ],
+    }
+
+
+@app.command()
 def create(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many; without it, the brokers' num.partitions.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Number of partitions. Default: the brokers' num.partitions."),
     ] = None,
     replicas: Annotated[
         int | None,
         typer.Option(
-            "--replicas", "-r", min=1, help="Copies of each; without it, the brokers' default.replication.factor."
+            "--replicas", "-r", min=1, help="Replication factor. Default: the brokers' default.replication.factor."
         ),
     ] = None,
     config: Config = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Do nothing when there is such a topic.")
-    ] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    settings = pairs(config or [], "setting")
+    """Create a topic."""
+    settings = parse_pairs(config or [], "setting")
 
-    async def work() -> bool:
-        async with link_to(bootstrap, command_config) as link:
-            try:
-                await topics.create_topic(link, name, partitions or -1, replicas or -1, settings)
-            except KafkaError as error:
-                if if_not_exists and error.code == ErrorCode.topic_already_exists:
-                    return False
-                raise
-            return True
+    async def work(client: KafkaClient) -> bool:
+        try:
+            await topics.create_topic(client, name, partitions or -1, replicas or -1, settings)
+        except KafkaError as error:
+            if if_not_exists and error.code == ErrorCode.topic_already_exists:
+                return False
+            raise
+        return True
 
-    print(f"topic {name} made" if run_command(work()) else f"topic {name} is there already")
+    print(f"topic {name} {'created' if call_brokers(bootstrap, command_config, work) else 'already exists'}")
 
 
+@app.command()
 def alter(
     name: Name,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many there shall be in all; they never become fewer."),
+        typer.Option("--partitions", "-p", min=1, help="New number of partitions. It can only be increased."),
     ] = None,
     config: Config = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="A setting to take off the topic; may be given several times."),
+        typer.Option("--unset", metavar="NAME", help="Topic setting to reset to its default. Repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    settings = pairs(config or [], "setting")
+    """Add partitions and alter settings."""
+    settings = parse_pairs(config or [], "setting")
     if partitions is None and not settings and not unset:
-        raise typer.BadParameter("nothing to change: give --partitions, --config or --unset")
+        raise typer.BadParameter("nothing to alter: give --partitions, --config or --unset")
 
-    async def work() -> None:
-        async with link_to(bootstrap, command_config) as link:
-            await one_topic(link, name)
-            if settings or unset:
-                await topics.alter_topic_config(link, name, settings, unset or [])
-            if partitions is not None:
-                await topics.create_partitions(link, name, partitions)
+    async def work(client: KafkaClient) -> None:
+        await topics.describe_topic(client, name)
+        if settings or unset:
+            await configs.alter_topic_config(client, name, settings, unset or [])
+        if partitions is not None:
+            await topics.create_partitions(client, name, partitions)
 
-    run_command(work())
-    print(f"topic {name} changed")
+    call_brokers(bootstrap, command_config, work)
+    print(f"topic {name} altered")
 
 
+@app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
+    """Delete topics with all records."""
     if not yes:
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
 
-    async def work() -> None:
-        async with link_to(bootstrap, command_config) as link:
-            for name in names:
-                await one_topic(link, name)
-                await topics.delete_topic(link, name)
-                print(f"topic {name} deleted")
+    async def work(client: KafkaClient) -> None:
+        for name in names:
+            await topics.describe_topic(client, name)
+            await topics.delete_topic(client, name)
+            print(f"topic {name} deleted")
 
-    run_command(work())
+    call_brokers(bootstrap, command_config, work)
+
+
+app.command()(reassign)
+app.command()(elect)

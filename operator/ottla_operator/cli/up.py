@@ -1,4 +1,4 @@
-"""`ottla up`: everything that YAML files describe, on this machine."""
+"""`ottla up`."""
 
 import asyncio
 from functools import partial
@@ -9,67 +9,71 @@ import typer
 from rich.console import Console
 
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.options import new_app
 from ottla_operator.local import terminal
 from ottla_operator.local.documents import InvalidFiles
 from ottla_operator.local.home import Home, HomeLocked
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.up import UpRunner, default_home
 
-
-def add_to(app: typer.Typer) -> None:
-    app.command("up", help="Start everything that YAML files describe, on this machine, and keep to it until Ctrl-C.")(
-        up
-    )
+app = new_app()
 
 
+@app.command()
 def up(
-    inputs: Annotated[list[Path], typer.Argument(metavar="DIR|FILE…", help="The same YAML that kubectl apply takes.")],
+    inputs: Annotated[
+        list[Path], typer.Argument(metavar="DIR|FILE…", help="YAML files or folders, as kubectl apply takes them.")
+    ],
     home: Annotated[
-        Path | None, typer.Option(help="Where data are kept; .ottla when not given.", envvar="OTTLA_HOME")
+        Path | None, typer.Option(help="Folder for data and logs. Default: .ottla.", envvar="OTTLA_HOME")
     ] = None,
     load: Annotated[
-        bool, typer.Option(help="Run a load.py beside the YAML, which prints records as JSON lines, into the topics.")
+        bool, typer.Option(help="Run load.py beside the YAML and produce the JSON lines that it prints.")
     ] = True,
 ) -> None:
+    """Run the resources in YAML files on this machine until Ctrl-C.
+
+    Brokers run as processes, pipelines on local Spark. Edits of the files are applied while it runs.
+
+    Example: ottla up examples/flights
+    """
     console = Console(highlight=False, soft_wrap=True)
-    board = LiveView(say=partial(terminal.print_message, console))
-    work = UpRunner(inputs, Home(home or default_home()), board, load)
+    view = LiveView(say=partial(terminal.print_message, console))
+    runner = UpRunner(inputs, Home(home or default_home()), view, load)
     try:
-        work.read_files()
-        work.home.lock()
-        clean = asyncio.run(_run(work, console, board))
-    except InvalidFiles as bad:
-        raise CommandError(ExitCode.usage, str(bad)) from bad
-    except HomeLocked as busy:
-        raise CommandError(ExitCode.failed, str(busy)) from busy
+        runner.read_files()
+        runner.home.lock()
+        stopped = asyncio.run(_run(runner, console, view))
+    except InvalidFiles as error:
+        raise CommandError(ExitCode.usage, str(error)) from error
+    except HomeLocked as error:
+        raise CommandError(ExitCode.failed, str(error)) from error
     except (OSError, ExceptionGroup) as error:
-        if (said := _refused(error)) is None:
+        if (message := _describe_file_error(error)) is None:
             raise
-        raise CommandError(ExitCode.failed, said) from error
-    for told in terminal.summary_lines(board):
-        board.say(told, "info")
-    board.say(
-        f"everything is stopped; data stay in {work.home.path}"
-        if clean
-        else "stopped, but not everything ended by itself",
-        "good" if clean else "warn",
-    )
-    if not clean:
+        raise CommandError(ExitCode.failed, message) from error
+    for line in terminal.summary_lines(view):
+        view.say(line, "info")
+    if stopped:
+        view.say(f"all processes stopped; the data remain in {runner.home.path}", "good")
+    else:
+        view.say("stopped; some processes had to be killed", "warn")
         raise typer.Exit(ExitCode.failed)
 
 
-def _refused(error: BaseException) -> str | None:
-    """What the system refused, of which file; None when it is something else."""
+def _describe_file_error(error: BaseException) -> str | None:
+    """File and reason of an OSError, also in a group; None for other errors."""
     match error:
-        case OSError(filename=str() | Path() as file, strerror=str(why)):
-            return f"{file}: {why}"
+        case OSError(filename=str() | Path() as file, strerror=str(reason)):
+            return f"{file}: {reason}"
         case BaseExceptionGroup():
-            said = [_refused(it) for it in error.exceptions]
-            return next(iter(said), None) if None not in said else None
+            messages = [_describe_file_error(it) for it in error.exceptions]
+            return next(iter(messages), None) if None not in messages else None
         case _:
             return None
 
 
-async def _run(work: UpRunner, console: Console, board: LiveView) -> bool:
-    async with terminal.live_table(console, board):
-        return await work.run()
+async def _run(runner: UpRunner, console: Console, view: LiveView) -> bool:
+    """Whether all processes stopped by themselves."""
+    async with terminal.live_table(console, view):
+        return await runner.run()

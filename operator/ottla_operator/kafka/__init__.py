@@ -1,5 +1,5 @@
-"""What the operator and the command ask of brokers, over Kafka's protocol: any cluster that speaks it will do.
+"""Kafka clients of the operator and the command line: admin requests, a producer and a consumer.
 
-Each file is one matter: it makes the protocol's messages, sends each to the broker that it is for, and gives back plain facts. A refusal is a
-`KafkaError` with a sentence; brokers that cannot be reached are `Unreachable`.
+They work with any cluster that speaks Kafka's protocol. Functions are named after the methods of Kafka's Admin client
+where it has one. Errors of brokers are KafkaError; brokers that cannot be reached are Unreachable.
 """

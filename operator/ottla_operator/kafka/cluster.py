@@ -1,6 +1,6 @@
-"""The cluster as a whole: its brokers, its controller, and whether all is well with its partitions."""
+"""The cluster as a whole: brokers, controller, and the health of its partitions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,10 +10,12 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import BrokerId
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
+from ottla_operator.kafka import configs, quorum
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
 from ottla_operator.kafka.reassignments import PartitionReassignment
-from ottla_operator.kafka.topics import TopicDescription
+from ottla_operator.kafka.topics import TopicDescription, list_topics
+from ottla_operator.plan.roll import PartitionState, metadata_log_state
 
 OFFLINE: Final = "offline"
 UNDER_REPLICATED: Final = "under-replicated"
@@ -21,7 +23,7 @@ UNDER_REPLICATED: Final = "under-replicated"
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """`fenced`: it is registered, and away or not in step: it leads nothing."""
+    """`is_fenced`: registered, but it may not lead partitions, because it is down or not caught up."""
 
     id: int
     host: str
@@ -32,7 +34,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller`: -1 when there is none, or none that the brokers tell."""
+    """`controller`: -1 if there is none, or the brokers do not report it."""
 
     id: str | None
     controller: int
@@ -41,7 +43,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProblem:
-    """`what` is wrong with a partition: OFFLINE (nobody leads it), or UNDER_REPLICATED (a replica is not in sync)."""
+    """`kind`: OFFLINE (no leader) or UNDER_REPLICATED (a replica is not in sync)."""
 
     topic: str
     partition: int
@@ -51,46 +53,66 @@ class PartitionProblem:
     replicas: tuple[int, ...]
 
 
-async def describe_cluster(link: KafkaClient) -> ClusterDescription:
-    """Brokers that are up."""
-    answer: MetadataResponse = await link.ask(
+async def describe_cluster(client: KafkaClient) -> ClusterDescription:
+    """With the brokers that are not fenced."""
+    response: MetadataResponse = await client.send(
         MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     )
-    brokers = tuple(
-        BrokerInfo(it.node_id, it.host, it.port, it.rack) for it in sorted(answer.brokers, key=lambda it: it.node_id)
+    brokers = sorted(
+        (BrokerInfo(it.node_id, it.host, it.port, it.rack) for it in response.brokers), key=lambda it: it.id
     )
-    return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
+    return ClusterDescription(response.cluster_id, response.controller_id, tuple(brokers))
 
 
-async def describe_cluster_with_fenced_brokers(link: KafkaClient) -> ClusterDescription:
-    """Fenced brokers too, where the brokers tell of them."""
-    answer = await link.ask(
+async def describe_cluster_with_fenced_brokers(client: KafkaClient) -> ClusterDescription:
+    """With fenced brokers, if the brokers report them."""
+    response = await client.send(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
     )
-    raise_for_error(answer.error_code, answer.error_message, "cluster")
-    brokers = tuple(
-        BrokerInfo(it.broker_id, it.host, it.port, it.rack, it.is_fenced)
-        for it in sorted(answer.brokers, key=lambda it: it.broker_id)
+    raise_for_error(response.error_code, response.error_message, "cluster")
+    brokers = sorted(
+        (BrokerInfo(it.broker_id, it.host, it.port, it.rack, it.is_fenced) for it in response.brokers),
+        key=lambda it: it.id,
     )
-    return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
+    return ClusterDescription(response.cluster_id, response.controller_id, tuple(brokers))
 
 
-async def unregister_broker(link: KafkaClient, broker: int) -> None:
-    """Forgets a broker that has been stopped for good. KafkaError when there is none of this id."""
-    answer = await link.ask_controller(UnregisterBrokerRequest(broker_id=BrokerId(broker)))
-    raise_for_error(answer.error_code, answer.error_message, f"broker {broker}")
+async def unregister_broker(client: KafkaClient, broker: int) -> None:
+    """Removes the registration of a broker that is stopped for good. Raises KafkaError if it is not registered."""
+    response = await client.send_to_controller(UnregisterBrokerRequest(broker_id=BrokerId(broker)))
+    raise_for_error(response.error_code, response.error_message, f"broker {broker}")
 
 
 def find_partition_problems(
-    topics: Iterable[TopicDescription], moving: Mapping[TopicPartition, PartitionReassignment] | None = None
+    topics: Iterable[TopicDescription],
+    reassignments: Mapping[TopicPartition, PartitionReassignment] | None = None,
 ) -> list[PartitionProblem]:
-    """Every partition with which something is wrong. A replica that is being added does not have to be in sync yet. Pure."""
-    found: list[PartitionProblem] = []
+    """Offline and under-replicated partitions. A replica that is being added need not be in sync."""
+    problems: list[PartitionProblem] = []
     for topic in topics:
         for it in topic.partitions:
-            move = (moving or {}).get((topic.name, it.index))
-            behind = set(it.replicas) - set(it.isr) - set(move.adding if move else ())
+            reassignment = (reassignments or {}).get((topic.name, it.index))
+            behind = set(it.replicas) - set(it.isr) - set(reassignment.adding if reassignment else ())
             if it.leader < 0 or behind:
-                what = OFFLINE if it.leader < 0 else UNDER_REPLICATED
-                found.append(PartitionProblem(topic.name, it.index, what, it.leader, it.isr, it.replicas))
-    return found
+                kind = OFFLINE if it.leader < 0 else UNDER_REPLICATED
+                problems.append(PartitionProblem(topic.name, it.index, kind, it.leader, it.isr, it.replicas))
+    return problems
+
+
+async def list_partition_states(client: KafkaClient, ready: Collection[int]) -> list[PartitionState]:
+    """ISR of every partition and of the metadata log, from which a rolling restart is planned.
+
+    Raises KafkaError while there is no controller. `ready`: ids of the brokers that are ready.
+    """
+    topics = await list_topics(client)
+    min_isr = await configs.describe_min_isr(client, [topic.name for topic in topics])
+    states = [
+        PartitionState(topic.name, it.index, it.replicas, it.isr, min_isr[topic.name])
+        for topic in topics
+        for it in topic.partitions
+    ]
+    if (log := await quorum.describe_quorum(client)) is not None:
+        voters = [replica for replica in log.replicas if replica.is_voter]
+        in_sync = [voter.broker for voter in voters if voter.is_in_sync]
+        states.insert(0, metadata_log_state(quorum.METADATA_LOG, [it.broker for it in voters], in_sync, ready))
+    return states

@@ -1,9 +1,12 @@
-"""Settings of all brokers of a cluster that change while they run (the broker resource without a name)."""
+"""Configurations of topics, brokers and mirrors (DescribeConfigs, IncrementalAlterConfigs)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResult
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -13,50 +16,180 @@ from kio.static.primitive import i8
 
 from ottla_broker.wire.errors import ErrorCode
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
-from ottla_operator.kafka.topics import BROKER_RESOURCE, DELETE, SET, TOPIC_RESOURCE
 
-ALL_BROKERS: Final = ""
-MIN_ISR: Final = "min.insync.replicas"
 INVALID_VALUE_ERRORS: Final = (ErrorCode.invalid_config, ErrorCode.invalid_request)
-"""Codes by which brokers say that a value is wrong. With any other it may be right, and is to be tried again."""
+"""Errors that mean that a value is invalid. Requests that failed with another error may succeed later."""
+MIN_ISR: Final = "min.insync.replicas"
+DEFAULT_BROKER: Final = ""
+"""Name of the broker resource whose configuration applies to all brokers."""
+_SOURCES: Final = {
+    1: "topic",
+    2: "broker",
+    3: "cluster",
+    4: "file",
+    5: "default",
+    6: "logger",
+    7: "client-metrics",
+    8: "group",
+}
 
 
-async def list_dynamic_broker_configs(link: KafkaClient, broker: int) -> set[str]:
-    """Settings that a running broker takes."""
-    resource = DescribeConfigsResource(
-        resource_type=i8(BROKER_RESOURCE), resource_name=str(broker), configuration_keys=None
-    )
-    (result,) = (await link.ask(DescribeConfigsRequest(resources=(resource,)), broker=broker)).results
-    raise_for_error(result.error_code, result.error_message, f"broker {broker}")
-    return {it.name for it in result.configs if not it.read_only}
+class ConfigResourceType(IntEnum):
+    """Kafka's types, and Ottla's for mirrors (docs/mirroring.md)."""
+
+    topic = 2
+    broker = 4
+    mirror = 101
+    mirrored_topic = 102
 
 
-async def alter_default_broker_configs(link: KafkaClient, to_set: Mapping[str, str], to_unset: Iterable[str]) -> None:
-    """Sets some for all brokers, and takes others off. KafkaError when one is refused; then none is changed."""
-    changes = [
-        *(AlterableConfig(name=key, config_operation=i8(SET), value=value) for key, value in to_set.items()),
-        *(AlterableConfig(name=key, config_operation=i8(DELETE), value=None) for key in to_unset),
-    ]
-    if not changes:
-        return
-    resource = AlterConfigsResource(
-        resource_type=i8(BROKER_RESOURCE), resource_name=ALL_BROKERS, configs=tuple(changes)
-    )
-    answer = await link.ask_controller(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
-    (result,) = answer.responses
-    raise_for_error(result.error_code, result.error_message, "settings of all brokers")
+class Operation(IntEnum):
+    set = 0
+    delete = 1
 
 
-async def describe_min_isr(link: KafkaClient, topics: Iterable[str]) -> dict[str, int]:
-    """The min.insync.replicas that hold for each topic."""
-    resources = tuple(
-        DescribeConfigsResource(resource_type=i8(TOPIC_RESOURCE), resource_name=it, configuration_keys=(MIN_ISR,))
-        for it in topics
-    )
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """`value` is None if it is sensitive. `source`: topic, broker, cluster (all brokers), file, default, …"""
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    documentation: str
+
+
+async def describe_configs(
+    client: KafkaClient,
+    type_: ConfigResourceType,
+    names: Iterable[str],
+    keys: tuple[str, ...] | None = None,
+    *,
+    broker: int | None = None,
+    include_documentation: bool = False,
+) -> tuple[DescribeConfigsResult, ...]:
+    """Configurations of resources of one type. Raises KafkaError for the first error.
+
+    keys: None for all. broker: None for any.
+    """
+    resources = tuple(_describe_resource(type_, name, keys) for name in names)
     if not resources:
-        return {}
-    found: dict[str, int] = {}
-    for result in (await link.ask(DescribeConfigsRequest(resources=resources))).results:
-        raise_for_error(result.error_code, result.error_message, f"topic {result.resource_name!r}")
-        found[result.resource_name] = int(next(it.value for it in result.configs if it.name == MIN_ISR))
-    return found
+        return ()
+    request = DescribeConfigsRequest(resources=resources, include_documentation=include_documentation)
+    results: tuple[DescribeConfigsResult, ...] = (await client.send(request, broker=broker)).results
+    for result in results:
+        _raise_for_result(type_, result)
+    return results
+
+
+async def describe_config_at_controller(
+    client: KafkaClient, type_: ConfigResourceType, name: str
+) -> DescribeConfigsResult:
+    """Configuration of one resource of which only the controller knows everything."""
+    request = DescribeConfigsRequest(resources=(_describe_resource(type_, name, None),))
+    result: DescribeConfigsResult = (await client.send_to_controller(request)).results[0]
+    _raise_for_result(type_, result)
+    return result
+
+
+def _describe_resource(type_: ConfigResourceType, name: str, keys: tuple[str, ...] | None) -> DescribeConfigsResource:
+    return DescribeConfigsResource(resource_type=i8(type_), resource_name=name, configuration_keys=keys)
+
+
+def _raise_for_result(type_: ConfigResourceType, result: DescribeConfigsResult) -> None:
+    raise_for_error(result.error_code, result.error_message, f"{_label(type_)} {result.resource_name!r}")
+
+
+async def alter_configs(
+    client: KafkaClient,
+    type_: ConfigResourceType,
+    changes: Mapping[str, Mapping[str, str | None]],
+    *,
+    broker: int | None = None,
+    allow: Collection[ErrorCode] = (),
+) -> None:
+    """Resource name → key → value, None to delete it. Raises KafkaError for the first error that is not in `allow`.
+
+    broker: Apache Kafka alters a broker's configuration only on that broker. None: the controller.
+    """
+    if not any(changes.values()):
+        return
+    request = IncrementalAlterConfigsRequest(
+        resources=tuple(
+            AlterConfigsResource(
+                resource_type=i8(type_),
+                resource_name=name,
+                configs=tuple(
+                    AlterableConfig(
+                        name=key,
+                        config_operation=i8(Operation.delete if value is None else Operation.set),
+                        value=value,
+                    )
+                    for key, value in values.items()
+                ),
+            )
+            for name, values in changes.items()
+        ),
+        validate_only=False,
+    )
+    response = await (client.send_to_controller(request) if broker is None else client.send(request, broker=broker))
+    for result in response.responses:
+        subject = f"{_label(type_)} {result.resource_name!r}" if result.resource_name else "all brokers"
+        raise_for_error(result.error_code, result.error_message, subject, allow=allow)
+
+
+def _label(type_: ConfigResourceType) -> str:
+    return type_.name.replace("_", " ")
+
+
+async def describe_topic_configs(client: KafkaClient, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
+    """Every setting of each topic, its own and the inherited ones, sorted by name."""
+    results = await describe_configs(client, ConfigResourceType.topic, names, include_documentation=True)
+    return {
+        result.resource_name: [
+            ConfigEntry(
+                str(entry.name),
+                entry.value,
+                _SOURCES.get(entry.config_source, "unknown"),
+                entry.read_only,
+                entry.documentation or "",
+            )
+            for entry in sorted(result.configs, key=lambda it: str(it.name))
+        ]
+        for result in results
+    }
+
+
+async def describe_topic_overrides(client: KafkaClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Settings that are set on each topic itself."""
+    return {
+        name: {entry.name: entry.value or "" for entry in entries if entry.source == "topic"}
+        for name, entries in (await describe_topic_configs(client, names)).items()
+    }
+
+
+async def alter_topic_config(
+    client: KafkaClient, name: str, to_set: Mapping[str, str], to_unset: Iterable[str]
+) -> None:
+    await alter_configs(client, ConfigResourceType.topic, {name: {**to_set, **dict.fromkeys(to_unset)}})
+
+
+async def describe_min_isr(client: KafkaClient, topics: Iterable[str]) -> dict[str, int]:
+    """Topic → effective min.insync.replicas."""
+    results = await describe_configs(client, ConfigResourceType.topic, topics, (MIN_ISR,))
+    return {
+        result.resource_name: int(str(next(entry.value for entry in result.configs if entry.name == MIN_ISR)))
+        for result in results
+    }
+
+
+async def list_dynamic_broker_configs(client: KafkaClient, broker: int) -> set[str]:
+    """Settings that can be altered while the broker runs."""
+    (result,) = await describe_configs(client, ConfigResourceType.broker, (str(broker),), broker=broker)
+    return {str(entry.name) for entry in result.configs if not entry.read_only}
+
+
+async def alter_default_broker_configs(client: KafkaClient, to_set: Mapping[str, str], to_unset: Iterable[str]) -> None:
+    """Alters settings of all brokers. Raises KafkaError if one is refused; then none is altered."""
+    changes = {DEFAULT_BROKER: {**to_set, **dict.fromkeys(to_unset)}}
+    await alter_configs(client, ConfigResourceType.broker, changes)

@@ -1,4 +1,4 @@
-"""Reading records: every partition of some topics, from given offsets on, in the order of each partition."""
+"""A consumer without group membership: records of partitions from given offsets, in the order of each partition."""
 
 import asyncio
 from collections import defaultdict
@@ -14,18 +14,18 @@ from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import HEADER_SIZE, LOG_OVERHEAD, parse_batch_header
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record, decode_batch
-from ottla_operator.kafka import topics
 from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_error
-from ottla_operator.kafka.offsets import TopicPartition
+from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
+from ottla_operator.kafka.topics import describe_existing_topics
 
-MAX_BYTES: Final = 16 * 1024 * 1024
-PARTITION_BYTES: Final = 1024 * 1024
-WAIT: Final = i32Timedelta.parse(timedelta(milliseconds=500))
-RETRY_S: Final = 0.2
+FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
+PARTITION_MAX_BYTES: Final = 1024 * 1024
+FETCH_MAX_WAIT: Final = i32Timedelta.parse(timedelta(milliseconds=500))
+RETRY_PAUSE_S: Final = 0.2
 
-MOVED: Final = frozenset(
+STALE_METADATA_ERRORS: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
         ErrorCode.leader_not_available,
@@ -40,105 +40,103 @@ MOVED: Final = frozenset(
 
 @dataclass(slots=True)
 class Consumer:
-    """`positions`: the next offset to be read of each partition; moves on as records come. `committed_only`: leaves out records of transactions
-    that are open or were aborted."""
+    """`positions`: the next offset of each partition, advanced by `records`.
 
-    link: KafkaClient
+    read_committed: skips records of transactions that are open or were aborted.
+    """
+
+    client: KafkaClient
     positions: dict[TopicPartition, int]
-    committed_only: bool = True
+    read_committed: bool = True
     _leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def records(self) -> AsyncIterator[tuple[TopicPartition, list[Record]]]:
-        """For ever: the next records of a partition. An empty list is told when a round has brought nothing."""
+        """Yields the next records of a partition, forever. Yields an empty list after a round without records."""
         while True:
             if not self._leaders:
-                await self._look_up()
+                await self._find_leaders()
             by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-            for place in self.positions:
-                by_leader[self._leaders.get(place, -1)].append(place)
-            answers = await asyncio.gather(
-                *(self._fetch(leader, places) for leader, places in by_leader.items() if leader >= 0)
+            for partition in self.positions:
+                by_leader[self._leaders.get(partition, -1)].append(partition)
+            responses = await asyncio.gather(
+                *(self._fetch(leader, partitions) for leader, partitions in by_leader.items() if leader >= 0)
             )
-            quiet = True
-            for place, data in (it for answer in answers for it in answer):
-                if records := self._take(place, data):
-                    quiet = False
-                    yield place, records
-            if quiet:
+            is_idle = True
+            for partition, data in (it for response in responses for it in response):
+                if records := self._decode(partition, data):
+                    is_idle = False
+                    yield partition, records
+            if is_idle:
                 yield ("", -1), []
                 if by_leader.get(-1) or not self._leaders:
-                    await asyncio.sleep(RETRY_S)
+                    await asyncio.sleep(RETRY_PAUSE_S)
                     self._leaders.clear()
 
-    async def _fetch(self, leader: int, places: Iterable[TopicPartition]) -> list[tuple[TopicPartition, PartitionData]]:
-        by_topic: dict[str, list[FetchPartition]] = defaultdict(list)
-        for topic, partition in places:
-            by_topic[topic].append(
-                FetchPartition(
-                    partition=i32(partition),
-                    fetch_offset=i64(self.positions[topic, partition]),
-                    partition_max_bytes=i32(PARTITION_BYTES),
-                )
-            )
+    async def _fetch(
+        self, leader: int, partitions: Iterable[TopicPartition]
+    ) -> list[tuple[TopicPartition, PartitionData]]:
         request = FetchRequest(
-            max_wait=WAIT,
+            max_wait=FETCH_MAX_WAIT,
             min_bytes=i32(1),
-            max_bytes=i32(MAX_BYTES),
-            isolation_level=i8(1 if self.committed_only else 0),
+            max_bytes=i32(FETCH_MAX_BYTES),
+            isolation_level=i8(1 if self.read_committed else 0),
             topics=tuple(
-                FetchTopic(topic=TopicName(topic), partitions=tuple(found)) for topic, found in by_topic.items()
+                FetchTopic(
+                    topic=TopicName(topic),
+                    partitions=tuple(
+                        FetchPartition(
+                            partition=index,
+                            fetch_offset=i64(self.positions[topic, index]),
+                            partition_max_bytes=i32(PARTITION_MAX_BYTES),
+                        )
+                        for index in indexes
+                    ),
+                )
+                for topic, indexes in group_by_topic(partitions).items()
             ),
             forgotten_topics_data=(),
         )
         try:
-            answer = await self.link.ask(request, broker=leader)
+            response = await self.client.send(request, broker=leader)
         except Unreachable:
             self._leaders.clear()
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_PAUSE_S)
             return []
-        raise_for_error(answer.error_code, None, "fetch")
+        raise_for_error(response.error_code, None, "fetch")
         found: list[tuple[TopicPartition, PartitionData]] = []
-        for topic in answer.responses:
+        for topic in response.responses:
             for it in topic.partitions:
-                if it.error_code in MOVED:
+                partition = topic.topic, it.partition_index
+                if it.error_code in STALE_METADATA_ERRORS:
                     self._leaders.clear()
                     continue
-                raise_for_error(
-                    it.error_code,
-                    None,
-                    f"partition {topic.topic}-{it.partition_index} at {self.positions[topic.topic, it.partition_index]}",
-                )
-                found.append(((topic.topic, it.partition_index), it))
+                subject = f"partition {topic.topic}-{it.partition_index} at {self.positions[partition]}"
+                raise_for_error(it.error_code, None, subject)
+                found.append((partition, it))
         return found
 
-    def _take(self, place: TopicPartition, told: PartitionData) -> list[Record]:
-        """The records of an answer that are not before our position; moves the position."""
-        data = memoryview(told.records or b"")
-        aborting = sorted((it.first_offset, it.producer_id) for it in told.aborted_transactions or ())
-        aborted: set[int] = set()
-        found: list[Record] = []
-        at, position = 0, self.positions[place]
+    def _decode(self, partition: TopicPartition, fetched: PartitionData) -> list[Record]:
+        """Records at or after the position, which is advanced."""
+        data = memoryview(fetched.records or b"")
+        upcoming_aborts = sorted((it.first_offset, it.producer_id) for it in fetched.aborted_transactions or ())
+        aborted_producers: set[int] = set()
+        records: list[Record] = []
+        at, position = 0, self.positions[partition]
         while len(data) - at >= HEADER_SIZE:
             header = parse_batch_header(data, at)
             if header.length + LOG_OVERHEAD > len(data) - at:
-                break  # the last batch may be cut off
-            while aborting and aborting[0][0] <= header.last_offset:
-                aborted.add(aborting.pop(0)[1])
+                break  # the last batch may be incomplete
+            while upcoming_aborts and upcoming_aborts[0][0] <= header.last_offset:
+                aborted_producers.add(upcoming_aborts.pop(0)[1])
             if header.is_control:
                 if control_record_type(decode_batch(data, header, at)[0]) is ControlRecordType.abort:
-                    aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborted):
-                found += [it for it in decode_batch(data, header, at) if it.offset >= position]
-            self.positions[place] = max(self.positions[place], header.next_offset)
+                    aborted_producers.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted_producers):
+                records += [record for record in decode_batch(data, header, at) if record.offset >= position]
+            self.positions[partition] = max(self.positions[partition], header.next_offset)
             at += header.size
-        return found
+        return records
 
-    async def _look_up(self) -> None:
-        found = await topics.describe_topics(self.link, {topic for topic, _ in self.positions})
-        if missing := {topic for topic, _ in self.positions} - set(found):
-            raise KafkaError(
-                ErrorCode.unknown_topic_or_partition, f"there is no topic {', '.join(map(repr, sorted(missing)))}"
-            )
-        self._leaders = {
-            (it.name, partition.index): partition.leader for it in found.values() for partition in it.partitions
-        }
+    async def _find_leaders(self) -> None:
+        topics = await describe_existing_topics(self.client, {topic for topic, _ in self.positions})
+        self._leaders = {(topic.name, it.index): it.leader for topic in topics.values() for it in topic.partitions}

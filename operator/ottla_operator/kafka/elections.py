@@ -1,6 +1,5 @@
-"""Having partitions led by their preferred replica, or, where nobody in sync is left, by one that is not."""
+"""Leader elections (ElectLeaders): preferred, or unclean for partitions without a leader."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,19 +9,19 @@ from typing import Final
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.elect_leaders.v2.response import PartitionResult
 from kio.schema.types import TopicName
-from kio.static.primitive import i8, i32, i32Timedelta
+from kio.static.primitive import i8, i32Timedelta
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient, error_text, raise_for_error
-from ottla_operator.kafka.offsets import TopicPartition
+from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
 from ottla_operator.kafka.topics import TopicDescription
 
 TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
 
 class ElectionType(IntEnum):
-    """The protocol's numbers. `preferred`: the first replica, if it is in sync. `unclean`: any replica that lives, where nobody leads; records that only
-    others have are lost."""
+    """preferred: the first replica, if it is in sync. unclean: any live replica of a partition without a leader; records
+    that only other replicas have are lost."""
 
     preferred = 0
     unclean = 1
@@ -30,7 +29,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """`refused`: why no leader was elected, in words; empty when one was, or the right one leads already."""
+    """`error` is empty if a leader was elected, or no election was `needed`."""
 
     topic: str
     partition: int
@@ -39,7 +38,10 @@ class ElectionResult:
 
 
 def find_partitions_to_elect(topics: Iterable[TopicDescription], election: ElectionType) -> list[TopicPartition]:
-    """Partitions that an election would change: not led by the preferred replica, which is in sync; or led by nobody. Pure."""
+    """Partitions that an election would change.
+
+    For preferred: the preferred replica is in sync and does not lead. For unclean: there is no leader.
+    """
     if election is ElectionType.unclean:
         return [(topic.name, it.index) for topic in topics for it in topic.partitions if it.leader < 0]
     return [
@@ -51,40 +53,38 @@ def find_partitions_to_elect(topics: Iterable[TopicDescription], election: Elect
 
 
 async def elect_leaders(
-    link: KafkaClient, election: ElectionType, places: Iterable[TopicPartition]
+    client: KafkaClient, election: ElectionType, partitions: Iterable[TopicPartition]
 ) -> list[ElectionResult]:
-    """One outcome for each partition, in order."""
-    by_topic: dict[str, list[i32]] = defaultdict(list)
-    for topic, partition in sorted(places):
-        by_topic[topic].append(i32(partition))
+    """Results sorted by partition."""
+    by_topic = group_by_topic(sorted(partitions))
     if not by_topic:
         return []
     request = ElectLeadersRequest(
         election_type=i8(election),
         topic_partitions=tuple(
-            TopicPartitions(topic=TopicName(topic), partitions=tuple(found)) for topic, found in by_topic.items()
+            TopicPartitions(topic=TopicName(topic), partitions=tuple(indexes)) for topic, indexes in by_topic.items()
         ),
         timeout=TIMEOUT,
     )
-    answer = await link.ask_controller(request)
-    raise_for_error(answer.error_code, None, "election")
+    response = await client.send_to_controller(request)
+    raise_for_error(response.error_code, None, "election")
     return sorted(
-        (_outcome(topic.topic, it) for topic in answer.replica_election_results for it in topic.partition_result),
+        (_result(topic.topic, it) for topic in response.replica_election_results for it in topic.partition_result),
         key=lambda it: (it.topic, it.partition),
     )
 
 
-async def elect_preferred_leaders(link: KafkaClient, places: Iterable[TopicPartition]) -> None:
-    """Lets the preferred replicas of these partitions lead where they can; where they cannot, the brokers' own balancing does it later."""
+async def elect_preferred_leaders(client: KafkaClient, partitions: Iterable[TopicPartition]) -> None:
+    """Elects preferred leaders where they are in sync. Elsewhere the controller's leader balancing does it later."""
     try:
-        await elect_leaders(link, ElectionType.preferred, places)
+        await elect_leaders(client, ElectionType.preferred, partitions)
     except KafkaError as error:
         if error.code not in (ErrorCode.unknown_topic_or_partition, ErrorCode.unsupported_version):
             raise
 
 
-def _outcome(topic: str, told: PartitionResult) -> ElectionResult:
-    code = told.error_code
-    good = code in (ErrorCode.none, ErrorCode.election_not_needed)
-    refused = "" if good else told.error_message or error_text(code)
-    return ElectionResult(topic, told.partition_id, refused, code is not ErrorCode.election_not_needed)
+def _result(topic: str, result: PartitionResult) -> ElectionResult:
+    code = result.error_code
+    succeeded = code in (ErrorCode.none, ErrorCode.election_not_needed)
+    error = "" if succeeded else result.error_message or error_text(code)
+    return ElectionResult(topic, result.partition_id, error, code is not ErrorCode.election_not_needed)

@@ -1,6 +1,7 @@
-"""Consumer groups: who is in them, how far they are, and putting them elsewhere."""
+"""Consumer groups: members, committed offsets, deletion."""
 
 import asyncio
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,14 +12,12 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
-from ottla_broker.wire.client import build_offset_commit
 from ottla_broker.wire.errors import ErrorCode
-from ottla_operator.kafka.assignment import parse_assignment
+from ottla_broker.wire.offset_commit import build_offset_commit
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
 
-# How brokers say that somebody is in the group.
-MEMBERS: Final = dict.fromkeys(
+_NOT_EMPTY: Final = dict.fromkeys(
     (
         ErrorCode.unknown_member_id,
         ErrorCode.illegal_generation,
@@ -27,11 +26,12 @@ MEMBERS: Final = dict.fromkeys(
     ),
     "it has members; stop them first",
 )
+"""Errors for a group that has members → message."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """`state`: Kafka's word (Stable, Empty, …). `protocol`: consumer, or what else the group coordinates."""
+    """`state`: Stable, Empty, … `protocol`: consumer, or the type of another client."""
 
     id: str
     state: str
@@ -48,7 +48,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`state`: Dead when there is no such group."""
+    """`state` is Dead if the group does not exist."""
 
     id: str
     state: str
@@ -56,25 +56,21 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
 
 
-async def list_groups(link: KafkaClient, brokers: Iterable[int]) -> list[GroupListing]:
-    """Every group that the given brokers coordinate, by id."""
-    answers = await asyncio.gather(*(link.ask(ListGroupsRequest(), broker=it) for it in brokers))
+async def list_groups(client: KafkaClient, brokers: Iterable[int]) -> list[GroupListing]:
+    """Groups that the brokers coordinate, sorted by id."""
+    responses = await asyncio.gather(*(client.send(ListGroupsRequest(), broker=it) for it in brokers))
     found: dict[str, GroupListing] = {}
-    for answer in answers:
-        raise_for_error(
-            answer.error_code,
-            None,
-            "groups",
-            allow=(ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available),
-        )
-        for it in answer.groups:
+    unavailable = (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available)
+    for response in responses:
+        raise_for_error(response.error_code, None, "groups", allow=unavailable)
+        for it in response.groups:
             found[it.group_id] = GroupListing(it.group_id, it.group_state, it.protocol_type)
-    return [found[id_] for id_ in sorted(found)]
+    return [found[group_id] for group_id in sorted(found)]
 
 
-async def describe_group(link: KafkaClient, group: str) -> GroupDescription:
+async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
     request = DescribeGroupsRequest(groups=(GroupId(group),), include_authorized_operations=False)
-    (it,) = (await link.ask_coordinator(group, request)).groups
+    (it,) = (await client.send_to_coordinator(group, request)).groups
     if it.error_code == ErrorCode.group_id_not_found:
         return GroupDescription(group, "Dead", "", ())
     raise_for_error(it.error_code, None, f"group {group!r}")
@@ -90,31 +86,57 @@ async def describe_group(link: KafkaClient, group: str) -> GroupDescription:
     return GroupDescription(group, it.group_state, it.protocol_data, members)
 
 
-async def list_group_offsets(link: KafkaClient, group: str) -> dict[TopicPartition, int]:
-    """The offsets that a group has committed."""
-    answer = await link.ask_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
-    raise_for_error(answer.error_code, None, f"group {group!r}", allow=(ErrorCode.group_id_not_found,))
+def parse_assignment(data: bytes | None) -> frozenset[TopicPartition]:
+    """Partitions of a member's assignment; none if it is empty or not of the consumer protocol.
+
+    Layout: version i16 · topics array of (name string · partitions array of i32) · user data.
+    https://kafka.apache.org/protocol#protocol_consumer
+    """
+    if not data:
+        return frozenset()
+    try:
+        return frozenset(_parse_partitions(data))
+    except (struct.error, UnicodeDecodeError):  # another protocol, such as Kafka Connect's
+        return frozenset()
+
+
+def _parse_partitions(data: bytes) -> list[TopicPartition]:
+    partitions: list[TopicPartition] = []
+    (topics,) = struct.unpack_from(">i", data, 2)
+    at = 6
+    for _ in range(topics):
+        (size,) = struct.unpack_from(">h", data, at)
+        name = data[at + 2 : at + 2 + size].decode()
+        at += 2 + size
+        (count,) = struct.unpack_from(">i", data, at)
+        partitions += [(name, partition) for partition in struct.unpack_from(f">{count}i", data, at + 4)]
+        at += 4 + 4 * count
+    return partitions
+
+
+async def list_group_offsets(client: KafkaClient, group: str) -> dict[TopicPartition, int]:
+    """Committed offsets."""
+    response = await client.send_to_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
+    raise_for_error(response.error_code, None, f"group {group!r}", allow=(ErrorCode.group_id_not_found,))
     return {
         (topic.name, it.partition_index): it.committed_offset
-        for topic in answer.topics
+        for topic in response.topics
         for it in topic.partitions
         if it.committed_offset >= 0
     }
 
 
-async def alter_group_offsets(link: KafkaClient, group: str, places: Mapping[TopicPartition, int]) -> None:
-    """Sets a group's offsets. The group must have no members."""
-    request = build_offset_commit(group, {place: (offset, "") for place, offset in places.items()})
-    for topic in (await link.ask_coordinator(group, request)).topics:
+async def alter_group_offsets(client: KafkaClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commits offsets of a group that has no members."""
+    request = build_offset_commit(group, {partition: (offset, "") for partition, offset in offsets.items()})
+    for topic in (await client.send_to_coordinator(group, request)).topics:
         for it in topic.partitions:
-            raise_for_error(
-                it.error_code,
-                MEMBERS.get(it.error_code),
-                f"group {group!r}, partition {topic.name}-{it.partition_index}",
-            )
+            subject = f"group {group!r}, partition {topic.name}-{it.partition_index}"
+            raise_for_error(it.error_code, _NOT_EMPTY.get(it.error_code), subject)
 
 
-async def delete_group(link: KafkaClient, group: str) -> None:
-    """Forgets a group and its offsets. It must have no members."""
-    (it,) = (await link.ask_coordinator(group, DeleteGroupsRequest(groups_names=(GroupId(group),)))).results
-    raise_for_error(it.error_code, MEMBERS.get(it.error_code), f"group {group!r}")
+async def delete_group(client: KafkaClient, group: str) -> None:
+    """Deletes a group that has no members, with its offsets."""
+    request = DeleteGroupsRequest(groups_names=(GroupId(group),))
+    (it,) = (await client.send_to_coordinator(group, request)).results
+    raise_for_error(it.error_code, _NOT_EMPTY.get(it.error_code), f"group {group!r}")

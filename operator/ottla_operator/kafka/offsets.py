@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and which offset belongs to a time."""
+"""Offsets of partitions: log start, log end, and by timestamp (ListOffsets)."""
 
 import asyncio
 import contextlib
@@ -17,59 +17,68 @@ from ottla_operator.kafka.topics import TopicDescription
 LATEST: Final = -1
 EARLIEST: Final = -2
 TopicPartition = tuple[str, int]
-"""(topic, partition)"""
+
+
+def group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[i32]]:
+    grouped: dict[str, list[i32]] = defaultdict(list)
+    for topic, partition in partitions:
+        grouped[topic].append(i32(partition))
+    return dict(grouped)
 
 
 async def list_offsets(
-    link: KafkaClient, topics: Iterable[TopicDescription], time_ms: int
+    client: KafkaClient, topics: Iterable[TopicDescription], time_ms: int
 ) -> dict[TopicPartition, int]:
-    """For every partition that has a leader: its end (LATEST), its start (EARLIEST), or the first record at or after a time (-1 when
-    there is none). Milliseconds since the epoch. Unreachable when one of the leaders does not answer."""
-    by_leader = _by_leader(topics)
-    answers = await asyncio.gather(*(_ask(link, leader, wanted, time_ms) for leader, wanted in by_leader.items()))
-    return {place: offset for answer in answers for place, offset in answer.items()}
+    """Offset of every partition that has a leader. Raises Unreachable if a leader is.
+
+    time_ms: LATEST for the log end, EARLIEST for the log start, or a timestamp: the offset of the first record at or
+    after it, -1 if there is none.
+    """
+    by_leader = _partitions_by_leader(topics)
+    answers = await asyncio.gather(
+        *(_list_offsets_of_leader(client, leader, partitions, time_ms) for leader, partitions in by_leader.items())
+    )
+    return {partition: offset for answer in answers for partition, offset in answer.items()}
 
 
 async def list_reachable_offsets(
-    link: KafkaClient, topics: Iterable[TopicDescription], time_ms: int
+    client: KafkaClient, topics: Iterable[TopicDescription], time_ms: int
 ) -> dict[TopicPartition, int]:
-    """As `offsets`; leaders that do not answer, because they have just fallen, are left out."""
+    """As `list_offsets`, without the partitions of leaders that are not reachable."""
     found: dict[TopicPartition, int] = {}
-    for leader, wanted in _by_leader(topics).items():
+    for leader, partitions in _partitions_by_leader(topics).items():
         with contextlib.suppress(Unreachable):
-            found |= await _ask(link, leader, wanted, time_ms)
+            found |= await _list_offsets_of_leader(client, leader, partitions, time_ms)
     return found
 
 
-def _by_leader(topics: Iterable[TopicDescription]) -> dict[int, dict[str, list[int]]]:
-    by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+def _partitions_by_leader(topics: Iterable[TopicDescription]) -> dict[int, list[TopicPartition]]:
+    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
     for topic in topics:
         for partition in topic.partitions:
             if partition.leader >= 0:
-                by_leader[partition.leader][topic.name].append(partition.index)
+                by_leader[partition.leader].append((topic.name, partition.index))
     return by_leader
 
 
-async def _ask(
-    link: KafkaClient, leader: int, wanted: Mapping[str, list[int]], time_ms: int
-) -> dict[TopicPartition, int]:
+async def _list_offsets_of_leader(
+    client: KafkaClient, leader: int, partitions: Iterable[TopicPartition], time_ms: int
+) -> Mapping[TopicPartition, int]:
     request = ListOffsetsRequest(
         replica_id=BrokerId(-1),
         isolation_level=i8(0),
         topics=tuple(
             ListOffsetsTopic(
                 name=TopicName(topic),
-                partitions=tuple(
-                    ListOffsetsPartition(partition_index=i32(it), timestamp=i64(time_ms)) for it in partitions
-                ),
+                partitions=tuple(ListOffsetsPartition(partition_index=it, timestamp=i64(time_ms)) for it in indexes),
             )
-            for topic, partitions in wanted.items()
+            for topic, indexes in group_by_topic(partitions).items()
         ),
     )
     found: dict[TopicPartition, int] = {}
-    for topic in (await link.ask(request, broker=leader)).topics:
+    for topic in (await client.send(request, broker=leader)).topics:
         for it in topic.partitions:
-            # A leader that has just changed is asked again by whoever polls; for now its partition is not told.
+            # A partition whose leader has just changed is omitted; callers that poll will see it.
             if it.error_code not in (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition):
                 raise_for_error(it.error_code, None, f"partition {topic.name}-{it.partition_index}")
                 found[topic.name, it.partition_index] = it.offset

@@ -1,5 +1,4 @@
-"""Which partition a key belongs to: murmur2 over the key, as Java's producer and librdkafka's `murmur2_random` do it, so that a key is in one
-partition no matter who writes it."""
+"""The partition of a key: murmur2, as in the Java producer and librdkafka's `murmur2_random`, so that all of them agree."""
 
 from functools import lru_cache
 from typing import Final
@@ -10,18 +9,18 @@ _MASK: Final = 0xFFFF_FFFF
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 of 32 bits, with Kafka's seed."""
+    """32-bit MurmurHash2 with Kafka's seed."""
     size = len(data)
-    found = SEED ^ size
+    hash_ = SEED ^ size
     whole = size & ~3
     for at in range(0, whole, 4):
         word = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
         word = (word ^ word >> 24) * _M & _MASK
-        found = found * _M & _MASK ^ word
+        hash_ = hash_ * _M & _MASK ^ word
     if rest := data[whole:]:
-        found = (found ^ int.from_bytes(rest, "little")) * _M & _MASK
-    found = (found ^ found >> 13) * _M & _MASK
-    return found ^ found >> 15
+        hash_ = (hash_ ^ int.from_bytes(rest, "little")) * _M & _MASK
+    hash_ = (hash_ ^ hash_ >> 13) * _M & _MASK
+    return hash_ ^ hash_ >> 15
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,5 +1,4 @@
-"""Writing records: batches by partition, one request to each leader at a time, idempotent, so that a repeat after a lost answer does not double
-anything."""
+"""An idempotent producer: batches by partition, and one request at a time to each leader."""
 
 import asyncio
 import time
@@ -21,17 +20,22 @@ from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_erro
 from ottla_operator.kafka.offsets import TopicPartition
 from ottla_operator.kafka.partitioner import partition_for_key
 
-BATCH_BYTES: Final = 512 * 1024  # of records before compression; well below max.message.bytes
+BATCH_BYTES: Final = 512 * 1024
+"""Records of a batch before compression; well below max.message.bytes."""
 FLUSH_BYTES: Final = 4 * 1024 * 1024
-GIVE_UP_S: Final = 120.0
-RETRY_S: Final = 0.1
-MADE_WITHIN: Final = 10  # looks, RETRY_S apart
-TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
-KEYLESS_BLOCK: Final = 1000  # records
-OVERHEAD: Final = 24  # bytes that a record takes beside key and value, at most, without headers
+DELIVERY_TIMEOUT_S: Final = 120.0
+RETRY_PAUSE_S: Final = 0.1
+AUTO_CREATION_ATTEMPTS: Final = 10
+REQUEST_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
+KEYLESS_BLOCK_RECORDS: Final = 1000
+"""Consecutive records without a key that go to one partition, if the partitions are fixed by `fix_partitions`."""
+RECORD_OVERHEAD_BYTES: Final = 24
+"""Bytes that a record takes besides key, value and headers, at most."""
 
-STARTING: Final = frozenset({ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available})
-RETRIABLE: Final = frozenset(
+COORDINATOR_STARTING_ERRORS: Final = frozenset(
+    {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
+)
+RETRIABLE_ERRORS: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
         ErrorCode.leader_not_available,
@@ -46,55 +50,58 @@ RETRIABLE: Final = frozenset(
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingRecords:
     records: list[Record] = field(default_factory=list)
     bytes: int = 0
 
 
 @dataclass(slots=True)
 class Producer:
-    """`add` and `flush` are called by one task. Records of one partition keep their order."""
+    """One task calls the methods. The order of records in a partition is kept."""
 
-    link: KafkaClient
+    client: KafkaClient
     compression: Compression = Compression.none
     acks: int = -1
     sent_records: int = 0
-    """Acknowledged so far."""
+    """Number of acknowledged records."""
     sent_bytes: int = 0
-    """Of keys and values, before compression, acknowledged so far."""
+    """Bytes of keys and values of acknowledged records, before compression."""
     _leaders: dict[str, list[int]] = field(default_factory=dict)
-    _pending: dict[TopicPartition, _Pending] = field(default_factory=lambda: defaultdict(_Pending))
-    _waiting_bytes: int = 0
-    _sequence: dict[TopicPartition, int] = field(default_factory=lambda: defaultdict(int))
-    _identity: tuple[int, int] = (-1, -1)
-    _flight: asyncio.Task[None] | None = None
-    _spread: int = 0
-    _over: dict[str, int] = field(default_factory=dict)
-    _keyless: Counter[str] = field(default_factory=Counter)
+    _pending: dict[TopicPartition, _PendingRecords] = field(default_factory=lambda: defaultdict(_PendingRecords))
+    _pending_bytes: int = 0
+    _sequences: dict[TopicPartition, int] = field(default_factory=lambda: defaultdict(int))
+    _producer_id_and_epoch: tuple[int, int] = (-1, -1)
+    _in_flight: asyncio.Task[None] | None = None
+    _sticky_partition: int = 0
+    _fixed_partitions: dict[str, int] = field(default_factory=dict)
+    _keyless_records: Counter[str] = field(default_factory=Counter)
 
     async def open(self) -> None:
-        """Gets a producer id. Without acks there is no idempotence, as in Kafka."""
+        """Requests a producer id. As in Kafka, without acks=all there is no idempotence."""
         if self.acks != -1:
             return
-        until = time.monotonic() + GIVE_UP_S
+        deadline = time.monotonic() + DELIVERY_TIMEOUT_S
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout=REQUEST_TIMEOUT)
         while True:
-            answer = await self.link.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout=TIMEOUT))
-            if answer.error_code not in STARTING or time.monotonic() > until:
+            response = await self.client.send(request)
+            if response.error_code not in COORDINATOR_STARTING_ERRORS or time.monotonic() > deadline:
                 break
-            await asyncio.sleep(RETRY_S)
-        raise_for_error(answer.error_code, None, "producer id")
-        self._identity = answer.producer_id, answer.producer_epoch
+            await asyncio.sleep(RETRY_PAUSE_S)
+        raise_for_error(response.error_code, None, "producer id")
+        self._producer_id_and_epoch = response.producer_id, response.producer_epoch
 
-    async def partitions(self, topic: str) -> int:
-        """How many there are. KafkaError when there is no such topic."""
+    async def count_partitions(self, topic: str) -> int:
+        """Number of partitions. Raises KafkaError if the topic neither exists nor is created automatically."""
         if topic not in self._leaders:
-            await self._look_up(topic)
+            await self._find_leaders(topic)
         return len(self._leaders[topic])
 
     async def choose_partition(self, topic: str, key: bytes | None, partition: int | None = None) -> TopicPartition:
-        """Where a record goes: the partition asked for, or the key's, or, without a key, each partition in turn for a batch; where `spread_over` was said,
-        for a block of records, so that the same records go the same way again."""
-        count = len(self._leaders[topic]) if topic in self._leaders else await self.partitions(topic)
+        """The given partition, otherwise that of the key. Without a key, each partition in turn for a batch.
+
+        After `fix_partitions`, each partition in turn for a block of records: the same records get the same partition.
+        """
+        count = len(self._leaders[topic]) if topic in self._leaders else await self.count_partitions(topic)
         if partition is not None:
             if not 0 <= partition < count:
                 raise KafkaError(
@@ -102,81 +109,82 @@ class Producer:
                     f"topic {topic!r} has no partition {partition}; it has 0 to {count - 1}",
                 )
             return topic, partition
-        if (over := self._over.get(topic)) is not None:
-            count = over
+        if (fixed := self._fixed_partitions.get(topic)) is not None:
+            count = fixed
             if key is None:
-                self._keyless[topic] += 1
-                return topic, self._keyless[topic] // KEYLESS_BLOCK % count
-        return topic, self._spread % count if key is None else partition_for_key(key, count)
+                self._keyless_records[topic] += 1
+                return topic, self._keyless_records[topic] // KEYLESS_BLOCK_RECORDS % count
+        return topic, self._sticky_partition % count if key is None else partition_for_key(key, count)
 
-    def spread_over(self, topic: str, count: int) -> None:
-        """Keys go to the first `count` partitions, even if there are more, or will be."""
-        self._over[topic] = count
+    def fix_partitions(self, topic: str, count: int) -> None:
+        """Uses only the first `count` partitions, even if the topic has more or gets more."""
+        self._fixed_partitions[topic] = count
 
-    async def add(self, place: TopicPartition, record: Record) -> None:
-        """Takes a record; waits only when much is under way."""
-        size = len(record.key or b"") + len(record.value or b"")
-        pending = self._pending[place]
+    async def add(self, partition: TopicPartition, record: Record) -> None:
+        """Adds a record to the batch of its partition. Waits only if many bytes are in flight."""
+        size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
+        pending = self._pending[partition]
         pending.records.append(record)
-        pending.bytes += size + OVERHEAD
-        self._waiting_bytes += size + OVERHEAD
+        pending.bytes += size
+        self._pending_bytes += size
         if pending.bytes >= BATCH_BYTES:
-            self._spread += 1
-        if self._waiting_bytes >= FLUSH_BYTES:
+            self._sticky_partition += 1
+        if self._pending_bytes >= FLUSH_BYTES:
             await self.send()
 
     async def send(self) -> None:
-        """Sends what is waiting, once what was sent before is acknowledged."""
-        if self._flight is not None:
-            await self._flight
+        """Starts sending the pending records after the previous ones are acknowledged."""
+        if self._in_flight is not None:
+            await self._in_flight
         if not self._pending:
-            self._flight = None
+            self._in_flight = None
             return
-        pending, self._pending, self._waiting_bytes = self._pending, defaultdict(_Pending), 0
-        self._spread += 1
-        self._flight = asyncio.create_task(self._deliver(pending))
-        await asyncio.sleep(0)  # lets it go out before the caller makes more
+        pending, self._pending, self._pending_bytes = self._pending, defaultdict(_PendingRecords), 0
+        self._sticky_partition += 1
+        self._in_flight = asyncio.create_task(self._deliver(pending))
+        await asyncio.sleep(0)  # starts the task before the caller goes on to compute
 
     async def flush(self) -> None:
-        """Returns when everything is acknowledged. KafkaError when something was refused."""
+        """Waits until every record is acknowledged. Raises KafkaError if one is refused."""
         await self.send()
-        if self._flight is not None:
-            await self._flight
-            self._flight = None
+        if self._in_flight is not None:
+            await self._in_flight
+            self._in_flight = None
 
-    async def _deliver(self, pending: dict[TopicPartition, _Pending]) -> None:
-        batches = {place: list(_split(it.records)) for place, it in pending.items()}
+    async def _deliver(self, pending: dict[TopicPartition, _PendingRecords]) -> None:
+        batches = {partition: _split(it.records) for partition, it in pending.items()}
         while batches:
-            now = {place: found.pop(0) for place, found in batches.items()}
-            await self._deliver_one_each(now)
-            batches = {place: found for place, found in batches.items() if found}
+            await self._deliver_batches({partition: waiting.pop(0) for partition, waiting in batches.items()})
+            batches = {partition: waiting for partition, waiting in batches.items() if waiting}
 
-    async def _deliver_one_each(self, batches: dict[TopicPartition, list[Record]]) -> None:
-        """One batch of each partition, again and again until each is acknowledged."""
-        until = time.monotonic() + GIVE_UP_S
-        encoded = {place: self._encode(place, records) for place, records in batches.items()}
-        while encoded:
+    async def _deliver_batches(self, batches: dict[TopicPartition, list[Record]]) -> None:
+        """Sends one batch for each partition, and retries until all are acknowledged."""
+        deadline = time.monotonic() + DELIVERY_TIMEOUT_S
+        unsent = {partition: self._encode(partition, records) for partition, records in batches.items()}
+        while unsent:
             by_leader: dict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
-            for place, batch in encoded.items():
-                by_leader[self._leaders[place[0]][place[1]]][place] = batch
-            outcomes = await asyncio.gather(*(self._ask(leader, found) for leader, found in by_leader.items()))
-            refused = {place: error for outcome in outcomes for place, error in outcome.items()}
-            for place in [it for it in encoded if it not in refused]:
-                del encoded[place]
-                records = batches[place]
-                self._sequence[place] = (self._sequence[place] + len(records)) & 0x7FFF_FFFF
-                self.sent_records += len(records)
-                self.sent_bytes += sum(len(it.key or b"") + len(it.value or b"") for it in records)
-            if refused:
-                worst = next((it for it in refused.values() if it.code not in RETRIABLE), None)
-                if worst is not None or time.monotonic() > until:
-                    raise worst or next(iter(refused.values()))
-                await asyncio.sleep(RETRY_S)
-                for topic in {topic for topic, _ in refused}:
-                    await self._look_up(topic)
+            for partition, batch in unsent.items():
+                by_leader[self._leaders[partition[0]][partition[1]]][partition] = batch
+            responses = await asyncio.gather(*(self._produce(leader, found) for leader, found in by_leader.items()))
+            errors = {partition: error for response in responses for partition, error in response.items()}
+            for partition in unsent.keys() - errors.keys():
+                del unsent[partition]
+                self._acknowledge(partition, batches[partition])
+            if errors:
+                fatal = next((error for error in errors.values() if error.code not in RETRIABLE_ERRORS), None)
+                if fatal is not None or time.monotonic() > deadline:
+                    raise fatal or next(iter(errors.values()))
+                await asyncio.sleep(RETRY_PAUSE_S)
+                for topic in {topic for topic, _ in errors}:
+                    await self._find_leaders(topic)
 
-    async def _ask(self, leader: int, batches: dict[TopicPartition, bytes]) -> dict[TopicPartition, KafkaError]:
-        """Sends batches to their leader; those that were not taken, and why."""
+    def _acknowledge(self, partition: TopicPartition, records: list[Record]) -> None:
+        self._sequences[partition] = (self._sequences[partition] + len(records)) & 0x7FFF_FFFF
+        self.sent_records += len(records)
+        self.sent_bytes += sum(len(it.key or b"") + len(it.value or b"") for it in records)
+
+    async def _produce(self, leader: int, batches: dict[TopicPartition, bytes]) -> dict[TopicPartition, KafkaError]:
+        """Sends batches to their leader. Returns the errors of those that were not appended."""
         if leader < 0:
             return {
                 it: KafkaError(ErrorCode.leader_not_available, f"partition {it[0]}-{it[1]} has no leader")
@@ -188,60 +196,55 @@ class Producer:
         request = ProduceRequest(
             transactional_id=None,
             acks=i16(self.acks),
-            timeout=TIMEOUT,
+            timeout=REQUEST_TIMEOUT,
             topic_data=tuple(
-                TopicProduceData(name=TopicName(topic), partition_data=tuple(found))
-                for topic, found in by_topic.items()
+                TopicProduceData(name=TopicName(topic), partition_data=tuple(data)) for topic, data in by_topic.items()
             ),
         )
         try:
-            answer = await self.link.ask(request, broker=leader)
+            response = await self.client.send(request, broker=leader)
         except Unreachable as error:
             return {it: KafkaError(ErrorCode.network_exception, str(error)) for it in batches}
-        refused: dict[TopicPartition, KafkaError] = {}
-        for topic in answer.responses if answer is not None else ():
-            for it in topic.partition_responses:
+        errors: dict[TopicPartition, KafkaError] = {}
+        for result in response.responses if response is not None else ():
+            for it in result.partition_responses:
+                subject, duplicate = f"partition {result.name}-{it.index}", (ErrorCode.duplicate_sequence_number,)
                 try:
-                    raise_for_error(
-                        it.error_code,
-                        it.error_message,
-                        f"partition {topic.name}-{it.index}",
-                        allow=(ErrorCode.duplicate_sequence_number,),
-                    )
+                    raise_for_error(it.error_code, it.error_message, subject, allow=duplicate)
                 except KafkaError as error:
-                    refused[topic.name, it.index] = error
-        return refused
+                    errors[result.name, it.index] = error
+        return errors
 
-    def _encode(self, place: TopicPartition, records: list[Record]) -> bytes:
-        producer_id, epoch = self._identity
-        sequence = self._sequence[place] if producer_id >= 0 else -1
+    def _encode(self, partition: TopicPartition, records: list[Record]) -> bytes:
+        producer_id, epoch = self._producer_id_and_epoch
+        sequence = self._sequences[partition] if producer_id >= 0 else -1
         return encode_batch(
             records, compression=self.compression, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
         )
 
-    async def _look_up(self, topic: str) -> None:
-        """As other clients do, by asking: a topic that is not there is made, where the cluster allows it."""
-        found = (await topics.describe_topics(self.link, [topic])).get(topic)
-        if found is None:
-            await topics.request_auto_creation(self.link, topic)
-            for _ in range(MADE_WITHIN):
-                if found := (await topics.describe_topics(self.link, [topic])).get(topic):
+    async def _find_leaders(self, topic: str) -> None:
+        """Describes the topic; a missing topic is created if the brokers create topics automatically."""
+        description = (await topics.describe_topics(self.client, [topic])).get(topic)
+        if description is None:
+            await topics.request_auto_creation(self.client, topic)
+            for _ in range(AUTO_CREATION_ATTEMPTS):
+                if description := (await topics.describe_topics(self.client, [topic])).get(topic):
                     break
-                await asyncio.sleep(RETRY_S)
-        if found is None:
+                await asyncio.sleep(RETRY_PAUSE_S)
+        if description is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic!r}")
-        self._leaders[topic] = [it.leader for it in found.partitions]
+        self._leaders[topic] = [partition.leader for partition in description.partitions]
 
 
 def _split(records: list[Record]) -> list[list[Record]]:
-    """Batches of at most BATCH_BYTES, or of one record that is larger."""
+    """Batches of at most BATCH_BYTES, or of one larger record."""
     batches: list[list[Record]] = [[]]
     size = 0
     for record in records:
-        more = len(record.key or b"") + len(record.value or b"") + OVERHEAD
-        if batches[-1] and size + more > BATCH_BYTES:
+        record_size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
+        if batches[-1] and size + record_size > BATCH_BYTES:
             batches.append([])
             size = 0
         batches[-1].append(record)
-        size += more
+        size += record_size
     return batches

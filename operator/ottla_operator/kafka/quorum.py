@@ -1,10 +1,10 @@
-"""Who leads the metadata log, which makes it the controller, and who keeps it (DescribeQuorum; KIP-595, KIP-836)."""
+"""The quorum of the metadata log: leader, voters and observers (DescribeQuorum; KIP-595, KIP-836)."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
-from kio.schema.describe_quorum.v2.response import PartitionData as State
+from kio.schema.describe_quorum.v2.response import PartitionData as QuorumState
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
@@ -12,13 +12,16 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 
 METADATA_LOG: Final = "__cluster_metadata"
-IN_SYNC_WITHIN_MS: Final = 2000  # as Kafka's controller.quorum.fetch.timeout.ms
+IN_SYNC_WITHIN_MS: Final = 2000
+"""As Kafka's controller.quorum.fetch.timeout.ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A broker that copies the log. `member`: whether it counts for what is committed. `end`: how far its copy goes, -1 when not known. `in_sync`: whether it
-    had everything that is committed a moment ago."""
+    """A broker's replica of the metadata log.
+
+    log_end_offset: -1 if unknown. is_in_sync: it had every committed record within the last IN_SYNC_WITHIN_MS.
+    """
 
     broker: int
     is_voter: bool
@@ -28,7 +31,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """`end`: the first offset that is not committed. `keepers`: by broker."""
+    """`leader`: the active controller. `replicas` are sorted by broker."""
 
     leader: int
     epoch: int
@@ -36,38 +39,38 @@ class QuorumDescription:
     replicas: tuple[QuorumReplica, ...]
 
 
-async def describe_quorum(link: KafkaClient) -> QuorumDescription | None:
-    """None where brokers do not tell of their metadata log."""
+async def describe_quorum(client: KafkaClient) -> QuorumDescription | None:
+    """None if the brokers do not support DescribeQuorum."""
     topic = TopicData(topic_name=TopicName(METADATA_LOG), partitions=(PartitionData(partition_index=i32(0)),))
     try:
-        answer = await link.ask_controller(DescribeQuorumRequest(topics=(topic,)))
+        response = await client.send_to_controller(DescribeQuorumRequest(topics=(topic,)))
     except KafkaError as error:
         if error.code is ErrorCode.unsupported_version:
             return None
         raise
-    raise_for_error(answer.error_code, answer.error_message, "metadata log")
-    state: State = answer.topics[0].partitions[0]
+    raise_for_error(response.error_code, response.error_message, "metadata log")
+    state: QuorumState = response.topics[0].partitions[0]
     raise_for_error(state.error_code, state.error_message, "metadata log")
-    now_ms = max((it.last_caught_up_timestamp for it in state.current_voters), default=-1)  # the leader's own
-    keepers = (
+    leader_time_ms = max((it.last_caught_up_timestamp for it in state.current_voters), default=-1)
+    replicas = [
         QuorumReplica(
             int(it.replica_id),
-            member,
+            is_voter,
             int(it.log_end_offset),
-            is_in_sync=it.last_caught_up_timestamp >= now_ms - IN_SYNC_WITHIN_MS,
+            is_in_sync=it.last_caught_up_timestamp >= leader_time_ms - IN_SYNC_WITHIN_MS,
         )
-        for member, them in ((True, state.current_voters), (False, state.observers))
-        for it in them
-    )
+        for is_voter, group in ((True, state.current_voters), (False, state.observers))
+        for it in group
+    ]
     return QuorumDescription(
         int(state.leader_id),
         int(state.leader_epoch),
         int(state.high_watermark),
-        tuple(sorted(keepers, key=lambda it: it.broker)),
+        tuple(sorted(replicas, key=lambda it: it.broker)),
     )
 
 
-async def list_voters(link: KafkaClient) -> frozenset[int]:
-    """Brokers that count for what is committed; none where brokers do not tell of their metadata log."""
-    found = await describe_quorum(link)
-    return frozenset(it.broker for it in found.replicas if it.is_voter) if found else frozenset()
+async def list_voters(client: KafkaClient) -> frozenset[int]:
+    """Ids of the voters; empty if the brokers do not support DescribeQuorum."""
+    quorum = await describe_quorum(client)
+    return frozenset(it.broker for it in quorum.replicas if it.is_voter) if quorum else frozenset()

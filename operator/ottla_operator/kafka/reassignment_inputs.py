@@ -1,9 +1,9 @@
-"""What plans of reassignment are made from: brokers with their racks, partitions with their replicas and sizes, and what is moving already."""
+"""Inputs of reassignment plans: brokers with their racks, partitions with their replicas and sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla_broker.metadata.placement import UsableBroker as BrokerPlace
+from ottla_broker.metadata.placement import UsableBroker
 from ottla_operator.kafka import cluster, log_dirs, reassignments, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.offsets import TopicPartition
@@ -13,9 +13,9 @@ from ottla_operator.plan.moves import PartitionReplicas
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentInputs:
-    """`brokers`: those that are up. `partitions`: of all topics, the brokers' own too; one that is moving counts as if it had arrived."""
+    """`brokers`: those that are up. `partitions`: of all topics; one that is being reassigned has its target replicas."""
 
-    brokers: tuple[BrokerPlace, ...]
+    brokers: tuple[UsableBroker, ...]
     partitions: tuple[PartitionReplicas, ...]
     reassignments: Mapping[TopicPartition, PartitionReassignment]
 
@@ -24,26 +24,27 @@ class ReassignmentInputs:
         return tuple(it.broker for it in self.brokers)
 
 
-async def read_reassignment_inputs(link: KafkaClient) -> ReassignmentInputs:
-    brokers = (await cluster.describe_cluster(link)).brokers
-    every = await topics.list_topics(link)
-    moving = await reassignments.list_reassignments(link)
-    sizes = await log_dirs.describe_replica_sizes(link, [it.id for it in brokers])
+async def read_reassignment_inputs(client: KafkaClient) -> ReassignmentInputs:
+    brokers = (await cluster.describe_cluster(client)).brokers
+    every = await topics.list_topics(client)
+    ongoing = await reassignments.list_reassignments(client)
+    sizes = await log_dirs.describe_replica_sizes(client, [it.id for it in brokers])
     return ReassignmentInputs(
-        tuple(BrokerPlace(it.id, it.rack) for it in brokers),
+        tuple(UsableBroker(it.id, it.rack) for it in brokers),
         tuple(
-            _replicas(topic.name, it, moving.get((topic.name, it.index)), sizes)
+            _replicas(topic.name, it, ongoing.get((topic.name, it.index)), sizes)
             for topic in every
             for it in topic.partitions
         ),
-        moving,
+        ongoing,
     )
 
 
 def _replicas(
-    topic: str, it: topics.PartitionInfo, moving: PartitionReassignment | None, sizes: log_dirs.ReplicaSizes
+    topic: str, it: topics.PartitionInfo, reassignment: PartitionReassignment | None, sizes: log_dirs.ReplicaSizes
 ) -> PartitionReplicas:
-    replicas = moving.target if moving else it.replicas
+    """The size is the leader's, otherwise the largest that is known."""
+    replicas = reassignment.target if reassignment else it.replicas
     known = [sizes[broker].get((topic, it.index), 0) for broker in it.replicas if broker in sizes]
-    leads = it.leader in sizes and sizes[it.leader].get((topic, it.index))
-    return PartitionReplicas(topic, it.index, replicas, it.isr, it.leader, leads or max(known, default=0))
+    leader_size = it.leader in sizes and sizes[it.leader].get((topic, it.index))
+    return PartitionReplicas(topic, it.index, replicas, it.isr, it.leader, leader_size or max(known, default=0))

@@ -1,6 +1,5 @@
-"""Giving partitions other replicas (KIP-455): asking for it, seeing how far it is, taking it back."""
+"""Reassignment of partitions (KIP-455): start, list, cancel, progress, and the inputs of its plans."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,21 +12,22 @@ from kio.schema.alter_partition_reassignments.v0.request import (
 )
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i32, i32Timedelta
+from kio.static.primitive import i32Timedelta
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.kafka import log_dirs
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
-from ottla_operator.kafka.offsets import TopicPartition
+from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
+from ottla_operator.kafka.topics import describe_topics
 
 TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
-AT_ONCE: Final = (
-    500  # partitions of one request: thousands in one would hold up everything else that the controller has to do
-)
+MAX_PARTITIONS_PER_REQUEST: Final = 500
+"""The controller handles one request at a time. Thousands of partitions in one would delay all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition that is being moved. `replicas`: all, those that come and those that go among them."""
+    """`replicas`: all, including those in `adding` and `removing`."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -35,59 +35,107 @@ class PartitionReassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        return tuple(it for it in self.replicas if it not in self.removing)
+        """Replicas when the reassignment is complete."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
-async def list_reassignments(link: KafkaClient) -> dict[TopicPartition, PartitionReassignment]:
-    """Every partition that is being moved now. Brokers that do not know of moving (Kafka before 2.4) move nothing."""
+async def list_reassignments(client: KafkaClient) -> dict[TopicPartition, PartitionReassignment]:
+    """Ongoing reassignments. Empty if the brokers do not support them (Kafka before 2.4)."""
     try:
-        answer = await link.ask_controller(ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
+        response = await client.send_to_controller(ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
     except KafkaError as error:
         if error.code is ErrorCode.unsupported_version:
             return {}
         raise
-    raise_for_error(answer.error_code, answer.error_message, "reassignments")
+    raise_for_error(response.error_code, response.error_message, "reassignments")
     return {
         (topic.name, it.partition_index): PartitionReassignment(
             tuple(it.replicas), tuple(it.adding_replicas), tuple(it.removing_replicas)
         )
-        for topic in answer.topics
+        for topic in response.topics
         for it in topic.partitions
     }
 
 
-async def reassign_partitions(link: KafkaClient, wanted: Mapping[TopicPartition, Iterable[int]]) -> None:
-    """Has partitions moved to these replicas, the preferred leader first. Returns when the controller has taken it down; moving goes on. KafkaError for
-    the first partition that is refused."""
-    await _alter(link, {place: tuple(map(BrokerId, replicas)) for place, replicas in wanted.items()})
+async def reassign_partitions(client: KafkaClient, replicas: Mapping[TopicPartition, Iterable[int]]) -> None:
+    """Starts the reassignment of partitions to these replicas, the preferred leader first.
+
+    Raises KafkaError for the first partition that is refused.
+    """
+    await _alter(client, {partition: tuple(map(BrokerId, brokers)) for partition, brokers in replicas.items()})
 
 
-async def cancel_reassignments(link: KafkaClient, places: Iterable[TopicPartition]) -> None:
-    """Takes moves back: the partitions get the replicas that they had. One that has arrived meanwhile is left there."""
-    await _alter(link, dict.fromkeys(places))
+async def cancel_reassignments(client: KafkaClient, partitions: Iterable[TopicPartition]) -> None:
+    """Reverts partitions to their previous replicas. Partitions whose reassignment is complete are not changed."""
+    await _alter(client, dict.fromkeys(partitions))
 
 
-async def _alter(link: KafkaClient, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]) -> None:
-    places = list(wanted)
-    for start in range(0, len(places), AT_ONCE):
-        by_topic: dict[str, list[ReassignablePartition]] = defaultdict(list)
-        for topic, partition in places[start : start + AT_ONCE]:
-            by_topic[topic].append(
-                ReassignablePartition(partition_index=i32(partition), replicas=wanted[topic, partition])
-            )
+async def _alter(client: KafkaClient, replicas: Mapping[TopicPartition, tuple[BrokerId, ...] | None]) -> None:
+    partitions = list(replicas)
+    for start in range(0, len(partitions), MAX_PARTITIONS_PER_REQUEST):
+        by_topic = group_by_topic(partitions[start : start + MAX_PARTITIONS_PER_REQUEST])
         request = AlterPartitionReassignmentsRequest(
             timeout=TIMEOUT,
             topics=tuple(
-                ReassignableTopic(name=TopicName(topic), partitions=tuple(found)) for topic, found in by_topic.items()
+                ReassignableTopic(
+                    name=TopicName(topic),
+                    partitions=tuple(
+                        ReassignablePartition(partition_index=index, replicas=replicas[topic, index])
+                        for index in indexes
+                    ),
+                )
+                for topic, indexes in by_topic.items()
             ),
         )
-        answer = await link.ask_controller(request)
-        raise_for_error(answer.error_code, answer.error_message, "reassignment")
-        for topic in answer.responses:
+        response = await client.send_to_controller(request)
+        raise_for_error(response.error_code, response.error_message, "reassignment")
+        for topic in response.responses:
             for it in topic.partitions:
-                raise_for_error(
-                    it.error_code,
-                    it.error_message,
-                    f"{topic.name}-{it.partition_index}",
-                    allow=(ErrorCode.no_reassignment_in_progress,),
-                )
+                subject, ended = f"{topic.name}-{it.partition_index}", (ErrorCode.no_reassignment_in_progress,)
+                raise_for_error(it.error_code, it.error_message, subject, allow=ended)
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentProgress:
+    """Progress of the reassignment of `partitions` partitions.
+
+    unfinished: partitions that are still being reassigned. copied_bytes, total_bytes: of those.
+    misplaced: partitions that are not being reassigned and do not have the target replicas.
+    """
+
+    partitions: int
+    unfinished: int
+    copied_bytes: int
+    total_bytes: int
+    misplaced: tuple[TopicPartition, ...]
+
+
+async def measure_progress(
+    client: KafkaClient, targets: Mapping[TopicPartition, tuple[int, ...]]
+) -> ReassignmentProgress:
+    """`targets`: replicas that each partition is reassigned to."""
+    every = await list_reassignments(client)
+    ongoing = {partition: it for partition, it in every.items() if partition in targets}
+    brokers = sorted({broker for it in ongoing.values() for broker in it.replicas})
+    sizes = await log_dirs.describe_replica_sizes(client, brokers, ongoing) if ongoing else {}
+    copied, total = copied_bytes(ongoing, sizes)
+    misplaced: list[TopicPartition] = []
+    if not ongoing:
+        topics = await describe_topics(client, sorted({topic for topic, _ in targets}))
+        current = {(topic.name, it.index): it.replicas for topic in topics.values() for it in topic.partitions}
+        misplaced = sorted(it for it, target in targets.items() if it in current and set(current[it]) != set(target))
+    return ReassignmentProgress(len(targets), len(ongoing), copied, total, tuple(misplaced))
+
+
+def copied_bytes(
+    reassignments: Mapping[TopicPartition, PartitionReassignment], sizes: log_dirs.ReplicaSizes
+) -> tuple[int, int]:
+    """Bytes that the added replicas have, and bytes that they will have: the size of the largest other replica."""
+    copied = total = 0
+    for partition, it in reassignments.items():
+        others = (broker for broker in it.replicas if broker in sizes and broker not in it.adding)
+        size = max((sizes[broker].get(partition, 0) for broker in others), default=0)
+        for broker in it.adding:
+            copied += min(size, sizes.get(broker, {}).get(partition, 0))
+            total += size
+    return copied, total

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka import configs
 from ottla_operator.kafka.client import KafkaClient
-from ottla_operator.kafka.in_sync import list_partition_states
+from ottla_operator.kafka.cluster import list_partition_states
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.children import Seen
 from ottla_operator.kube.kinds import POD

@@ -97,7 +97,7 @@ class Load:
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
         try:
             sink = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--notes", str(self._file("partitions")),
+                sys.executable, "-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--partitions-file", str(self._file("partitions")),
                 "--bootstrap", self.bootstrap,
                 stdin=reader, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=environment, process_group=0,
             )  # fmt: skip

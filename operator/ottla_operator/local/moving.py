@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ottla_operator.formatting import format_count, format_size
 from ottla_operator.kafka import elections, reassignments, throttle
 from ottla_operator.kafka.client import KafkaClient
-from ottla_operator.kafka.progress import measure_progress
+from ottla_operator.kafka.reassignments import measure_progress
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
 from ottla_operator.plan.moves import Move, estimate_cost

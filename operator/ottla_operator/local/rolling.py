@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka import cluster, configs, elections, reassignments, topics
 from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.cluster import list_partition_states
 from ottla_operator.kafka.elections import ElectionType
-from ottla_operator.kafka.in_sync import list_partition_states
 from ottla_operator.local.brokers import Brokers
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory

@@ -33,7 +33,7 @@ from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
-from ottla_spark.run import RuntimeEnvironment
+from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
 from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter

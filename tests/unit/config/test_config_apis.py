@@ -16,7 +16,7 @@ from kio.static.primitive import i8
 
 from ottla_broker.api.alter_configs import alter_configs
 from ottla_broker.api.describe_configs import describe_configs
-from ottla_broker.api.incremental_alter_configs import Change, incremental_alter_configs
+from ottla_broker.api.incremental_alter_configs import ConfigOperation, incremental_alter_configs
 from ottla_broker.api.list_config_resources import list_config_resources
 from ottla_broker.broker import Broker
 from ottla_broker.config import MAX_CONNECTIONS, ConfigSource
@@ -26,7 +26,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from .running import Nobody, broker, context
 
 TOPIC, BROKER, LOGGER = ConfigResource.TOPIC, ConfigResource.BROKER, ConfigResource.BROKER_LOGGER
-SET, DELETE, APPEND, SUBTRACT = Change.SET, Change.DELETE, Change.APPEND, Change.SUBTRACT
+SET, DELETE, APPEND, SUBTRACT = (
+    ConfigOperation.SET,
+    ConfigOperation.DELETE,
+    ConfigOperation.APPEND,
+    ConfigOperation.SUBTRACT,
+)
 Said = tuple[ErrorCode, str | None]
 
 
@@ -122,8 +127,8 @@ def test_lists_grow_and_shrink_as_they_count(tmp_path: Path) -> None:
         (TOPIC, "a/b", [("segment.ms", SET, "1")], ErrorCode.invalid_topic_exception, "allowed are"),
         (TOPIC, "t", [("segment.ms", SET, None)], ErrorCode.invalid_request, "segment.ms has no value"),
         (TOPIC, "t", [("segment.ms", 9, "1")], ErrorCode.invalid_request, "operation 9 is none of 0 to 3"),
-        (TOPIC, "t", [("segment.ms", SET, "1")] * 2, ErrorCode.invalid_request, "stands twice"),
-        (BROKER, "one", [("max.connections", SET, "1")], ErrorCode.invalid_request, "'one' is no broker's id"),
+        (TOPIC, "t", [("segment.ms", SET, "1")] * 2, ErrorCode.invalid_request, "names segment.ms twice"),
+        (BROKER, "one", [("max.connections", SET, "1")], ErrorCode.invalid_request, "'one' is no broker id"),
         (BROKER, "1", [("num.partitions", SET, "1")], ErrorCode.invalid_request, "num.partitions is read-only"),
         (LOGGER, "2", [("root", SET, "INFO")], ErrorCode.invalid_request, "this is broker 1"),
         (LOGGER, "1", [("root", SET, "LOUD")], ErrorCode.invalid_config, "allowed: TRACE, DEBUG"),
@@ -192,7 +197,7 @@ def test_brokers_have_their_own_value_over_the_default_of_all(tmp_path: Path) ->
             assert on.config(MAX_CONNECTIONS) == 3
             other = await described(on, BROKER, "2")
             assert other.error_code is ErrorCode.invalid_request
-            assert "must be asked of it" in str(other.error_message)
+            assert "send this request to broker '2'" in str(other.error_message)
 
     asyncio.run(scenario())
 

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla_broker.http.prometheus_text import heading, lines, page
+from ottla_broker.http.prometheus_text import format_header, format_samples, metrics_page
 from ottla_broker.metrics import METRICS, Metric, Sample
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_page_of_metrics_is_what_the_declarations_say() -> None:
-    assert (DOCS / "metrics.md").read_text() == page(), (
+    assert (DOCS / "metrics.md").read_text() == metrics_page(), (
         "run: python -m ottla_broker.http.prometheus_text > docs/metrics.md"
     )
 
@@ -36,7 +36,7 @@ def test_every_metric_is_declared_once_and_counters_say_so_in_their_names() -> N
 )
 def test_any_sample_is_read_again(samples: list[tuple[str, str, float]]) -> None:
     metric = Metric("some_gauge", "gauge", "A doc.", ("first", "second"))
-    text = heading(metric) + lines(metric, [Sample((a, b), value) for a, b, value in samples])
+    text = format_header(metric) + format_samples(metric, [Sample((a, b), value) for a, b, value in samples])
     (family,) = text_string_to_metric_families(text)
     assert (family.name, family.documentation, family.type) == ("some_gauge", "A doc.", "gauge")
     read = [(one.labels["first"], one.labels["second"], float(one.value)) for one in family.samples]

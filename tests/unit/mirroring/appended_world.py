@@ -1,5 +1,6 @@
-"""A partition of three replicas to which two sources are appended, without sockets: leaders change, replicas crash, are wiped, lose their ends and their
-beginnings, and copying goes on by whoever leads.
+"""A partition of three replicas to which two sources are appended, without sockets. Leaders change,
+replicas crash, are wiped, are truncated and lose their log start, and every leader continues
+mirroring.
 """
 
 from dataclasses import dataclass, field
@@ -30,13 +31,15 @@ from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.replication.leading import TOPIC, Peers
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=200)
-MIRRORS = {"east": 1 << 62, "west": (1 << 62) + 7}  # by which producer ids their records are known
+MIRRORS = {"east": 1 << 62, "west": (1 << 62) + 7}  # producer ids of the sources
 ALL = 1 << 20
 
 
 @dataclass
 class SourceLog:
-    """What a source's partition holds: plain batches, committed and aborted transactions of two producers, holes. Values are `<name> <number>`."""
+    """A source partition with plain batches, committed and aborted transactions of two producers,
+    and offset gaps. Record values are `<name> <number>`.
+    """
 
     name: str
     random: Random
@@ -47,14 +50,14 @@ class SourceLog:
     epoch: int = 0
 
     def write(self) -> None:
-        """One batch, or a transaction of some."""
+        """Writes one batch, one transaction, or an offset gap."""
         kind = self.random.choice(["plain", "plain", "committed", "aborted", "both", "hole"])
         self.epoch += self.random.random() < 0.1
         if kind == "hole":
             self.end += self.random.randint(1, 5)
         elif kind == "plain":
             self.committed += self._batch(-1)
-        elif kind == "both":  # two transactions, one inside of the other
+        elif kind == "both":  # two overlapping transactions
             first = self.end
             self.committed += self._batch(50)
             self._batch(51)
@@ -102,9 +105,9 @@ class SourceLog:
         )
         self.end += 1
 
-    def answer(self, offset: int, most: int, topic: UUID) -> FetchResponsePartition:
-        """To a reader of what is committed."""
-        found = [batch for batch in self.log if last_of(batch) >= offset][:most]
+    def respond(self, offset: int, max_batches: int, topic: UUID) -> FetchResponsePartition:
+        """The response to a read_committed consumer."""
+        found = [batch for batch in self.log if last_of(batch) >= offset][:max_batches]
         upper = last_of(found[-1]) if found else offset
         aborted = [(one, first) for one, first, marker in self.aborted if first <= upper and marker >= offset]
         return FetchResponsePartition(
@@ -137,12 +140,11 @@ class World:
             self.image.appended_sources.setdefault(TOPIC, {})[self.ids[name]] = source
         self.disk = MemoryDisk()
         self.replicas = {number: self._made(number) for number in (1, 2, 3)}
-        self.keeping = AppendedRetention(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
-        self.copies: dict[str, MirroredPartition] = {}
-        self.stale: list[
-            tuple[str, MirroredPartition]
-        ] = []  # of fetchers that were told to end, and have not heard it yet
-        self.gone: dict[int, bytes] = {}  # by their offsets
+        self.retention = AppendedRetention(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
+        self.mirrored: dict[str, MirroredPartition] = {}
+        # Of fetchers that were told to stop and have not stopped yet.
+        self.stale: list[tuple[str, MirroredPartition]] = []
+        self.deleted: dict[int, bytes] = {}  # deleted records by offset
         self.wiped = 0
         self.ours = 0
         self._elected()
@@ -161,7 +163,7 @@ class World:
     def leader(self) -> Partition:
         return self.replicas[self.state.leader].partition
 
-    # --- what happens
+    # --- steps
 
     def write(self) -> None:
         self.sources[self.random.choice(list(MIRRORS))].write()
@@ -170,29 +172,31 @@ class World:
         self.ours += 1
         self.leader.append_records(encode_batch([Record(1, b"k", f"ours {self.ours}".encode())]), acks=1)
 
-    def copy(self, name: str | None = None, copy: MirroredPartition | None = None, most: int = 0) -> bool:
-        """Whether anything was new."""
+    def mirror(self, name: str | None = None, mirrored: MirroredPartition | None = None, max_batches: int = 0) -> bool:
+        """Fetches once from a source. Returns True if the position advanced."""
         name = name or self.random.choice(list(MIRRORS))
-        copy = copy or self.copies[name]
-        copy.requested_offset = copy.position
-        got = self.sources[name].answer(copy.requested_offset, most or self.random.randint(1, 6), self.ids[name])
-        while (outcome := process_partition_data(copy, replace_records(got), 1.0)) is FetchOutcome.new_epochs:
-            copy.source_epochs = copy.unrecorded_epochs
-            known = AppendedPartitionRecord(TOPIC, self.ids[name], 0, copy.unrecorded_epochs)
+        mirrored = mirrored or self.mirrored[name]
+        mirrored.requested_offset = mirrored.position
+        data = self.sources[name].respond(
+            mirrored.requested_offset, max_batches or self.random.randint(1, 6), self.ids[name]
+        )
+        while (outcome := process_partition_data(mirrored, replace_records(data), 1.0)) is FetchOutcome.new_epochs:
+            mirrored.source_epochs = mirrored.unrecorded_epochs
+            known = AppendedPartitionRecord(TOPIC, self.ids[name], 0, mirrored.unrecorded_epochs)
             self.image.appended_partitions[TOPIC, self.ids[name], 0] = known
-        assert outcome in (FetchOutcome.unchanged, FetchOutcome.advanced), copy.reason
+        assert outcome in (FetchOutcome.unchanged, FetchOutcome.advanced), mirrored.reason
         return outcome is FetchOutcome.advanced
 
-    def copy_late(self) -> None:
-        """A fetcher that should have ended takes an answer all the same."""
-        late = [(name, copy) for name, copy in self.stale if copy.is_leader]
+    def mirror_by_stale_fetcher(self) -> None:
+        """A fetcher that was told to stop still processes a response."""
+        late = [(name, mirrored) for name, mirrored in self.stale if mirrored.is_leader]
         if late:
-            self.copy(*self.random.choice(late))
+            self.mirror(*self.random.choice(late))
 
-    def new_settings(self) -> None:
-        """The mirrors' connections are made anew, while the old ones have not ended."""
-        self.stale += self.copies.items()
-        self.copies = desired_partitions(self.image, self.leader)
+    def change_settings(self) -> None:
+        """The mirrors' settings change: new fetchers start before the old ones have stopped."""
+        self.stale += self.mirrored.items()
+        self.mirrored = desired_partitions(self.image, self.leader)
 
     def replicate(self, number: int = 0) -> None:
         number = number or self.random.choice([one for one in self.replicas if one != self.state.leader])
@@ -222,13 +226,15 @@ class World:
             self._commit(isr=(1, 2, 3))
 
     def elect(self) -> None:
-        """Another of the ISR leads; where the old one was further, that is lost."""
+        """Another in-sync replica becomes the leader; uncommitted records of the old leader are
+        lost.
+        """
         isr = [number for number in self.state.isr if number != self.state.leader]
         self._commit(leader=self.random.choice(isr), leader_epoch=self.state.leader_epoch + 1)
         self._elected()
 
     def crash(self) -> None:
-        """A process is killed and comes back; what was in its files is there."""
+        """A process is killed and restarts with the content of its files."""
         number = self.random.choice(list(self.replicas))
         if number == self.state.leader:
             self.elect()
@@ -241,27 +247,27 @@ class World:
         self.replicas[number] = Replica(again, storage, replica.directory)
 
     def wipe(self) -> None:
-        """A replica that does not lead gets a new disk, and is out of the ISR until it has caught up."""
+        """A follower gets an empty disk and leaves the ISR until it has caught up."""
         if self.wiped:
             return
         self.wiped = self.random.choice([one for one in self.replicas if one != self.state.leader])
         self._commit(isr=tuple(one for one in self.state.isr if one != self.wiped))
         self.replicas[self.wiped] = self._made(self.wiped)
 
-    def let_go(self) -> None:
-        """As retention and DeleteRecords do; given up when the ISR is too slow."""
+    def delete_records(self) -> None:
+        """Deletes records as retention and DeleteRecords do; gives up if the ISR is too slow."""
         log = self.leader.log
         starts = [base for base in log.segments.bases if log.start < base <= log.high_watermark]
         if not starts:
             return
         start = self.random.choice(starts)
-        needed = max(self.keeping.ensure_position_above(self.leader, mark, start) for mark in MIRRORS.values())
+        needed = max(self.retention.ensure_position_above(self.leader, mark, start) for mark in MIRRORS.values())
         for number in self.replicas:
             if number != self.state.leader and self.random.random() < 0.9:
                 self.replicate(number)
                 self.replicate(number)
         if log.high_watermark > needed:
-            self.gone |= values_of(self.leader, log.start, start)
+            self.deleted |= values_of(self.leader, log.start, start)
             log.delete_records_before(start)
             log.apply_retention(1)
 
@@ -271,14 +277,14 @@ class World:
             replica.partition.update_registration(self.state)
 
     def _elected(self) -> None:
-        self.copies = desired_partitions(self.image, self.leader)
+        self.mirrored = desired_partitions(self.image, self.leader)
 
-    # --- what must hold
+    # --- invariants
 
     def settle(self) -> None:
-        """Everything is copied and replicated."""
+        """Mirrors and replicates everything."""
         for name in MIRRORS:
-            while self.copy(name, most=ALL):
+            while self.mirror(name, max_batches=ALL):
                 pass
         for _ in range(40):
             for number in self.replicas:
@@ -289,22 +295,22 @@ class World:
         for number, replica in self.replicas.items():
             log = replica.partition.log
             assert log.end == self.leader.log.end, number
-            found = {at: value for at, value in self.gone.items() if at < log.start}
+            found = {at: value for at, value in self.deleted.items() if at < log.start}
             found |= values_of(replica.partition, log.start, log.end)
             for name, source in self.sources.items():
                 mine = [value for at, value in sorted(found.items()) if value.startswith(name.encode())]
                 assert mine == source.committed, (number, name)
 
 
-def replace_records(got: FetchResponsePartition) -> FetchResponsePartition:
-    """As it comes again: what was taken before may have been changed in place."""
+def replace_records(data: FetchResponsePartition) -> FetchResponsePartition:
+    """A fresh mirrored of a response, because processing it changes the bytes in place."""
     return FetchResponsePartition(
-        got.topic, 0, got.error, got.high_watermark, -1, 0, memoryview(bytearray(got.records)), got.aborted
+        data.topic, 0, data.error, data.high_watermark, -1, 0, memoryview(bytearray(data.records)), data.aborted
     )
 
 
 def values_of(partition: Partition, start: int, end: int) -> dict[int, bytes]:
-    """Of all data records from `start` to `end`, in which no batch is part of a transaction, by their offsets."""
+    """Values of all data records from `start` to `end` by offset. No batch may be transactional."""
     found: dict[int, bytes] = {}
     at = start
     while at < end:

@@ -1,4 +1,5 @@
-"""What an identical copy knows of the sources that are appended to what it is a copy of, and who goes on with them."""
+"""An identical mirror of a topic with appended sources knows these sources, and another mirror can
+continue with them after a failover."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -23,11 +24,13 @@ from ottla_broker.mirroring.sync_plan import (
 )
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
-from tests.unit.mirroring.test_discovery import HERE, World, view
+from tests.unit.mirroring.test_plan_identical import HERE, World, view
 
 NEWARK = CarriedSource(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
 NEWYORK = CarriedSource(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
-OF_NEWARK = SourceMetadata("n", {1: ("h", 1)}, {"t": SourceTopic("t", NEWARK.source_id, {0: 1, 1: 1})}, frozenset())
+NEWARK_CLUSTER = SourceMetadata(
+    "n", {1: ("h", 1)}, {"t": SourceTopic("t", NEWARK.source_id, {0: 1, 1: 1})}, frozenset()
+)
 
 
 def region(*sources: CarriedSource) -> SourceMetadata:
@@ -36,11 +39,11 @@ def region(*sources: CarriedSource) -> SourceMetadata:
 
 
 class Standby(World):
-    """An identical copy of the region's `t`, into which Newark's is appended there."""
+    """Mirrors the region's topic `t`, to which the source of Newark is appended there."""
 
     async def begin(self, **settings: str) -> "Standby":
         await super().begin(**settings)
-        assert [type(step) for step in await self.take(region(NEWARK))] == [CreateMirroredTopic]
+        assert [type(step) for step in await self.apply(region(NEWARK))] == [CreateMirroredTopic]
         await self.controller.alter_configs(
             MIRROR_RESOURCE, "newark", {"bootstrap.servers": "n:1", "topics": "t", "offsets": "Appended"}
         )
@@ -61,7 +64,7 @@ class Standby(World):
             )
 
     async def join(self) -> list[object]:
-        found = list(plan_appended(self.image, mirror_configs(self.image)["newark"], OF_NEWARK, None, 1, HERE))
+        found = list(plan_appended(self.image, mirror_configs(self.image)["newark"], NEWARK_CLUSTER, None, 1, HERE))
         for step in found:
             if isinstance(step, AddSource):
                 await self.controller.mirror_control.add_source(step.source)
@@ -69,26 +72,26 @@ class Standby(World):
 
 
 @on_a_loop
-async def test_they_are_known_with_the_copy_and_when_others_come() -> None:
+async def test_carried_sources_are_known_and_updated() -> None:
     world = await Standby().begin()
     assert [(one.producer_id, one.carried) for one in world.sources().values()] == [
         (FIRST_RESERVED_PRODUCER_ID + 11, True)
     ]
     assert active_sources(world.image, world.id) == {} and retained_sources(world.image, world.id) == []
-    assert [type(step) for step in await world.take(region(NEWARK, NEWYORK))] == [UpdateOrigins]
-    assert world.steps(region(NEWARK, NEWYORK)) == [], "and then nothing is left to do"
-    assert describe_sources(world.image, world.id) == [NEWARK, NEWYORK], "for copies of the copy"
-    assert world.steps(region(NEWARK)) == [], "what is not told any more is in the log still"
+    assert [type(step) for step in await world.apply(region(NEWARK, NEWYORK))] == [UpdateOrigins]
+    assert world.steps(region(NEWARK, NEWYORK)) == [], "nothing else is left to do"
+    assert describe_sources(world.image, world.id) == [NEWARK, NEWYORK], "for mirrors of the mirror"
+    assert world.steps(region(NEWARK)) == [], "the log still has records of a source that is not reported any more"
 
 
 @on_a_loop
-async def test_a_mirror_here_goes_on_by_the_same_producer_id_once_the_copy_has_failed_over() -> None:
+async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() -> None:
     world = await Standby().begin()
     (refused,) = await world.join()
     assert isinstance(refused, RejectedTopic) and "identical mirror" in refused.reason
     await world.fail_over()
     assert [one.producer_id for one in retained_sources(world.image, world.id)] == [FIRST_RESERVED_PRODUCER_ID + 11], (
-        "how far it came is not forgotten"
+        "its position is retained"
     )
     assert [type(step) for step in await world.join()] == [AddSource]
     (now,) = active_sources(world.image, world.id).values()
@@ -102,12 +105,12 @@ async def test_a_mirror_here_goes_on_by_the_same_producer_id_once_the_copy_has_f
 
 
 @on_a_loop
-async def test_a_topic_with_sources_of_its_own_does_not_become_a_copy_before_they_end() -> None:
+async def test_topic_with_active_sources_does_not_fail_back() -> None:
     world = await Standby().begin(on_divergence="Truncate")
     await world.fail_over()
     await world.join()
     await world.set(role=REPLICATE)
-    why = "records are appended to it by mirror 'newark': that has to end first, by its role FailedOver"
+    why = "mirror 'newark' appends records to it: end that first with the role FailedOver"
     (step,) = world.steps(region(NEWARK))
     assert isinstance(step, RejectedTopic) and step.reason == why
     other_way = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
@@ -116,9 +119,10 @@ async def test_a_topic_with_sources_of_its_own_does_not_become_a_copy_before_the
     assert isinstance(step, RejectedTopic) and step.reason == why
     wish = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
-        with pytest.raises(KafkaError, match="that has to end first"):
+        with pytest.raises(KafkaError, match="end that first"):
             await command(wish, world.id)
-    # It ends, the topic is a copy for a while, in which another cluster copies on, and fails over again.
+    # The source ends; the topic is mirrored again, while another cluster continues, and fails over
+    # again.
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": FAILED_OVER})
     await world.controller.mirror_control.fail_back(
         replace(wish, source_id=world.image.mirrored_topics[world.id].source_id, sources=(NEWARK,)), world.id

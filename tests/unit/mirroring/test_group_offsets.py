@@ -15,7 +15,7 @@ PLACES = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), st.builds(C
 
 
 @given(PLACES, PLACES, st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), st.integers(0, 20)))
-def test_offsets_go_forward_and_never_beyond_the_copy(
+def test_offsets_only_move_forward_up_to_the_high_watermark(
     there: dict[tuple[str, int], CommittedOffset],
     here: dict[tuple[str, int], CommittedOffset],
     ends: dict[tuple[str, int], int],
@@ -32,7 +32,7 @@ def test_offsets_go_forward_and_never_beyond_the_copy(
     assert offsets_to_commit(there, after, ends) == {}
 
 
-def test_what_is_copied_under_another_name_is_committed_under_it() -> None:
+def test_offsets_are_committed_for_renamed_topics() -> None:
     there = {("a", 0): CommittedOffset(5), ("a", 1): CommittedOffset(6), ("b", 0): CommittedOffset(7)}
     assert rename_topics(there, {"a": "west.a"}) == {
         ("west.a", 0): CommittedOffset(5),
@@ -42,10 +42,12 @@ def test_what_is_copied_under_another_name_is_committed_under_it() -> None:
 
 @dataclass
 class Cluster:
-    """What both clients are asked, with one topic of one partition. `troubles`: what asking a group's coordinator ends with."""
+    """Both clusters as their clients see them, with one topic of one partition. `errors`: by group,
+    what a request to its coordinator raises.
+    """
 
     groups: dict[str, int] = field(default_factory=dict)
-    troubles: dict[str, Exception] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     async def metadata(self, _: object) -> SimpleNamespace:
@@ -57,8 +59,8 @@ class Cluster:
 
     async def send_to_coordinator(self, group: str, request: Any) -> SimpleNamespace:
         self.asked.append(group)
-        if group in self.troubles:
-            raise self.troubles[group]
+        if group in self.errors:
+            raise self.errors[group]
         if not isinstance(request, OffsetFetchRequest):
             ((partition,),) = [topic.partitions for topic in request.topics]
             self.groups[group] = partition.committed_offset
@@ -74,30 +76,30 @@ class Cluster:
         return 100
 
 
-async def copied(office: GroupOffsetSync) -> Exception | None:
+async def sync_once(sync: GroupOffsetSync) -> Exception | None:
     try:
-        await office.sync_groups({"t": "t"})
+        await sync.sync_groups({"t": "t"})
     except (KafkaError, TimeoutError) as reason:
         return reason
     return None
 
 
-def test_what_cannot_be_copied_for_one_group_stops_nothing_for_the_others() -> None:
+def test_error_of_one_group_does_not_stop_the_others() -> None:
     source, here = Cluster({"a": 7, "b": 8}), Cluster()
-    here.troubles["a"] = KafkaError(ErrorCode.offset_metadata_too_large)
-    office = GroupOffsetSync(("*",), cast(Client, source), cast(Client, here))
-    assert asyncio.run(copied(office)) is here.troubles["a"], "it is told all the same"
+    here.errors["a"] = KafkaError(ErrorCode.offset_metadata_too_large)
+    sync = GroupOffsetSync(("*",), cast(Client, source), cast(Client, here))
+    assert asyncio.run(sync_once(sync)) is here.errors["a"], "the error is raised after the other groups"
     assert here.groups == {"b": 8}
-    del here.troubles["a"]
-    assert asyncio.run(copied(office)) is None
+    del here.errors["a"]
+    assert asyncio.run(sync_once(sync)) is None
     assert here.groups == {"a": 7, "b": 8}
 
 
-def test_nobody_waits_for_ever_behind_a_coordinator_that_does_not_answer() -> None:
+def test_unresponsive_coordinator_does_not_block_other_groups() -> None:
     source, here = Cluster({"a": 6, "b": 7, "c": 8}), Cluster()
-    source.troubles |= {"a": TimeoutError(), "b": TimeoutError()}
-    office = GroupOffsetSync(("*",), cast(Client, source), cast(Client, here))
+    source.errors |= {"a": TimeoutError(), "b": TimeoutError()}
+    sync = GroupOffsetSync(("*",), cast(Client, source), cast(Client, here))
     for _ in range(3):
-        assert isinstance(asyncio.run(copied(office)), TimeoutError)
+        assert isinstance(asyncio.run(sync_once(sync)), TimeoutError)
     assert here.groups == {"c": 8}
-    assert source.asked[-2:] == ["c", "a"], "just one of them is waited for at a time"
+    assert source.asked[-2:] == ["c", "a"], "only one unresponsive coordinator is tried per run"

@@ -1,4 +1,4 @@
-"""What a copy knows of its source's leader epochs is enough for the source to tell where the logs part."""
+"""The recorded leader epochs of a source are enough for the source to detect a divergence."""
 
 from random import Random
 
@@ -15,14 +15,14 @@ def batch(base: int, count: int, epoch: int) -> tuple[int, HeaderFields]:
 
 
 @given(st.integers())
-def test_a_copy_knows_the_epoch_of_its_last_record_wherever_it_was_cut_off(seed: int) -> None:
-    """Played with leaders that fetch some, lose their ends, and have their heads deleted."""
+def test_epoch_of_the_last_record_is_known_after_any_truncation(seed: int) -> None:
+    """Leaders fetch batches, are truncated, and delete records from the log start."""
     random = Random(seed)
     source: list[tuple[int, int, int]] = []  # base, count, epoch
     end, epoch = random.choice((0, 50)), random.choice((-1, 0, 7))
     for _ in range(30):
         epoch += random.choice((0, 0, 0, 1, 5))
-        end += random.choice((0, 0, 3))  # a hole
+        end += random.choice((0, 0, 3))  # an offset gap
         count = random.randint(1, 4)
         source.append((end, count, epoch))
         end += count
@@ -37,8 +37,8 @@ def test_a_copy_knows_the_epoch_of_its_last_record_wherever_it_was_cut_off(seed:
             case 1:
                 start = random.choice([base for base, _, _ in source if start <= base <= at] or [start])
             case _ if coming:
-                if (told := epochs_after_append(epochs, start, at, coming)) is not None:
-                    epochs = told  # committed; a leader may die before it appends
+                if (new_epochs := epochs_after_append(epochs, start, at, coming)) is not None:
+                    epochs = new_epochs  # committed; a leader may crash before it appends
                     continue
                 last = coming[-1][1]
                 at = last[0] + last[6] + 1
@@ -48,7 +48,7 @@ def test_a_copy_knows_the_epoch_of_its_last_record_wherever_it_was_cut_off(seed:
         assert list(epochs) == sorted(set(epochs), key=lambda entry: entry[1])
 
 
-def test_an_epoch_that_goes_back_is_noticed() -> None:
+def test_older_epoch_is_detected() -> None:
     epochs = epochs_after_append((), 0, 0, [batch(0, 5, 3)])
     assert epochs == ((3, 0),)
     assert epochs_after_append(epochs, 0, 5, [batch(5, 5, 3)]) is None
@@ -56,16 +56,16 @@ def test_an_epoch_that_goes_back_is_noticed() -> None:
         epochs_after_append(epochs, 0, 5, [batch(5, 5, 2)])
 
 
-def test_what_a_predecessor_wrote_down_is_not_written_again() -> None:
-    """It died before it appended: its successor finds the epochs there."""
+def test_epochs_that_an_earlier_leader_recorded_are_not_recorded_again() -> None:
+    """It crashed before it appended the records; the next leader finds the epochs."""
     assert epochs_after_append(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 4)]) is None
     assert epochs_after_append(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 6)]) == ((3, 0), (6, 5))
 
 
-def test_what_a_predecessor_wrote_down_and_the_source_has_lost_is_taken_back() -> None:
+def test_recorded_epochs_that_the_source_has_lost_are_removed() -> None:
     assert epochs_after_append(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 3)]) == ((3, 0),)
     assert epochs_after_append(((3, 0), (4, 50)), 0, 5, [batch(5, 5, 3)]) is None
 
 
-def test_epochs_below_the_log_start_are_let_go() -> None:
+def test_epochs_below_the_log_start_are_removed() -> None:
     assert epochs_after_append(((1, 0), (2, 10), (3, 20)), 15, 30, [batch(30, 1, 4)]) == ((2, 10), (3, 20), (4, 30))

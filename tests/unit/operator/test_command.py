@@ -1,4 +1,4 @@
-"""The command line, without brokers: help, exit codes, one-line errors, and what it imports."""
+"""The command line without brokers: help, exit codes, errors of one line, and imports."""
 
 import json
 import subprocess
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla_operator.cli.main import COMMANDS
+from ottla_operator.cli.app import COMMANDS
 from ottla_operator.cli.options import Format
-from ottla_operator.cli.output import show
+from ottla_operator.cli.output import print_rows
 
 
 def ottla(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -29,19 +29,27 @@ def test_help_names_every_command() -> None:
     assert all(f" {command} " in said for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["topics", "up", "broker"])
-def test_every_command_explains_itself(command: str) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
     done = ottla(command, "--help")
     assert done.returncode == 0
-    assert "Usage: ottla" in done.stdout
+    assert f"usage: ottla {command}" in done.stdout.lower()
 
 
-def test_wrong_usage_is_2() -> None:
+def test_help_imports_no_command() -> None:
+    script = (
+        "import sys; sys.argv = ['ottla', '--help']; from ottla_operator.cli.main import main\n"
+        "try: main()\nexcept SystemExit: print(sorted({'rich', 'jsonschema', 'yaml'} & set(sys.modules)))"
+    )
+    assert interpreted(script, check=True).stdout.splitlines()[-1] == "[]"
+
+
+def test_invalid_usage_exits_with_2() -> None:
     assert ottla("topics", "nonsense").returncode == 2
     assert ottla("produce", "t", "--compression", "zip").returncode == 2
 
 
-def test_bad_files_are_2_and_told_by_line(tmp_path: Path) -> None:
+def test_invalid_file_exits_with_2_and_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(
         "apiVersion: ottla.dev/v1alpha1\nkind: Cluster\nmetadata: {name: a}\nspec: {replica: 1}\n"
     )
@@ -54,7 +62,7 @@ def test_bad_files_are_2_and_told_by_line(tmp_path: Path) -> None:
 CLUSTER = "apiVersion: ottla.dev/v1alpha1\nkind: Cluster\nmetadata: {name: a}\nspec: {replicas: 1}\n"
 
 
-def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path: Path) -> None:
+def test_folder_that_is_not_writable_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(CLUSTER)
     done = ottla("up", str(tmp_path), "--home", str(tmp_path / "a.yaml"))
     assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/a.yaml: File exists\n")
@@ -74,7 +82,7 @@ def interpreted(script: str, *, check: bool) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_an_interrupt_while_it_is_still_being_read_in_is_silent() -> None:
+def test_interrupt_during_imports_is_silent() -> None:
     script = (
         "import sys; sys.argv = ['ottla', 'topics', 'list']\n"
         "class Interrupted:\n    def find_spec(self, name, *_):\n        if name == 'typer': raise KeyboardInterrupt\n"
@@ -84,19 +92,19 @@ def test_an_interrupt_while_it_is_still_being_read_in_is_silent() -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
-def test_nobody_at_the_address_is_4_and_one_line() -> None:
+def test_unreachable_broker_exits_with_4_and_one_line() -> None:
     done = ottla("topics", "list", "--bootstrap", "127.0.0.1:1")
     assert done.returncode == 4
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_address_that_is_none_is_2() -> None:
+def test_invalid_address_exits_with_2() -> None:
     done = ottla("topics", "list", OTTLA_BOOTSTRAP="nonsense")
     assert done.returncode == 2
     assert done.stderr == "ottla: 'nonsense' is not host:port\n"
 
 
-def test_a_broker_is_started_without_this_package_s_libraries() -> None:
+def test_broker_is_started_without_importing_the_commands_libraries() -> None:
     script = (
         "import os, sys; os.execv = lambda *given: print(given[1][1:], sorted({'typer', 'rich', 'msgspec', 'kio', 'asyncio'} & set(sys.modules)));"
         "sys.argv = ['ottla', 'broker', '--set', 'a=b']; from ottla_operator.cli.main import main; main.__globals__['os'].execv = os.execv\n"
@@ -106,20 +114,20 @@ def test_a_broker_is_started_without_this_package_s_libraries() -> None:
     assert done.stdout.splitlines()[0] == "['-m', 'ottla_broker', '--set', 'a=b'] []"
 
 
-def test_rows_for_programs_have_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_rows_have_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"name": "a", "id": None, "isr": [1, 2]}]
-    show(rows, {"name": "NAME"}, Format.json)
+    print_rows(rows, {"name": "NAME"}, Format.json)
     assert json.loads(capsys.readouterr().out) == rows
-    show(rows, {"name": "NAME", "isr": "ISR", "id": "ID"}, Format.table)
+    print_rows(rows, {"name": "NAME", "isr": "ISR", "id": "ID"}, Format.table)
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["NAME", "ISR", "ID"], ["a", "1,2", "-"]]
 
 
-def test_a_row_in_a_pipe_is_a_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_in_a_pipe_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     rows: list[dict[str, object]] = [
         {"what": "word " * 50, "id": "x" * 200, "n": 1},
         {"what": "a", "id": "b", "n": None},
     ]
-    show(rows, {"n": "N", "id": "ID", "what": "WHAT"}, Format.table)
+    print_rows(rows, {"n": "N", "id": "ID", "what": "WHAT"}, Format.table)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines[1].split() == ["1", "x" * 200, *["word"] * 50]

@@ -1,11 +1,11 @@
-"""A file of client properties says how a command reaches brokers; what it says wrongly is told with its place."""
+"""--command-config: security from client properties, and errors with file, line and property."""
 
 from pathlib import Path
 
 import pytest
 
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
-from ottla_operator.cli.command_config import secured
+from ottla_operator.cli.command_config import read_security
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from tests.kube.certificates import create_certificate_authority, create_client_certificate
 
@@ -13,12 +13,12 @@ from tests.kube.certificates import create_certificate_authority, create_client_
 def read(folder: Path, *lines: str) -> ClientSecurity:
     file = folder / "client.properties"
     file.write_text("\n".join(lines))
-    return secured(file)
+    return read_security(file)
 
 
-def test_without_a_file_nothing_is_encrypted(tmp_path: Path) -> None:
-    assert secured(None) == UNSECURED
-    assert read(tmp_path, "# nothing that concerns us", "client.id=me", "request.timeout.ms=5000") == UNSECURED
+def test_connection_is_not_encrypted_without_a_file(tmp_path: Path) -> None:
+    assert read_security(None) == UNSECURED
+    assert read(tmp_path, "# no property of security", "client.id=me", "request.timeout.ms=5000") == UNSECURED
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_without_a_file_nothing_is_encrypted(tmp_path: Path) -> None:
     ],
     ids=["as librdkafka has it", "as Java has it"],
 )
-def test_logins(tmp_path: Path, login: list[str]) -> None:
+def test_sasl_credentials_are_read_in_both_forms(tmp_path: Path, login: list[str]) -> None:
     found = read(tmp_path, "security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-512", *login)
     assert found == ClientSecurity("SASL_SSL", mechanism="SCRAM-SHA-512", username="alice", password="a \\ ä")
     assert "ä" not in repr(found)
 
 
-def test_certificates_in_files_of_kafkas_names_and_of_librdkafkas(tmp_path: Path) -> None:
+def test_certificates_are_read_by_names_of_kafka_and_of_librdkafka(tmp_path: Path) -> None:
     made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
     certificate, key = create_client_certificate(made, "alice")
     (tmp_path / "alice.pem").write_text(key.read_text() + certificate.read_text())
@@ -70,25 +70,25 @@ def test_certificates_in_files_of_kafkas_names_and_of_librdkafkas(tmp_path: Path
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["security.protocol=TLS"], ":1: security.protocol cannot be 'TLS'; it may be PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        (["", "sasl.mechanism=GSSAPI"], ":2: sasl.mechanism cannot be 'GSSAPI'; it may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
-        (["ssl.truststore.type=JKS"], ":1: ssl.truststore.type cannot be 'JKS'; it may be PEM"),
-        (["ssl.truststore.password=x"], ":1: ssl.truststore.password is not known here; it may be sasl.jaas.config, "),
+        (["security.protocol=TLS"], ":1: security.protocol cannot be 'TLS'; allowed: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (["", "sasl.mechanism=GSSAPI"], ":2: sasl.mechanism cannot be 'GSSAPI'; allowed: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (["ssl.truststore.type=JKS"], ":1: ssl.truststore.type cannot be 'JKS'; allowed: PEM"),
+        (["ssl.truststore.password=x"], ":1: ssl.truststore.password is not supported; supported: sasl.jaas.config, "),
         (["ssl.truststore.location=gone.pem"], ":1: ssl.truststore.location names gone.pem: No such file or directory"),
-        (["ssl.keystore.location=client.properties"], ":1: ssl.keystore.location names client.properties, which has not both"),
+        (["ssl.keystore.location=client.properties"], ":1: ssl.keystore.location names client.properties, which does not have both"),
         (["sasl.jaas.config=OAuthBearerLoginModule required;"], ":1: sasl.jaas.config has no username and password;"),
         (["security.protocol=SASL_SSL", "sasl.username=a", "sasl.password=b"], ": security.protocol SASL_SSL needs sasl.mechanism"),
         (["security.protocol=SSL", "ssl.truststore.certificates=x"], ": the PEM of ssl.truststore.certificates or of"),
         (["security.protocol=\\uzz"], ": line 1: invalid escape '\\\\uzz'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_error_names_the_line_and_the_property(tmp_path: Path, lines: list[str], said: str) -> None:
     with pytest.raises(CommandError) as failed:
         read(tmp_path, *lines)
     assert failed.value.code is ExitCode.usage
     assert str(failed.value).startswith(f"{tmp_path / 'client.properties'}{said}")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"none\.properties: No such file or directory"):
-        secured(tmp_path / "none.properties")
+        read_security(tmp_path / "none.properties")

@@ -1,4 +1,4 @@
-"""`ottla consume`: what is printed, and up to where that is committed for a group."""
+"""`ottla consume`: the records that are printed, and the offsets that are committed for a group."""
 
 import asyncio
 import io
@@ -10,7 +10,7 @@ import pytest
 
 from ottla_broker.wire.records import Record
 from ottla_operator.cli import consume
-from ottla_operator.cli.consume import printed_to
+from ottla_operator.cli.consume import printed_offsets
 from ottla_operator.kafka.consumer import Consumer
 from ottla_operator.kafka.offsets import TopicPartition
 
@@ -23,7 +23,7 @@ def records(first: int, count: int) -> list[Record]:
 
 @dataclass
 class Batches:
-    """A consumer of one partition, which brings whole batches and moves on behind them, whatever becomes of their records."""
+    """A consumer of one partition that advances its position by whole batches."""
 
     batches: Sequence[list[Record]]
     positions: dict[TopicPartition, int] = field(default_factory=lambda: {AT: 0})
@@ -35,24 +35,26 @@ class Batches:
 
 
 def printed(batches: Batches, *, end: int | None = None, count: int | None = None) -> dict[TopicPartition, int]:
-    """Up to where it would be committed."""
+    """Offsets that would be committed."""
     consumer, ends = cast(Consumer, batches), None if end is None else {AT: end}
-    asyncio.run(consume._print(consumer, ends, count, lambda place, record: (record.value or b"").decode(), None))
-    return printed_to(consumer, ends)
+    asyncio.run(
+        consume._print_records(consumer, ends, count, lambda place, record: (record.value or b"").decode(), None)
+    )
+    return printed_offsets(consumer, ends)
 
 
-def test_what_came_after_the_end_is_neither_printed_nor_committed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_after_the_end_are_neither_printed_nor_committed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(Batches([records(0, 3), records(3, 4)]), end=5) == {AT: 5}
     assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "4"]
 
 
-def test_so_many_are_printed_and_committed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_maximum_number_of_records_is_printed_and_committed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(Batches([records(0, 3), records(3, 4)]), count=4) == {AT: 4}
     assert printed(Batches([records(0, 3)]), count=3) == {AT: 3}
     assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "0", "1", "2"]
 
 
-def test_what_nobody_reads_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_could_not_be_printed_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError
@@ -61,4 +63,4 @@ def test_what_nobody_reads_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("sys.stdout", Closed())
     with pytest.raises(BrokenPipeError):
         printed(batches)
-    assert printed_to(cast(Consumer, batches), None) == {AT: 0}
+    assert printed_offsets(cast(Consumer, batches), None) == {AT: 0}

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec import structs
 
 from ottla_operator.resources import crds
 from ottla_operator.resources.generate import CRD_FOLDERS, generated_files
+from ottla_operator.resources.pipeline import PipelineSpec
+from ottla_operator.resources.schema import models_within, structural_schema
 
 ROOT = Path(__file__).parents[3]
 # What a structural schema may not have (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
@@ -95,3 +98,15 @@ def test_short_names_are_unique() -> None:
 def test_file_is_yaml_of_the_crd() -> None:
     for name, text in crds.render_crds().items():
         assert yaml.safe_load(text)["metadata"]["name"] == name.removesuffix(".yaml")
+
+
+def test_documented_defaults_are_those_of_the_model() -> None:
+    checked = 0
+    for model in models_within(PipelineSpec):
+        properties = structural_schema(model)["properties"]
+        for field in structs.fields(model):
+            if isinstance(field.default, str | int | float) and not isinstance(field.default, bool):
+                default = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+                assert f"Defaults to {default}" in properties[field.encode_name]["description"], field.encode_name
+                checked += 1
+    assert checked == 10

@@ -24,7 +24,7 @@ class Brokers:
     def __init__(self) -> None:
         self.silent = False
 
-    async def ask(self, request: Any, *, broker: int) -> SimpleNamespace:
+    async def send(self, request: Any, *, broker: int) -> SimpleNamespace:
         if self.silent and broker == 2:
             raise Unreachable("no answer")
         return SimpleNamespace(results=[self._result(it.resource_name, broker) for it in request.resources])

@@ -11,9 +11,9 @@ from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.cli.offset_spec import OffsetSpec, parse_offset_spec
-from ottla_operator.kafka.assignment import parse_assignment
 from ottla_operator.kafka.client import raise_for_error
 from ottla_operator.kafka.cluster import find_partition_problems
+from ottla_operator.kafka.groups import parse_assignment
 from ottla_operator.kafka.partitioner import murmur2, partition_for_key
 from ottla_operator.kafka.reassignments import PartitionReassignment
 from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
@@ -52,7 +52,7 @@ NOW = 1_000_000_000
     [
         ("beginning", OffsetSpec(word="beginning")),
         ("end", OffsetSpec(word="end")),
-        ("42", OffsetSpec(exact=42)),
+        ("42", OffsetSpec(offset=42)),
         ("-10", OffsetSpec(shift=-10)),
         ("+10", OffsetSpec(shift=10)),
         ("2h", OffsetSpec(time_ms=NOW - 7_200_000)),
@@ -65,7 +65,7 @@ def test_places_as_people_write_them(text: str, expected: OffsetSpec) -> None:
 
 
 def test_a_place_that_is_none() -> None:
-    with pytest.raises(typer.BadParameter, match="'yesterday' is no place"):
+    with pytest.raises(typer.BadParameter, match="'yesterday' is not an offset"):
         parse_offset_spec("yesterday")
 
 
@@ -76,11 +76,11 @@ def test_a_place_that_is_none() -> None:
     st.none() | st.integers(0, 50),
 )
 def test_an_offset_is_never_outside_of_the_partition(text: str, start: int, more: int, now: int | None) -> None:
-    assert start <= parse_offset_spec(text, NOW).offset(start, start + more, now, start) <= start + more
+    assert start <= parse_offset_spec(text, NOW).resolve(start, start + more, now, start) <= start + more
 
 
 def test_a_time_after_the_last_record_is_the_end() -> None:
-    assert OffsetSpec(time_ms=5).offset(0, 9, None, -1) == 9
+    assert OffsetSpec(time_ms=5).resolve(0, 9, None, -1) == 9
 
 
 @pytest.mark.parametrize(("text", "bytes_"), [("10Gi", 10 * 2**30), ("1.5k", 1500), ("500m", 0.5), ("7", 7)])

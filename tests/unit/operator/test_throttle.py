@@ -16,14 +16,14 @@ class Brokers:
 
     def __init__(self, **codes: ErrorCode) -> None:
         self.codes = codes
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
-    async def ask_controller(self, request: Any) -> SimpleNamespace:
-        return await self.ask(request)
+    async def send_to_controller(self, request: Any) -> SimpleNamespace:
+        return await self.send(request)
 
-    async def ask(self, request: Any, broker: int | None = None) -> SimpleNamespace:
+    async def send(self, request: Any, broker: int | None = None) -> SimpleNamespace:
         names = [str(it.resource_name) for it in request.resources]
-        self.asked += names
+        self.requested += names
         answers = [(it, self.codes.get(it, ErrorCode.none)) for it in names]
         return SimpleNamespace(
             responses=[SimpleNamespace(resource_name=it, error_code=code, error_message=None) for it, code in answers]
@@ -34,7 +34,7 @@ class Brokers:
 async def test_a_topic_that_was_deleted_while_it_moved_leaves_no_broker_throttled() -> None:
     brokers = Brokers(gone=ErrorCode.unknown_topic_or_partition)
     await throttle.remove_throttle(cast(KafkaClient, brokers), [1, 2], ["gone", "there"])
-    assert brokers.asked == ["gone", "there", "1", "2"]
+    assert brokers.requested == ["gone", "there", "1", "2"]
 
 
 @on_loop

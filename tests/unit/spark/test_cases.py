@@ -1,4 +1,4 @@
-"""`ottla_spark test` without Spark: given lines as records, and the comparison of rows."""
+"""Test cases without Spark: parsing of given lines, and comparison of rows. Also dead letters and source options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla_spark.streaming.dead_letters import check_rate
 from ottla_spark.streaming.source import stream_options
 
 
-def test_a_line_is_a_value_or_a_key_and_a_value() -> None:
+def test_given_line_is_a_value_or_a_key_and_a_value() -> None:
     lines = [
         '{"a": 1}',
         '{"key": "k", "value": {"a": 2}}',
@@ -33,39 +33,39 @@ def test_a_line_is_a_value_or_a_key_and_a_value() -> None:
     ]
 
 
-def test_a_value_with_more_fields_is_no_envelope() -> None:
+def test_object_with_other_fields_is_a_value() -> None:
     ((key, value, *_),) = parse_given(['{"key": 1, "value": 2, "more": 3}'], "t")
     assert (key, value) == (None, b'{"key": 1, "value": 2, "more": 3}')
 
 
-def test_rows_are_compared_whatever_their_order_and_as_often_as_they_are() -> None:
+def test_rows_are_compared_in_any_order_and_with_duplicates() -> None:
     assert compare_rows([{"a": 1}, {"a": 2}], [{"a": 2}, {"a": 1}]) == []
     assert compare_rows([{"a": 1}], [{"a": 1}, {"a": 1}]) == ['unexpected: {"a": 1}']
     assert compare_rows([{"a": 1}], []) == ['missing: {"a": 1}']
 
 
-def test_only_named_columns_are_compared() -> None:
+def test_only_expected_columns_are_compared() -> None:
     assert compare_rows([{"a": 1}], [{"a": 1, "b": 2}]) == []
     assert compare_rows([{"a": 1, "b": None}], [{"a": 1}]) == []
 
 
-def test_no_row_expected_means_none() -> None:
+def test_row_is_unexpected_if_none_is_expected() -> None:
     assert compare_rows([], [{"a": 1}]) == ['unexpected: {"a": 1}']
 
 
-def test_a_long_list_is_cut() -> None:
+def test_long_list_of_differences_is_truncated() -> None:
     lines = compare_rows([{"a": number} for number in range(30)], [])
     assert len(lines) == 11
     assert lines[-1] == "and 20 more"
 
 
-def test_an_expected_line_that_is_no_json_is_named(tmp_path: Path) -> None:
+def test_error_names_an_expected_line_that_is_not_json(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n\n{"a": \n')
     with pytest.raises(PipelineError, match=r"x.jsonl:3: not JSON"):
         parse_expected(tmp_path / "x.jsonl")
 
 
-def test_too_many_dead_letters_end_the_pipeline() -> None:
+def test_rate_of_dead_letters_above_the_maximum_is_an_error() -> None:
     check_rate(5, 100, DeadLetter(topic="dead", max_rate=0.05))
     check_rate(0, 0, DeadLetter(topic="dead", max_rate=0.05))
     check_rate(100, 100, DeadLetter(topic="dead"))
@@ -73,7 +73,7 @@ def test_too_many_dead_letters_end_the_pipeline() -> None:
         check_rate(6, 100, DeadLetter(topic="dead", max_rate=0.05))
 
 
-def test_a_source_reads_committed_records_from_the_beginning_and_minds_losses() -> None:
+def test_source_reads_committed_records_from_the_beginning_by_default() -> None:
     source = Source(topic="t", format=Format(type="raw"))
     found = stream_options(source, {"bootstrap.servers": "b:1"})
     assert found == {
@@ -92,5 +92,5 @@ def test_a_source_reads_committed_records_from_the_beginning_and_minds_losses() 
     assert (found["startingOffsets"], found["maxOffsetsPerTrigger"]) == ("latest", "9")
 
 
-def test_offsets_as_the_connector_writes_them() -> None:
+def test_offsets_are_formatted_as_the_connector_expects() -> None:
     assert format_offsets({("b", 0): 1, ("a", 1): 2, ("a", 0): 3}) == {"a": {"0": 3, "1": 2}, "b": {"0": 1}}

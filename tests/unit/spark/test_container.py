@@ -1,4 +1,4 @@
-"""What a container of the pipelines' image becomes."""
+"""Commands of the entry point of the pipelines' image."""
 
 import sys
 from pathlib import Path
@@ -29,14 +29,14 @@ def connector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "find_java", lambda: "/usr/bin/java")
 
 
-def test_a_driver_is_a_client_in_its_own_pod() -> None:
+def test_driver_submits_in_client_mode() -> None:
     line = container_command(["driver", "--class", "Main", "local:///x.py"], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.6"})
     assert line[0].endswith("/pyspark/bin/spark-submit")
     told = ["--conf", "spark.driver.bindAddress=10.0.0.6", "--deploy-mode", "client"]
     assert line[1:] == [*told, "--class", "Main", "local:///x.py"]
 
 
-def test_an_executor_is_what_the_driver_told_it_to_be() -> None:
+def test_executor_is_configured_by_the_environment() -> None:
     line = container_command(["executor"], ENVIRONMENT)
     assert line[:5] == ["/usr/bin/java", "-Dtwo", "-Dten", "-Xms1408m", "-Xmx1408m"]
     assert line[5] == "-cp"
@@ -48,12 +48,12 @@ def test_an_executor_is_what_the_driver_told_it_to_be() -> None:
 
 
 @pytest.mark.parametrize("missing", [name for name in ENVIRONMENT if "_OPT_" not in name])
-def test_an_executor_that_nobody_told_says_so(missing: str) -> None:
+def test_missing_variable_of_an_executor_is_an_error(missing: str) -> None:
     with pytest.raises(PipelineError, match=f"{missing} is not set"):
         container_command(["executor"], {name: value for name, value in ENVIRONMENT.items() if name != missing})
 
 
-def test_anything_else_is_a_command_of_pipelines() -> None:
+def test_other_arguments_are_a_command_of_ottla_spark() -> None:
     assert container_command(["run", "--pipeline", "x"], {}) == [
         sys.executable,
         "-m",

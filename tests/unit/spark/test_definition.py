@@ -27,7 +27,7 @@ RIGHT: dict[str, Any] = {
 
 
 def changed(*path: str | int, to: object) -> dict[str, Any]:
-    """The right resource with one thing changed; None takes it away."""
+    """The valid resource with one field changed, or removed if None."""
     document = copy.deepcopy(RIGHT)
     at: Any = document
     for step in path[:-1]:

@@ -1,4 +1,4 @@
-"""Errors of Spark and Kafka as a person reads them."""
+"""Descriptions of errors of Spark, Java and Python."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ottla_spark.errors import PipelineError, describe_error, mark_message
 from ottla_spark.streaming.session import spark_interval
 
 
-def test_our_own_sentence_is_found_in_what_spark_makes_of_it() -> None:
+def test_marked_message_is_found_in_sparks_error() -> None:
     wrapped = f"""[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 0 in stage 3.0 failed
 Lost task 0.0 (TID 9): org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {mark_message("a row of x breaks y: z > 0")} SQLSTATE: P0001
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:2700)"""
     assert describe_error(RuntimeError(wrapped)) == "a row of x breaks y: z > 0"
 
 
-def test_trouble_is_its_own_sentence() -> None:
+def test_pipeline_error_describes_itself() -> None:
     assert describe_error(PipelineError("the disk is full")) == "the disk is full"
 
 
@@ -69,7 +69,7 @@ def test_trouble_is_its_own_sentence() -> None:
         ("java.io.IOException: No space left on device", "the disk is full"),
     ],
 )
-def test_stack_traces_are_not_for_people(said: str, words: str) -> None:
+def test_error_is_described_in_one_line_without_a_stack_trace(said: str, words: str) -> None:
     assert describe_error(RuntimeError(said)).startswith(words)
     assert "\n" not in describe_error(RuntimeError(said))
 
@@ -78,12 +78,12 @@ def test_stack_traces_are_not_for_people(said: str, words: str) -> None:
     ("text", "length"),
     [("500ms", 500), ("30s", 30_000), ("10 minutes", 600_000), ("2 hours", 7_200_000), ("1d", 86_400_000)],
 )
-def test_durations(text: str, length: int) -> None:
+def test_duration_is_converted(text: str, length: int) -> None:
     assert parse_duration_ms(text) == length
     assert spark_interval(text) == f"{length} milliseconds"
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1", "1w", "-1s", "1.5h", "1h30m"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_duration_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration_ms(text)

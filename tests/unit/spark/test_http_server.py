@@ -1,4 +1,4 @@
-"""How a running pipeline tells others: what it is asked over HTTP, its last words, and how it is asked to stop."""
+"""A running pipeline from outside: HTTP endpoint, termination message, stop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ran() -> ProgressSnapshot:
     return now
 
 
-def test_what_is_told_is_the_sum_of_the_reports_lines() -> None:
+def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
     told = ran().to_json()
     assert told.pop("lastProgress").endswith("Z")
     assert told == {
@@ -57,7 +57,7 @@ def test_what_is_told_is_the_sum_of_the_reports_lines() -> None:
     assert ProgressSnapshot().to_json()["lagRecords"] is None, "nothing is known yet"
 
 
-def test_figures_are_prometheus_own() -> None:
+def test_metrics_are_in_prometheus_format() -> None:
     now = ran()
     ProgressLog(None, "hourly", now).write_state("failed", error="it fell")
     found: dict[tuple[str, ...], float] = {
@@ -72,7 +72,7 @@ def test_figures_are_prometheus_own() -> None:
     assert now.to_json()["error"] == "it fell"
 
 
-def test_what_the_chart_watches_is_told() -> None:
+def test_metrics_that_the_chart_uses_exist() -> None:
     files = Path(__file__).parents[3] / "charts" / "ottla" / "files"
     watched = re.findall(
         r"ottla_pipeline_\w+", "".join(it.read_text() for it in files.rglob("*") if it.suffix in (".yaml", ".json"))
@@ -88,7 +88,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_it_answers_over_http_and_is_ready_once_its_queries_run() -> None:
+def test_http_endpoint_is_ready_once_the_queries_run() -> None:
     now = ProgressSnapshot()
     with serve_progress(("", 0), now) as port:
         assert asked(port, "/livez") == (200, "ok\n")
@@ -102,14 +102,14 @@ def test_it_answers_over_http_and_is_ready_once_its_queries_run() -> None:
         asked(port, "/livez")
 
 
-def test_what_went_wrong_is_written_for_who_started_it(tmp_path: Path) -> None:
+def test_error_is_written_to_the_termination_message(tmp_path: Path) -> None:
     said = tmp_path / "last-words"
     arguments = ["run", "--bootstrap", "b:1", "--termination-message", str(said)]
     assert main([*arguments, "--pipeline", str(tmp_path / "none.yaml")]) == 2
     assert said.read_text() == f"{tmp_path / 'none.yaml'}: No such file or directory\n"
 
 
-def test_a_runner_is_found_and_stopping_it_waits_for_its_end(tmp_path: Path) -> None:
+def test_runner_is_found_and_stopped(tmp_path: Path) -> None:
     program = tmp_path / "ottla_spark" / "__main__.py"
     program.parent.mkdir()
     program.write_text(RUNNER)

@@ -1,4 +1,4 @@
-"""The connector's jars: named by coordinates, checked by digest, fetched only when missing."""
+"""The connector's jars: verified by digest, and downloaded only if missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla_spark.jars import CONNECTOR, Jar, cache_folder, check_digest, ensure_
 
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with jars of our own making, which are taken for the connector's."""
+    """A folder with fake jars, whose digests replace the connector's."""
     made = tuple(
         Jar(jar.group, jar.artifact, jar.version, hashlib.sha256(jar.artifact.encode()).hexdigest())
         for jar in CONNECTOR
@@ -34,25 +34,25 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_java")
-def test_nothing_is_fetched_when_all_are_there(cached: Path) -> None:
+def test_nothing_is_downloaded_if_all_jars_exist(cached: Path) -> None:
     assert [path.name for path in ensure_connector_jars(cached)] == [jar.file for jar in CONNECTOR]
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_jar_with_other_bytes_is_refused(cached: Path) -> None:
+def test_jar_with_another_digest_is_an_error(cached: Path) -> None:
     (cached / CONNECTOR[2].file).write_bytes(b"something else")
     with pytest.raises(PipelineError, match=r"kafka-clients-3.9.0.jar: SHA-256 is"):
         ensure_connector_jars(cached)
 
 
 @pytest.mark.usefixtures("no_java")
-def test_without_java_nothing_can_be_fetched(cached: Path) -> None:
+def test_download_needs_java(cached: Path) -> None:
     (cached / CONNECTOR[0].file).unlink()
     with pytest.raises(MissingDependency, match=r"pipelines need Java 17"):
         ensure_connector_jars(cached)
 
 
-def test_what_cannot_be_fetched_is_said_with_the_reason(
+def test_failed_download_is_reported_with_the_reason(
     cached: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path_factory.mktemp("java")
@@ -70,13 +70,13 @@ def test_what_cannot_be_fetched_is_said_with_the_reason(
     assert not list(cached.glob("fetch-*"))
 
 
-def test_the_wish_names_each_jar_and_nothing_behind_it() -> None:
+def test_ivy_module_names_each_jar_without_its_dependencies() -> None:
     wish = ElementTree.fromstring(jars._ivy_module(CONNECTOR))
     found = [(d.get("org"), d.get("name"), d.get("rev"), d.get("transitive")) for d in wish.iter("dependency")]
     assert found == [(jar.group, jar.artifact, jar.version, "false") for jar in CONNECTOR]
 
 
-def test_the_folder_is_the_users_cache_unless_one_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_folder_is_the_users_cache_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(jars.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "ottla" / "spark-jars"
@@ -84,6 +84,6 @@ def test_the_folder_is_the_users_cache_unless_one_is_named(monkeypatch: pytest.M
     assert cache_folder() == Path("/elsewhere")
 
 
-def test_a_digest_is_of_the_whole_file(tmp_path: Path) -> None:
+def test_digest_is_of_the_whole_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a" * 100_000)
     check_digest(tmp_path / "a", hashlib.sha256(b"a" * 100_000).hexdigest())

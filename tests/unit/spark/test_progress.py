@@ -1,4 +1,4 @@
-"""Spark's progress events, and what is told of them."""
+"""Progress events of Spark, offsets of queries, and the progress log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def done(query: str, ends: dict[int, int]) -> BatchProgress:
     return parse_progress_event({"name": query, "batchId": 0, "numInputRows": 1, "sources": [source]})
 
 
-def test_an_event_is_read() -> None:
+def test_progress_event_is_parsed() -> None:
     found = parse_progress_event(json.dumps(EVENT))
     assert (found.query, found.number, found.rows, found.written, found.dead_letters) == ("delays", 7, 60000, 12, 3)
     assert (found.duration_ms, found.watermark) == (3012, "2013-10-27T22:05:00.000Z")
@@ -51,7 +51,7 @@ def test_an_event_is_read() -> None:
     assert found.end_offsets == {("flights", 0): 200, ("flights", 1): 190}
 
 
-def test_the_first_event_has_no_start_and_numbers_may_be_missing() -> None:
+def test_first_event_has_no_start_offsets_and_may_lack_metrics() -> None:
     event = {**EVENT, "sources": [{"startOffset": None, "endOffset": '{"flights":{"0":3}}', "latestOffset": None}]}
     event |= {"inputRowsPerSecond": None, "observedMetrics": {"counts": {"rows": None}}}
     found = parse_progress_event(event)
@@ -59,12 +59,12 @@ def test_the_first_event_has_no_start_and_numbers_may_be_missing() -> None:
     assert (found.input_rows_per_second, found.written) == (0.0, 0)
 
 
-def test_offsets_come_as_text_too() -> None:
+def test_offsets_are_parsed_from_objects_and_from_text() -> None:
     assert parse_offsets('{"t": {"0": 5}}') == parse_offsets({"t": {"0": 5}}) == {("t", 0): 5}
     assert parse_offsets(None) == {}
 
 
-def test_the_position_is_that_of_the_query_furthest_behind() -> None:
+def test_committable_offset_is_the_smallest_of_all_queries() -> None:
     positions = QueryOffsets()
     positions.add_batch(done("a", {0: 10, 1: 5}))
     positions.add_batch(done("b", {0: 4, 1: 5}))
@@ -74,7 +74,7 @@ def test_the_position_is_that_of_the_query_furthest_behind() -> None:
     assert positions.committable[("t", 0)] == 10
 
 
-def test_a_query_that_has_not_told_yet_in_this_life_is_where_its_checkpoint_is() -> None:
+def test_query_without_a_batch_in_this_run_is_at_its_checkpoint() -> None:
     positions = QueryOffsets()
     positions.add_query("a", frozenset("t"), {("t", 0): 10})
     positions.add_query("b", frozenset("t"), {("t", 0): 4})
@@ -84,7 +84,7 @@ def test_a_query_that_has_not_told_yet_in_this_life_is_where_its_checkpoint_is()
     assert positions.committable == {("t", 0): 20} and positions.all_queries_reported
 
 
-def test_where_a_query_has_processed_nothing_nobody_is_told_that_it_has() -> None:
+def test_partition_that_a_query_has_not_processed_is_not_committable() -> None:
     positions = QueryOffsets()
     positions.add_query("a", frozenset("tu"), {})
     positions.add_query("new", frozenset("t"), {})
@@ -100,7 +100,7 @@ def test_where_a_query_has_processed_nothing_nobody_is_told_that_it_has() -> Non
     assert positions.committable == {("t", 0): 3, ("u", 0): 7}, "nor is a partition that only one has seen so far"
 
 
-def test_two_streams_of_one_topic_in_one_query_are_as_far_as_the_one_behind() -> None:
+def test_end_offset_is_the_smallest_of_two_streams_of_one_topic() -> None:
     found = parse_progress_event(
         {"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(t={0: 3, 1: 9})]}
     )
@@ -109,7 +109,7 @@ def test_two_streams_of_one_topic_in_one_query_are_as_far_as_the_one_behind() ->
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), max_size=8))
-def test_nobody_is_ever_ahead_of_what_is_there(steps: list[tuple[str, int, int]]) -> None:
+def test_lag_is_never_negative(steps: list[tuple[str, int, int]]) -> None:
     positions = QueryOffsets()
     for query, end, more in steps:
         positions.add_batch(done(query, {0: end}))
@@ -121,20 +121,20 @@ def ends(**topics: dict[int, int]) -> dict[str, Any]:
     return {"endOffset": {topic: {str(at): end for at, end in of.items()} for topic, of in topics.items()}}
 
 
-def test_lag_in_records_and_seconds() -> None:
+def test_lag_is_in_records_and_seconds() -> None:
     found = format_lag({("t", 0): 3, ("t", 1): 0}, {("t", 0): 1_000}, now_ms=3_500)
     assert found["records"] == 3
     assert found["seconds"] == 2.5
     assert found["partitions"] == {"t": {"0": {"records": 3, "seconds": 2.5}, "1": {"records": 0, "seconds": 0.0}}}
 
 
-def test_seconds_are_unknown_when_the_record_could_not_be_read() -> None:
+def test_lag_in_seconds_is_null_if_the_record_could_not_be_read() -> None:
     found = format_lag({("t", 0): 3, ("t", 1): 0}, {}, now_ms=3_500)
     assert found["seconds"] is None
     assert format_lag({}, {}, now_ms=0) == {"records": 0, "seconds": 0.0, "partitions": {}}
 
 
-def test_the_report_is_whole_lines_and_begins_anew_when_it_is_large(tmp_path: Path) -> None:
+def test_progress_log_is_complete_lines_and_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "new" / "progress.jsonl"
     report = ProgressLog(path, "delays")
     report.write_state("starting")

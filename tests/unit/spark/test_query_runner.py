@@ -13,7 +13,7 @@ from ottla_operator.resources.common import API_VERSION
 from ottla_spark.definition import parse_pipeline
 from ottla_spark.errors import PipelineError
 from ottla_spark.progress import ProgressLog
-from ottla_spark.run import RuntimeEnvironment
+from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.streaming import query_runner
 from ottla_spark.streaming.checkpoint import CheckpointMetadata
 

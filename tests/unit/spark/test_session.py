@@ -1,4 +1,4 @@
-"""Spark's settings before the first batch."""
+"""Spark's configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def made(folder: Path, conf: dict[str, str] | None = None, master: str | None = 
     return spark_conf(conf or {}, master=master, jars=[Path("/jars/a.jar")], scratch=folder, log=folder / "spark.log")
 
 
-def test_what_the_checkpoint_fixes_is_chosen_and_times_are_utc(tmp_path: Path) -> None:
+def test_state_store_and_time_zone_are_always_set(tmp_path: Path) -> None:
     found = made(tmp_path)
     assert found[STATE_STORE] == ROCKSDB
     assert found["spark.sql.session.timeZone"] == "UTC"
@@ -22,7 +22,7 @@ def test_what_the_checkpoint_fixes_is_chosen_and_times_are_utc(tmp_path: Path) -
     assert found[PATH] == "/jars/a.jar"
 
 
-def test_the_pipelines_own_settings_win_and_add(tmp_path: Path) -> None:
+def test_configuration_of_the_pipeline_takes_precedence(tmp_path: Path) -> None:
     found = made(tmp_path, {OPTIONS: "-XX:TieredStopAtLevel=4", PATH: "/b.jar", "spark.ui.enabled": "true"})
     assert found[OPTIONS].split()[0] == "-XX:TieredStopAtLevel=1"
     assert found[OPTIONS].endswith(" -XX:TieredStopAtLevel=4"), "the last one counts"
@@ -30,13 +30,13 @@ def test_the_pipelines_own_settings_win_and_add(tmp_path: Path) -> None:
     assert found["spark.ui.enabled"] == "true"
 
 
-def test_a_cluster_keeps_its_own_address_and_compiler(tmp_path: Path) -> None:
+def test_cluster_master_keeps_its_address_and_compiler(tmp_path: Path) -> None:
     found = made(tmp_path, master="k8s://cluster")
     assert "spark.driver.host" not in found
     assert "Tiered" not in found[OPTIONS]
 
 
-def test_sparks_log_is_a_file_that_does_not_grow_for_ever(tmp_path: Path) -> None:
+def test_sparks_log_is_a_file_with_limited_size(tmp_path: Path) -> None:
     made(tmp_path)
     text = (tmp_path / "log4j2.properties").read_text()
     assert f"fileName = {tmp_path}/spark.log" in text

@@ -1,4 +1,4 @@
-"""Requests as a broker gets them, for tests of whatever reads them."""
+"""Request frames as a broker receives them."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -14,12 +14,12 @@ some: Final = settings(max_examples=25, deadline=None, suppress_health_check=lis
 
 
 def framed(key: int, version: int, request: Any, correlation_id: int = 5) -> bytearray:
-    """Without its size."""
+    """A request frame without its size."""
     return write_request(key, version, correlation_id, "client", request)[4:]
 
 
 def read(frame: bytearray, how: Callable[[bytearray, RequestHeader], T]) -> T | None:
-    """What is read of a copy of the frame; None for Malformed."""
+    """The result of `how` for a copy of the frame; None if it is malformed."""
     try:
         return how(bytearray(frame), read_request_header(frame))
     except MalformedMessage:

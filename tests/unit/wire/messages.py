@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every message that kio declares, made from the same shapes that the codec uses."""
+"""Hypothesis strategies for every message that kio declares, from the schemas that the codec uses."""
 
 import datetime
 from functools import cache
@@ -50,7 +50,7 @@ def _field(field: FieldSchema) -> st.SearchStrategy[Any]:
 
 
 def every_message() -> list[tuple[int, int, type, type]]:
-    """(api key, version, request class, response class) of all that kio knows."""
+    """(API key, version, request class, response class) of all messages that kio knows."""
     return [
         (key, version, load_request_schema(key, version), load_response_schema(key, version))
         for key, name in sorted(api_key_map.items())

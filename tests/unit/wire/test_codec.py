@@ -1,4 +1,4 @@
-"""The codec against kio's own reader and writer, for every message in every version."""
+"""Reader and writer compared with kio's own, for every version of every message."""
 
 import contextlib
 import io
@@ -41,9 +41,7 @@ def by_name() -> list[tuple[int, list[tuple[int, type, type]]]]:
 @pytest.mark.parametrize(("key", "versions"), by_name(), ids=lambda value: str(value) if isinstance(value, int) else "")
 @given(data=st.data())
 @few
-def test_reads_and_writes_the_bytes_that_kio_does(
-    key: int, versions: list[tuple[int, type, type]], data: st.DataObject
-) -> None:
+def test_bytes_are_those_of_kio(key: int, versions: list[tuple[int, type, type]], data: st.DataObject) -> None:
     for _, request, response in versions:
         for cls in (request, response):
             message = data.draw(instances(cls))
@@ -59,7 +57,7 @@ def test_reads_and_writes_the_bytes_that_kio_does(
 
 
 def chains() -> list[tuple[str, list[type]]]:
-    """The versions of every request and response, by rising version."""
+    """The versions of every request and response, lowest first."""
     found: dict[tuple[int, str], list[type]] = {}
     for key, _, request, response in MESSAGES:
         found.setdefault((key, "request"), []).append(request)
@@ -68,7 +66,7 @@ def chains() -> list[tuple[str, list[type]]]:
 
 
 def lost(sent: Any, back: Any, via: type) -> list[str]:
-    """Fields of `sent` that did not come back, though `via` has them too."""
+    """Fields of `sent` that changed in the conversion, although `via` has them too."""
     between = {field.name: field for field in schema_of(via).all_fields}
     return [
         field.name
@@ -92,9 +90,7 @@ def _kept(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> boo
 @pytest.mark.parametrize(("name", "classes"), chains(), ids=lambda value: value if isinstance(value, str) else "")
 @given(data=st.data())
 @few
-def test_a_message_goes_through_any_version_and_keeps_what_both_have(
-    name: str, classes: list[type], data: st.DataObject
-) -> None:
+def test_conversion_keeps_fields_that_both_versions_have(name: str, classes: list[type], data: st.DataObject) -> None:
     here, there = data.draw(st.sampled_from(classes)), data.draw(st.sampled_from(classes))
     sent = data.draw(instances(here))
     assert lost(sent, convert_message(convert_message(sent, there), here), there) == []
@@ -103,7 +99,7 @@ def test_a_message_goes_through_any_version_and_keeps_what_both_have(
 @pytest.mark.parametrize(("key", "version"), [(12, 0), (12, 4), (3, 1), (3, 12), (18, 4), (19, 7)])
 @given(data=st.data())
 @few
-def test_whole_messages(key: int, version: int, data: st.DataObject) -> None:
+def test_whole_messages_are_read_back(key: int, version: int, data: st.DataObject) -> None:
     request = data.draw(instances(request_class(key, version)))
     frame = bytes(write_request(key, version, 7, "me", request))
     header = read_request_header(frame[4:])
@@ -116,8 +112,10 @@ def test_whole_messages(key: int, version: int, data: st.DataObject) -> None:
     assert read_response(frame[4:], key, version) == response
 
 
-def test_rule_18_counts_are_checked_against_the_bytes_that_are_there() -> None:
-    """kio's reader would reserve 16 bytes for each of the two thousand million elements that these announce."""
+def test_rule_18_array_lengths_are_checked_against_the_remaining_bytes() -> None:
+    """kio's reader would allocate 16 bytes for each of the two billion elements that these lengths
+    claim.
+    """
     metadata = request_class(3, 12)
     for count in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 20):
         with pytest.raises(MalformedMessage):
@@ -127,7 +125,7 @@ def test_rule_18_counts_are_checked_against_the_bytes_that_are_there() -> None:
             message_reader(request_class(3, 1))(Cursor(count + bytes(100)))
 
 
-def test_rule_18_one_message_makes_a_bounded_number_of_objects() -> None:
+def test_rule_18_number_of_objects_is_bounded() -> None:
     topics = 200_000
     with pytest.raises(MalformedMessage):
         message_reader(request_class(3, 1))(Cursor(topics.to_bytes(4) + b"\x00\x01a" * topics))
@@ -135,7 +133,7 @@ def test_rule_18_one_message_makes_a_bounded_number_of_objects() -> None:
 
 @given(data=st.data())
 @settings(max_examples=200, deadline=None, database=None)
-def test_rule_18_any_bytes_are_a_message_or_malformed(data: st.DataObject) -> None:
+def test_rule_18_arbitrary_bytes_are_a_message_or_malformed(data: st.DataObject) -> None:
     key, version, request, _ = data.draw(st.sampled_from(MESSAGES))
     body = data.draw(st.binary(max_size=300))
     header = RequestHeader(key, version, 1, None, 0)

@@ -18,7 +18,7 @@ def reader(scratch: bytearray | None = None, claims: list[int] | None = None) ->
 
 
 def feed(frames: FrameReader, data: bytes, piece: int) -> list[bytearray]:
-    """The stream in pieces of at most `piece` bytes, as a socket fills the buffer."""
+    """Feeds the stream in pieces of at most `piece` bytes, as a socket fills the buffer."""
     found = []
     while data:
         buffer = frames.get_buffer()
@@ -40,7 +40,7 @@ sizes = st.integers(0, 40) | st.sampled_from(
 
 @given(st.lists(sizes, max_size=6), st.sampled_from([1, 3, 1000, 20_000, 1 << 20]))
 @settings(max_examples=60, deadline=None, database=None)
-def test_frames_come_out_as_they_went_in(lengths: list[int], piece: int) -> None:
+def test_frames_are_split_for_any_piece_size(lengths: list[int], piece: int) -> None:
     if piece < 1000:
         lengths = [length % 200 for length in lengths]
     bodies = [bytes([index + 1]) * length for index, length in enumerate(lengths)]
@@ -71,14 +71,14 @@ def test_connections_share_one_scratch_buffer(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 31), LIMIT + 1, (1 << 31) - 1])
-def test_rule_18_a_size_out_of_bounds_is_malformed_before_memory_is_taken(size: int) -> None:
+def test_rule_18_size_out_of_bounds_is_malformed_before_allocation(size: int) -> None:
     claims: list[int] = []
     with pytest.raises(MalformedMessage, match=r"socket\.request\.max\.bytes"):
         feed(reader(claims=claims), size.to_bytes(4, signed=True) + b"rest", 100)
     assert claims == []
 
 
-def test_rule_18_a_large_frame_waits_for_memory() -> None:
+def test_rule_18_large_frame_waits_for_memory() -> None:
     allowed = [False, False, True]
     frames = FrameReader(memoryview(bytearray(SCRATCH_BYTES)), LIMIT, lambda size: allowed.pop(0))
     body = bytes(range(256)) * 1000

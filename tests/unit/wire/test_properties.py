@@ -1,4 +1,4 @@
-"""Java's properties format: what is read, where it stands, and that anything can be written in it."""
+"""Java's properties format: keys, values and line numbers, and that any text can be written in it."""
 
 import pytest
 from hypothesis import example, given
@@ -10,7 +10,7 @@ CHARACTERS = st.characters(exclude_categories=["Cs"])
 
 
 def escaped(text: str, *, key: bool) -> str:
-    """As java.util.Properties.store writes it, but for characters beyond ASCII, which stay."""
+    """As java.util.Properties.store writes it, except that characters beyond ASCII are not escaped."""
     written = ""
     for at, character in enumerate(text):
         if character == " ":
@@ -28,7 +28,7 @@ def escaped(text: str, *, key: bool) -> str:
     st.dictionaries(st.text(CHARACTERS, min_size=1), st.text(CHARACTERS)),
     st.sampled_from(["=", ":", " ", " = ", "\t:"]),
 )
-def test_what_was_written_is_read_again(pairs: dict[str, str], separator: str) -> None:
+def test_written_properties_are_read_back(pairs: dict[str, str], separator: str) -> None:
     lines = [escaped(key, key=True) + separator + escaped(value, key=False) for key, value in pairs.items()]
     assert [(found.key, found.value) for found in parse_properties("\n".join(lines))] == list(pairs.items())
 
@@ -37,7 +37,7 @@ def test_what_was_written_is_read_again(pairs: dict[str, str], separator: str) -
 @example("\\")
 @example("a\\")
 @example("\\\n\n=b")
-def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
+def test_arbitrary_text_is_read_or_rejected_with_its_line(text: str) -> None:
     try:
         found = parse_properties(text)
     except InvalidEscape as refused:
@@ -63,10 +63,10 @@ def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
         ("# comment ends with \\\na=1", [("a", "1", 2)]),
     ],
 )
-def test_what_java_reads(text: str, expected: list[tuple[str, str, int]]) -> None:
+def test_properties_are_read_as_java_reads_them(text: str, expected: list[tuple[str, str, int]]) -> None:
     assert parse_properties(text) == [Property(*one) for one in expected]
 
 
-def test_a_bad_escape_is_named_with_its_line() -> None:
+def test_invalid_escape_is_reported_with_its_line() -> None:
     with pytest.raises(InvalidEscape, match=r"line 2: .*\\\\u12G4"):
         parse_properties("a=1\nb=\\u12G4")

@@ -1,4 +1,4 @@
-"""SCRAM as its RFCs show it, and servers that are not to be trusted."""
+"""SCRAM with the examples of its RFCs, and with servers that cannot be trusted."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def client(name: str = "user") -> ScramClient:
     return ScramClient("SCRAM-SHA-256", name, "pencil", NONCE)
 
 
-def test_the_exchange_of_rfc_7677() -> None:
+def test_exchange_of_rfc_7677() -> None:
     scram = client()
     assert scram.first_message == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     assert scram.final_message(FIRST) == (
@@ -21,7 +21,7 @@ def test_the_exchange_of_rfc_7677() -> None:
     scram.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
-def test_a_name_may_hold_what_separates() -> None:
+def test_separators_in_the_name_are_escaped() -> None:
     assert client("a,b=c").first_message == b"n,,n=a=2Cb=3Dc,r=" + NONCE.encode()
 
 
@@ -35,12 +35,12 @@ def test_a_name_may_hold_what_separates() -> None:
         (b"hello", "is not a SCRAM message"),
     ],
 )
-def test_what_a_server_may_not_say(answer: bytes, why: str) -> None:
+def test_invalid_server_messages_are_rejected(answer: bytes, why: str) -> None:
     with pytest.raises(ScramError, match=why):
         client().final_message(answer)
 
 
-def test_a_server_that_does_not_know_the_password() -> None:
+def test_server_without_the_password_is_detected() -> None:
     scram = client()
     scram.final_message(FIRST)
     with pytest.raises(ScramError, match="does not know the password"):

@@ -1,4 +1,4 @@
-"""What a source says of its topics that nobody here understands: another version of it, or somebody else."""
+"""Responses of a source that this version does not understand."""
 
 import asyncio
 from dataclasses import dataclass
@@ -47,17 +47,17 @@ def source(says: dict[str, dict[str, str]]) -> Client:
 
 
 @pytest.mark.parametrize("sources", ["{", '[{"of": "another version"}]'])
-def test_sources_that_are_not_understood_are_a_refusal_with_the_topics_name(sources: str) -> None:
+def test_invalid_sources_are_an_error_with_the_topic_name(sources: str) -> None:
     with pytest.raises(KafkaError, match="cannot parse the sources of topic 't'"):
         asyncio.run(OriginReader(source({"t": {ORIGINS: "a", SOURCES: sources}})).add_origins(VIEW, ["t"]))
 
 
-def test_what_is_said_of_topics_that_nobody_asked_for_is_passed_over() -> None:
+def test_topics_that_were_not_requested_are_ignored() -> None:
     seen = asyncio.run(OriginReader(source({"t": {ORIGINS: "a"}, "u": {ORIGINS: "b"}})).add_origins(VIEW, ["t"]))
     assert {name: topic.origins for name, topic in seen.topics.items()} == {"t": {"a"}}
 
 
-def test_an_id_that_is_none_says_nothing() -> None:
+def test_invalid_topic_id_is_ignored() -> None:
     good, bad = (
         describe_mirrored_topic("m", "t", ID, failed_over=True),
         describe_mirrored_topic("m", "u", ID, failed_over=True),

@@ -1,4 +1,4 @@
-"""What a topic that becomes a copy has beyond its source: saved, and cut by a leader of whom nobody has fetched."""
+"""Diverged records are saved, and truncated by a leader before a follower fetches from it."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from tests.unit.replication.leading import BATCH, TOPIC, Peers, committed, fetch
 
 
 @on_a_loop
-async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path: Path) -> None:
+async def test_truncating_leader_ignores_the_followers_old_log_ends(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1, 2), records=10)
     fetch(partition, 2, 10)
     log = partition.log
@@ -43,9 +43,9 @@ async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path:
     )
     assert is_truncated(log, 6, 1)
     with pytest.raises(KafkaError):
-        await waiting  # or the source's record at that offset would acknowledge it
+        await waiting  # otherwise the source's record at that offset would acknowledge it
     partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
-    assert log.high_watermark == 6, "what the follower has at these offsets is something else"
+    assert log.high_watermark == 6, "the follower has other records at these offsets"
     follower = led(tmp_path / "follower", Peers(), records=11).log
     assert (last_record_epoch(follower), follower.end) == (0, 11)
     epoch, end = log.epochs.end_offset_for(last_record_epoch(follower), log.end)
@@ -55,10 +55,10 @@ async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path:
     assert log.high_watermark == 6
     fetch(partition, 2, 9)
     assert log.high_watermark == 9
-    assert is_truncated(log, 6, 1), "what came from the source since stays"
+    assert is_truncated(log, 6, 1), "records that were mirrored since then stay"
 
 
-def test_nothing_is_left_to_cut_where_the_log_begins_behind_or_holds_newer_records_only(tmp_path: Path) -> None:
+def test_log_is_truncated_if_it_starts_later_or_has_only_newer_records(tmp_path: Path) -> None:
     log = led(tmp_path, Peers(), isr=(1,), records=10).log
     assert is_truncated(log, 10, 1) and not is_truncated(log, 9, 1)
     assert is_truncated(log, 5, -1), "records of newer epochs are the source's"
@@ -67,13 +67,13 @@ def test_nothing_is_left_to_cut_where_the_log_begins_behind_or_holds_newer_recor
     log.advance_high_watermark(11)
     log.delete_records_before(10)
     log.epochs.truncate_from_start(10)
-    assert is_truncated(log, 7, 4), "what was older is gone with the log's head"
+    assert is_truncated(log, 7, 4), "the older records were deleted from the log start"
     log.truncate_fully_and_start_at(50)
     assert is_truncated(log, 7, 4)
 
 
 @on_a_loop
-async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Path) -> None:
+async def test_saved_records_are_complete_and_a_valid_segment(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1,), segment_bytes=400)
     log = partition.log
     for number in range(30):
@@ -94,12 +94,14 @@ async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Pat
     assert await save_diverged_records(log, 20, 1) == str(folder), "once"
     log.close()
     again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), LogCheckpoint())
-    assert (again.failure, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
+    assert (again.failure, again.end, again.topic_id) == (None, 60, TOPIC), "recovery ignores the folder"
 
 
 @on_a_loop
-async def test_a_log_whose_beginning_is_gone_is_saved_from_where_it_begins(tmp_path: Path) -> None:
-    """The source never had what was deleted here: the two have nothing in common, and what came behind is cut off all the same."""
+async def test_log_that_starts_above_the_join_offset_is_saved_from_its_start(tmp_path: Path) -> None:
+    """The source never had the deleted records, so the logs share nothing, and all records are
+    truncated.
+    """
     partition = led(tmp_path, Peers(), isr=(1,), records=10)
     log = partition.log
     log.delete_records_before(7)
@@ -113,8 +115,10 @@ async def test_a_log_whose_beginning_is_gone_is_saved_from_where_it_begins(tmp_p
 
 
 @on_a_loop
-async def test_a_log_of_which_everything_was_deleted_goes_on_where_it_joins_its_source(tmp_path: Path) -> None:
-    """The old source was away for longer than its retention; what its copy took of its own since begins before the end of what was deleted."""
+async def test_empty_log_continues_at_the_join_offset(tmp_path: Path) -> None:
+    """The old source was down for longer than its retention; its mirror's own records begin below
+    the deleted ones.
+    """
     partition = led(tmp_path, Peers(), isr=(1,), records=10)
     partition.log.delete_records_before(10)
     committed(partition, leader_epoch=2)
@@ -124,4 +128,4 @@ async def test_a_log_of_which_everything_was_deleted_goes_on_where_it_joins_its_
     partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
     committed(partition, leader_epoch=3)
     truncate_if_saved(partition, 6, 1)
-    assert (log.start, log.end) == (6, 9), "what came from the source stays"
+    assert (log.start, log.end) == (6, 9), "mirrored records stay"

@@ -1,4 +1,4 @@
-"""Up to where two logs are one, against logs whose every record is known."""
+"""The divergence offset of two logs, compared with logs whose every record is known."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -12,7 +12,7 @@ from ottla_broker.mirroring.source_epochs import EpochEntries, epochs_below, fin
 
 @dataclass
 class Log:
-    """Each record is (leader epoch, number): no two are the same unless one was copied."""
+    """Each record is (leader epoch, number), and unique unless it was mirrored."""
 
     records: list[tuple[int, int]] = field(default_factory=list)
     start: int = 0
@@ -37,8 +37,10 @@ class Log:
 
 
 @given(st.integers(0, 10**9))
-def test_below_the_common_point_nothing_differs_and_at_it_something_does(seed: int) -> None:
-    """An original that loses its end uncleanly, elects anew and goes on; a copy that took some of it; both lose their heads now and then."""
+def test_logs_are_identical_below_the_divergence_offset_and_differ_at_it(seed: int) -> None:
+    """The original loses its end by unclean elections and continues; the mirror has a part of it;
+    both delete records from the log start now and then.
+    """
     random = Random(seed)
     original, epoch, number = Log(), 0, 0
     copy = Log()
@@ -68,38 +70,42 @@ def test_below_the_common_point_nothing_differs_and_at_it_something_does(seed: i
     assert all(original.at(offset) == copy.at(offset) for offset in both)
     assert at <= min(original.end, copy.end)
     here, there = original.at(at), copy.at(at)
-    assert here is None or there is None or here != there, "it is the first that differs"
+    assert here is None or there is None or here != there, (
+        "the record at the divergence offset is the first that differs"
+    )
 
 
 @pytest.mark.parametrize(
     ("original", "end", "copied", "copy_end", "at"),
     [
         (((0, 0),), 100, ((0, 0),), 100, 100),
-        (((0, 0),), 137, ((0, 0),), 100, 100),  # a tail that was never copied
+        (((0, 0),), 137, ((0, 0),), 100, 100),  # an end that was never mirrored
         (((0, 0),), 80, ((0, 0),), 100, 80),  # the original has lost its end
-        (((0, 0), (2, 60)), 90, ((0, 0), (1, 70)), 100, 60),  # and has gone on differently
+        (((0, 0), (2, 60)), 90, ((0, 0), (1, 70)), 100, 60),  # and has written other records since
         (((0, 0), (1, 100)), 120, ((0, 0),), 100, 100),
-        (((5, 300),), 400, ((3, 50),), 250, 250),  # everything here is newer than what was copied
+        (((5, 300),), 400, ((3, 50),), 250, 250),  # all records here are newer than the mirrored ones
         (((5, 300),), 400, ((3, 50),), 350, 300),
         ((), 0, ((3, 50),), 100, 0),
         ((), 0, (), 0, 0),
-        (((0, 0),), 5, (), 0, 0),  # nothing was copied
+        (((0, 0),), 5, (), 0, 0),  # nothing was mirrored
         (((4, 7),), 12, (), 7, 7),
     ],
 )
-def test_by_hand(original: EpochEntries, end: int, copied: EpochEntries, copy_end: int, at: int) -> None:
+def test_divergence_offset_examples(
+    original: EpochEntries, end: int, copied: EpochEntries, copy_end: int, at: int
+) -> None:
     assert find_divergence_offset(original, end, copied, copy_end) == at
 
 
-def test_epochs_of_what_stays() -> None:
+def test_epochs_below_an_offset() -> None:
     assert epochs_below(((1, 0), (3, 10), (4, 20)), 20) == ((1, 0), (3, 10))
 
 
-def test_a_failover_point_counts_as_far_as_nobody_has_written_over_it() -> None:
+def test_mirrored_records_end_where_a_later_leader_has_overwritten_them() -> None:
     assert mirrored_end_offset(((0, 0), (3, 40)), 120, 100, 3) == 100
     assert mirrored_end_offset(((0, 0), (3, 40), (4, 100), (5, 110)), 120, 100, 3) == 100, (
-        "later leaders, with all of it"
+        "later leaders with all mirrored records"
     )
-    assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader, with less"
-    assert mirrored_end_offset(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has written nothing yet"
+    assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader with fewer"
+    assert mirrored_end_offset(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has not written yet"
     assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, -1) == 100

@@ -1,4 +1,4 @@
-"""A topic with records of its own becomes a copy of what was its copy: what the metadata say of it, step by step."""
+"""Failback to the old source: the metadata of its topic, step by step."""
 
 from uuid import UUID
 
@@ -20,11 +20,11 @@ from ottla_broker.mirroring.sync_plan import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
-from tests.unit.mirroring.test_discovery import World, view
+from tests.unit.mirroring.test_plan_identical import World, view
 
 
 class Returning(World):
-    """Topic `t` is here, with two partitions; the source has a copy of it, by its mirror `west`."""
+    """Topic `t` with two partitions, which the source's mirror `west` has mirrored."""
 
     async def begin(self, **settings: str) -> "Returning":
         await super().begin(**settings)
@@ -35,42 +35,44 @@ class Returning(World):
     def id(self) -> UUID:
         return self.image.topics["t"].id
 
-    def wishes(
+    def planned_steps(
         self, source: SourceMetadata | None = None, *, failed_over: bool = True, of: UUID | None = None
     ) -> list[SyncStep]:
-        told = {"t": MirroredAtSource("west", of or self.id, failed_over)}
+        at_source = {"t": MirroredAtSource("west", of or self.id, failed_over)}
         return list(
-            plan_identical(self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", told)
+            plan_identical(
+                self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", at_source
+            )
         )
 
     async def adopt(self) -> None:
-        (step,) = self.wishes()
+        (step,) = self.planned_steps()
         assert isinstance(step, AdoptTopic)
         await self.controller.mirror_control.adopt_topic(step.topic, step.topic_id)
 
-    def report(self, partition: int = 0, **told: object) -> MirrorReport:
+    def report(self, partition: int = 0, **fields: object) -> MirrorReport:
         state = self.image.topics["t"].partitions[partition]
-        return MirrorReport(state.leader, self.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
+        return MirrorReport(state.leader, self.id, partition, state.leader_epoch, **fields)  # type: ignore[arg-type]
 
-    async def join(self, partition: int = 0, **told: object) -> None:
-        await self.controller.mirror_control.report_partition(self.report(partition, **told))
+    async def join(self, partition: int = 0, **fields: object) -> None:
+        await self.controller.mirror_control.report_partition(self.report(partition, **fields))
 
-    async def refused(self, code: ErrorCode, **told: object) -> None:
+    async def refused(self, code: ErrorCode, **fields: object) -> None:
         with pytest.raises(KafkaError) as caught:
-            await self.join(**told)  # type: ignore[arg-type]
+            await self.join(**fields)  # type: ignore[arg-type]
         assert caught.value.code is code
 
 
 @on_a_loop
-async def test_only_what_the_source_proves_to_be_a_copy_of_this_very_topic_is_adopted() -> None:
+async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> None:
     world = await Returning().begin()
     (unproven,) = world.steps(view(t=2))
     assert isinstance(unproven, RejectedTopic) and "is not mirrored" in unproven.reason
-    (another,) = world.wishes(of=UUID(int=5))
+    (another,) = world.planned_steps(of=UUID(int=5))
     assert isinstance(another, RejectedTopic) and "is not mirrored" in another.reason
-    (still,) = world.wishes(failed_over=False)
+    (still,) = world.planned_steps(failed_over=False)
     assert isinstance(still, RejectedTopic) and "has not failed over" in still.reason
-    (fewer,) = world.wishes(view(t=1))
+    (fewer,) = world.planned_steps(view(t=1))
     assert isinstance(fewer, RejectedTopic) and "2 partitions here and 1 at the source" in fewer.reason
     assert find_failback_candidates(
         world.image, mirror_configs(world.image)["west"], view(t=2, u=1).topics.values()
@@ -79,13 +81,13 @@ async def test_only_what_the_source_proves_to_be_a_copy_of_this_very_topic_is_ad
     await world.adopt()
     assert world.image.active_mirror(world.id) is not None
     assert (
-        world.wishes() == []
+        world.planned_steps() == []
         and find_failback_candidates(world.image, mirror_configs(world.image)["west"], view(t=2).topics.values()) == []
     )
 
 
 @on_a_loop
-async def test_where_it_joins_is_said_with_a_new_leader_epoch_and_nothing_is_cut_without_consent() -> None:
+async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() -> None:
     world = await Returning().begin()
     await world.refused(ErrorCode.invalid_topic_exception, joined=5)
     await world.adopt()
@@ -98,11 +100,12 @@ async def test_where_it_joins_is_said_with_a_new_leader_epoch_and_nothing_is_cut
     assert (after.leader, after.isr) == (before.leader, before.isr)
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
     assert (known.joined, known.joined_epoch, known.epochs) == (5, before.leader_epoch, ((2, 0),))
-    assert not is_mirrored(world.image, link, topic), "one partition of two"
+    assert not is_mirrored(world.image, link, topic), "one partition of two has joined"
     await world.set(on_divergence="Truncate")
     await world.join(1, joined=7, cut=3)
     assert is_mirrored(world.image, link, topic)
-    # A leader that had not cut says it again, in its own epoch; another offset it cannot be.
+    # A leader that had not truncated reports it again in its own epoch; the offset must be the
+    # same.
     await world.set(on_divergence="Stop")
     await world.join(1, joined=7, cut=3)
     again = mirrored_partition(world.image, world.id, 1)
@@ -112,19 +115,19 @@ async def test_where_it_joins_is_said_with_a_new_leader_epoch_and_nothing_is_cut
 
 
 @on_a_loop
-async def test_what_is_not_joined_yet_is_never_thrown_away() -> None:
+async def test_topic_that_has_not_joined_is_never_recreated() -> None:
     world = await Returning().begin(on_source_truncation="Resync")
     await world.adopt()
     other = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=4711), {0: 1, 1: 1})}, frozenset())
-    (step,) = world.wishes(other)
+    (step,) = world.planned_steps(other)
     assert isinstance(step, RejectedTopic) and "the records here stay" in step.reason
     for partition in (0, 1):
         await world.join(partition, joined=0)
-    assert isinstance(world.wishes(other)[0], RecreateMirroredTopic)
+    assert isinstance(world.planned_steps(other)[0], RecreateMirroredTopic)
 
 
 @on_a_loop
-async def test_it_can_be_opened_again_and_adopted_again() -> None:
+async def test_topic_can_fail_over_and_be_adopted_again() -> None:
     world = await Returning().begin()
     await world.adopt()
     for partition in (0, 1):
@@ -137,16 +140,16 @@ async def test_it_can_be_opened_again_and_adopted_again() -> None:
     assert not world.image.is_writable(world.id, 0)
     known = mirrored_partition(world.image, world.id, 0)
     assert (known.joined, known.end, known.epochs) == (-1, 9, ((1, 0),)), (
-        "where it failed over, and nothing else of the last time"
+        "the failover offset remains, and nothing else"
     )
     assert not is_mirrored(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
-    with pytest.raises(KafkaError, match="is a copy already"):
+    with pytest.raises(KafkaError, match="is already mirrored"):
         await world.controller.mirror_control.adopt_topic(
             NewMirroredTopic("west", "t", "t", UUID(int=1), 2, 1), world.id
         )
 
 
-def test_groups_go_back_to_what_stays_and_no_further() -> None:
+def test_group_offsets_are_reset_to_the_remaining_end() -> None:
     here = {("t", 0): CommittedOffset(10, "m"), ("t", 1): CommittedOffset(3), ("u", 0): CommittedOffset(10)}
     assert offsets_to_reset(here, {("t", 0): 5, ("t", 1): 5}) == {("t", 0): CommittedOffset(5, "m")}
     assert offsets_to_reset(here, {("t", 0): 10}) == {}

@@ -1,4 +1,4 @@
-"""A copy that has failed over becomes one again: what the metadata say of it, step by step."""
+"""A failover is reverted: the metadata of the topic, step by step."""
 
 import pytest
 
@@ -9,92 +9,92 @@ from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
 from ottla_broker.mirroring.sync_plan import FailBack, RejectedTopic, is_mirrored
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
-from tests.unit.mirroring.test_discovery import World, view
+from tests.unit.mirroring.test_plan_identical import World, view
 
 
 class Drill(World):
-    """Topic `t`, of two partitions, was a copy, and has failed over."""
+    """Topic `t` with two partitions was mirrored and has failed over."""
 
     async def begin(self, **settings: str) -> "Drill":
         await super().begin(**settings)
-        await self.take(view(t=2))
+        await self.apply(view(t=2))
         for partition in (0, 1):
             await self.report(partition, epochs=((4, 0), (7, 60)))
         await self.set(role=FAILED_OVER)
         return self
 
-    async def report(self, partition: int = 0, **told: object) -> None:
+    async def report(self, partition: int = 0, **fields: object) -> None:
         topic = self.image.topics["t"]
         state = topic.partitions[partition]
-        report = MirrorReport(state.leader, topic.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
+        report = MirrorReport(state.leader, topic.id, partition, state.leader_epoch, **fields)  # type: ignore[arg-type]
         await self.controller.mirror_control.report_partition(report)
 
-    async def over(self) -> None:
+    async def report_ends(self) -> None:
         for partition in (0, 1):
             await self.report(partition, end=100 + partition, source_end=105)
 
-    async def take_back(self) -> None:
+    async def fail_back(self) -> None:
         copy = self.image.mirrored_topics[self.image.topics["t"].id]
         wish = NewMirroredTopic("west", "t", "t", copy.source_id, 2, 1, origins=copy.origins)
         await self.controller.mirror_control.fail_back(wish, copy.topic)
 
-    def open(self) -> bool:
+    def is_writable(self) -> bool:
         return self.image.is_writable(self.image.topics["t"].id, 0)
 
-    def refused(self, source: SourceMetadata | None = None) -> str:
+    def rejection(self, source: SourceMetadata | None = None) -> str:
         (step,) = self.steps(source or view(t=2))
         assert isinstance(step, RejectedTopic), step
         return step.reason
 
 
 @on_a_loop
-async def test_it_is_taken_back_by_consent_once_it_is_known_where_it_ended() -> None:
+async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> None:
     drill = await Drill().begin()
-    assert drill.refused() == "it is failing over still"
-    await drill.over()
+    assert drill.rejection() == "it is still failing over"
+    await drill.report_ends()
     known = mirrored_partition(drill.image, drill.image.topics["t"].id, 0)
     assert (known.end, known.end_epoch) == (100, drill.image.topics["t"].partitions[0].leader_epoch)
-    assert "on.divergence=Truncate (onDivergence of a Mirror) mirrors it again" in drill.refused()
-    assert drill.open()
+    assert "on.divergence=Truncate (onDivergence of a Mirror) mirrors it again" in drill.rejection()
+    assert drill.is_writable()
     with pytest.raises(KafkaError, match="its role is FailedOver"):
-        await drill.take_back()
+        await drill.fail_back()
     await drill.set(role=REPLICATE)
     with pytest.raises(KafkaError) as caught:
-        await drill.take_back()
+        await drill.fail_back()
     assert caught.value.code is ErrorCode.policy_violation
     await drill.set(on_divergence="Truncate")
-    assert "2 partitions here and 1 at the source" in drill.refused(view(t=1))
+    assert "2 partitions here and 1 at the source" in drill.rejection(view(t=1))
     (step,) = drill.steps(view(t=2))
     assert isinstance(step, FailBack)
-    await drill.take_back()
-    assert not drill.open() and drill.steps(view(t=2)) == []
+    await drill.fail_back()
+    assert not drill.is_writable() and drill.steps(view(t=2)) == []
 
 
 @on_a_loop
-async def test_another_topic_of_that_name_or_one_that_comes_from_here_is_not() -> None:
+async def test_failover_is_not_reverted_for_another_topic_or_in_a_loop() -> None:
     drill = await Drill().begin(on_divergence="Truncate")
-    await drill.over()
+    await drill.report_ends()
     other = SourceTopic("t", drill.image.topics["t"].id, {0: 1, 1: 1})
-    assert "the topic has failed over and has records of its own" in drill.refused(
+    assert "the topic has failed over and has records of its own" in drill.rejection(
         SourceMetadata("there", {}, {"t": other}, frozenset())
     )
     same = view(t=2).topics["t"]
     back = SourceTopic("t", same.id, same.leaders, frozenset({"here"}))
-    assert "has records from this cluster" in drill.refused(SourceMetadata("there", {}, {"t": back}, frozenset()))
+    assert "has records from this cluster" in drill.rejection(SourceMetadata("there", {}, {"t": back}, frozenset()))
 
 
 @on_a_loop
-async def test_it_joins_where_it_ended_and_a_later_failover_begins_anew() -> None:
+async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() -> None:
     drill = await Drill().begin(on_divergence="Truncate")
-    await drill.over()
+    await drill.report_ends()
     topic, link = drill.image.topics["t"].id, mirror_configs(drill.image)["west"]
     await drill.set(role=REPLICATE)
-    await drill.take_back()
+    await drill.fail_back()
     assert not is_mirrored(drill.image, link, view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="does not fail over"):
-        await drill.report(end=108)  # of a leader that has not heard of it
+        await drill.report(end=108)  # from a leader that does not know of it yet
     await drill.set(on_divergence="Stop")
-    with pytest.raises(KafkaError, match="may not cut anything off"):
+    with pytest.raises(KafkaError, match="may not truncate"):
         await drill.report(joined=100, cut=3)
     await drill.report(1, joined=101)
     await drill.set(on_divergence="Truncate")
@@ -104,22 +104,22 @@ async def test_it_joins_where_it_ended_and_a_later_failover_begins_anew() -> Non
     assert known.epochs == ((4, 0), (7, 60)) and is_mirrored(
         drill.image, mirror_configs(drill.image)["west"], view(t=2).topics["t"]
     )
-    await drill.report(joined=100, cut=3)  # of a leader that had not cut
+    await drill.report(joined=100, cut=3)  # from a leader that had not truncated
     with pytest.raises(KafkaError):
         await drill.report(joined=99)
     await drill.set(role=FAILED_OVER)
-    assert not drill.open()
+    assert not drill.is_writable()
     await drill.report(end=130)
-    assert drill.open() and mirrored_partition(drill.image, topic, 0).end == 130
+    assert drill.is_writable() and mirrored_partition(drill.image, topic, 0).end == 130
 
 
 @on_a_loop
-async def test_one_that_fails_over_again_before_it_has_joined_is_open_as_it_was() -> None:
+async def test_failover_before_the_join_makes_the_topic_writable_as_before() -> None:
     drill = await Drill().begin(on_divergence="Truncate")
-    await drill.over()
+    await drill.report_ends()
     topic = drill.image.topics["t"].id
     await drill.set(role=REPLICATE)
-    await drill.take_back()
+    await drill.fail_back()
     await drill.set(role=FAILED_OVER)
-    assert drill.open() and mirrored_partition(drill.image, topic, 0).end == 100
+    assert drill.is_writable() and mirrored_partition(drill.image, topic, 0).end == 100
     assert [type(step) for step in drill.steps(view(t=2))] == [FailBack]

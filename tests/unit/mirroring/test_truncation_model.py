@@ -1,7 +1,7 @@
-"""Replicas that cut what their source never had, on real logs, with leaders that change and processes that die at any step.
+"""Replicas truncate diverged records, on real logs, with leader changes and crashes at any step.
 
-What must hold: what a leader that has cut tells to be committed is the source's, stays so whoever leads later, and in the end every replica holds
-the source's log. And it is noticed when a rule is left out.
+Invariants: records that a leader commits after its truncation are the source's and survive later
+leader changes, and in the end every replica has the source's log. The model detects a missing rule.
 """
 
 import asyncio
@@ -36,14 +36,16 @@ Begin = Callable[[Partition, int, int], None]
 
 @dataclass
 class Model:
-    """`joined_epoch`: −1 until a leader has said where the logs join. `begin`: what a leader does first in an epoch."""
+    """`joined_epoch` is −1 until a leader has reported the join offset. `begin` is what a leader
+    does first in an epoch.
+    """
 
     folder: Path
     random: Random
     begin: Begin = diverged_records.truncate_if_saved
-    cuts_in_the_middle: bool = False
+    truncates_in_the_middle: bool = False
     joined_epoch: int = -1
-    committed: int = JOINED  # the most that a leader that has cut told to be committed
+    committed: int = JOINED  # greatest high watermark of a leader that has truncated
     state: PartitionRecord = field(
         default_factory=lambda: PartitionRecord(TOPIC, 0, BROKERS, BROKERS, 1, leader_epoch=3)
     )
@@ -76,7 +78,7 @@ class Model:
         if self.joined_epoch >= 0:
             self.begin(partition, JOINED, self.joined_epoch)
 
-    # --- what may happen
+    # --- steps
 
     def commit(self, **change: object) -> None:
         before = self.state
@@ -87,7 +89,7 @@ class Model:
             self._led(self.leader)
 
     def elect(self) -> None:
-        """Somebody in sync."""
+        """Elects an in-sync replica."""
         self.commit(leader=self.random.choice(self.state.isr), leader_epoch=self.state.leader_epoch + 1)
 
     def leave(self) -> None:
@@ -97,7 +99,7 @@ class Model:
             self.commit(isr=tuple(one for one in self.state.isr if one != gone))
 
     def restart(self) -> None:
-        """A process dies and comes back with what its machine had written."""
+        """A process is killed and restarts with the content of its files."""
         broker = self.random.choice(BROKERS)
         self.replicas[broker].log.close()
         log = open_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, LogConfig(), LogCheckpoint())
@@ -132,31 +134,31 @@ class Model:
             self.commit(isr=self.leader.pending_isr_change.isr)
 
     async def lead(self) -> None:
-        """Joins, or copies one batch of the source's."""
+        """Reports the join offset, or mirrors one batch of the source."""
         log, epoch = self.leader.log, self.state.leader_epoch
         if self.joined_epoch >= 0 and is_truncated(log, JOINED, self.joined_epoch):
             if JOINED <= log.end < SOURCE_ENDS:
                 self.leader.append_mirrored_records(bytearray(of_source(log.end, epoch)))
             return
-        if self.cuts_in_the_middle:
+        if self.truncates_in_the_middle:
             self.joined_epoch = epoch - 1
             self.leader.truncate_as_leader(JOINED)
             return
         if log.end > JOINED:
             await save_diverged_records(log, JOINED, epoch)
-        if self.random.random() < 0.7:  # else it dies before it has said so, or another leads by then
+        if self.random.random() < 0.7:  # else the leader crashes before the report, or another leads by then
             self.joined_epoch = epoch
             self.commit(leader_epoch=epoch + 1)
 
-    # --- what must hold
+    # --- invariants
 
     def check(self) -> None:
         log = self.leader.log
         if self.joined_epoch < 0 or not is_truncated(log, JOINED, self.joined_epoch):
             return
-        assert log.end >= self.committed, "what was committed is there, whoever leads"
+        assert log.end >= self.committed, "committed records are in the leader's log"
         self.committed = max(self.committed, log.high_watermark)
-        assert sources(self.leader, self.committed), "and is the source's"
+        assert sources(self.leader, self.committed), "committed records are the source's"
 
     async def settle(self) -> None:
         for _ in range(400):
@@ -173,7 +175,9 @@ def of_source(offset: int, epoch: int) -> bytes:
 
 
 def sources(partition: Partition, end: int) -> bool:
-    """Whether everything from the common point up to `end` has come from the source: it is of another size than ours was."""
+    """True if all batches from the join offset to `end` are the source's; they have another size
+    than ours.
+    """
     data = partition.log.read(JOINED, 1 << 20, up_to=end) if end > JOINED else b""
     return all(header.size > 1000 for _, header in iter_batches(data))
 
@@ -198,7 +202,7 @@ async def run(model: Model) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_nothing_that_is_committed_is_lost_or_mixed(tmp_path: Path, seed: int) -> None:
+def test_committed_records_are_not_lost_or_mixed(tmp_path: Path, seed: int) -> None:
     asyncio.run(run(Model(tmp_path, Random(seed))))
 
 
@@ -212,10 +216,10 @@ def runs_that_fail(folder: Path, seeds: int, **rules: Any) -> int:
     return failed
 
 
-def test_it_is_noticed_when_nobody_cuts(tmp_path: Path) -> None:
+def test_model_detects_a_missing_truncation(tmp_path: Path) -> None:
     assert runs_that_fail(tmp_path, 2, begin=lambda partition, joined, epoch: None) == 2
 
 
-def test_it_is_noticed_when_a_leader_cuts_in_the_middle_of_its_epoch(tmp_path: Path) -> None:
-    """It would count on what followers had before."""
-    assert runs_that_fail(tmp_path, 20, cuts_in_the_middle=True) > 0
+def test_model_detects_a_truncation_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    """The leader would count log ends that followers had before."""
+    assert runs_that_fail(tmp_path, 20, truncates_in_the_middle=True) > 0

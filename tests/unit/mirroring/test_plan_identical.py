@@ -1,4 +1,4 @@
-"""What copies need, from what is here and what the source says."""
+"""The synchronisation plan of mirrors with identical offsets."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ HERE = "here"  # this cluster's id
 
 
 def view(**topics: int) -> SourceMetadata:
-    """Topics with so many partitions."""
+    """Metadata of a source with topics of the given partition counts."""
     return SourceMetadata("there", {1: ("h", 1)}, {
         name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
         for name, count in topics.items()
@@ -41,7 +41,10 @@ def view(**topics: int) -> SourceMetadata:
 
 
 class World:
-    """A target of three brokers with a mirror `west`, whose steps are taken as the office takes them."""
+    """A target of three brokers with a mirror `west`.
+
+    Steps are applied as the synchroniser applies them.
+    """
 
     def __init__(self) -> None:
         self.small = SmallController()
@@ -61,7 +64,7 @@ class World:
     def steps(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
         return list(plan_identical(self.image, mirror_configs(self.image)["west"], source, configs, 1, HERE))
 
-    async def take(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
+    async def apply(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
         found = self.steps(source, configs)
         for step in found:
             match step:
@@ -80,7 +83,7 @@ class World:
                     pass
         return found
 
-    async def stop(self, name: str, why: str) -> None:
+    async def report_stop(self, name: str, why: str) -> None:
         topic = self.image.topics[name]
         state = topic.partitions[0]
         await self.controller.mirror_control.report_partition(
@@ -89,60 +92,60 @@ class World:
 
 
 @on_a_loop
-async def test_copies_are_made_grown_and_configured_and_then_nothing_is_left_to_do() -> None:
+async def test_topics_are_created_extended_and_configured_until_no_step_is_left() -> None:
     world = await World().begin()
     configs: dict[str, Mapping[str, str]] = {
         "a": {"retention.ms": "5", "min.insync.replicas": "3", "unknown.setting": "x"}
     }
-    assert [type(step) for step in await world.take(view(a=2, b=1, __own=1), configs)] == [
+    assert [type(step) for step in await world.apply(view(a=2, b=1, __own=1), configs)] == [
         CreateMirroredTopic,
         CreateMirroredTopic,
     ]
     assert world.image.topic_config("a") == {"retention.ms": "5"}
     assert world.steps(view(a=2, b=1), configs) == []
     configs["a"] = {"retention.bytes": "7"}
-    assert await world.take(view(a=4, b=1), configs) == [
+    assert await world.apply(view(a=4, b=1), configs) == [
         AddPartitions("a", 4),
         AlterTopicConfig("a", {"retention.ms": None, "retention.bytes": "7"}),
     ]
     assert world.steps(view(a=4, b=1), configs) == []
-    assert world.steps(view(b=1), configs) == [], "what is gone at the source stays here"
-    assert world.steps(view(a=4), None) == [], "settings are not kept in step"
+    assert world.steps(view(b=1), configs) == [], "a topic that was deleted at the source stays here"
+    assert world.steps(view(a=4), None) == [], "settings are not synchronised"
 
 
 @on_a_loop
-async def test_topics_that_are_no_copies_are_left_alone() -> None:
+async def test_topics_that_are_not_mirrored_are_not_changed() -> None:
     world = await World().begin()
     await world.small.topic("a")
     (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
     assert isinstance(step, RejectedTopic) and "is not mirrored" in step.reason
-    await world.take(view(b=1))
+    await world.apply(view(b=1))
     await world.set(role=FAILED_OVER)
     (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
-    assert isinstance(step, RejectedTopic) and "failing over still" in step.reason
+    assert isinstance(step, RejectedTopic) and "still failing over" in step.reason
 
 
 @on_a_loop
-async def test_a_copy_from_which_the_source_has_parted_is_made_anew_only_if_wished() -> None:
+async def test_diverged_topic_is_recreated_only_with_resync() -> None:
     world = await World().begin()
-    await world.take(view(a=2))
+    await world.apply(view(a=2))
     before = world.image.topics["a"].id
-    await world.stop("a", "it was truncated")
+    await world.report_stop("a", "it was truncated")
     assert world.steps(view(a=2)) == []
     await world.set(on_source_truncation="Resync")
-    assert [type(step) for step in await world.take(view(a=2))] == [RecreateMirroredTopic]
+    assert [type(step) for step in await world.apply(view(a=2))] == [RecreateMirroredTopic]
     assert world.image.topics["a"].id != before
     assert world.steps(view(a=2)) == []
     other = SourceTopic("a", UUID(int=77777), {0: 1})
-    (step,) = await world.take(SourceMetadata("there", {}, {"a": other}, frozenset()))
+    (step,) = await world.apply(SourceMetadata("there", {}, {"a": other}, frozenset()))
     assert isinstance(step, RecreateMirroredTopic)
     assert world.image.mirrored_topics[world.image.topics["a"].id].source_id == other.id
 
 
 @on_a_loop
-async def test_reports_count_from_who_leads_now_and_nobody_else() -> None:
+async def test_reports_are_accepted_from_the_current_leader_only() -> None:
     world = await World().begin()
-    await world.take(view(a=1))
+    await world.apply(view(a=1))
     topic = world.image.topics["a"]
     state = topic.partitions[0]
     good = MirrorReport(state.leader, topic.id, 0, state.leader_epoch, epochs=((4, 0),))
@@ -160,9 +163,9 @@ async def test_reports_count_from_who_leads_now_and_nobody_else() -> None:
 
 
 @on_a_loop
-async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> None:
+async def test_mirror_with_topics_cannot_be_removed_and_needs_a_source() -> None:
     world = await World().begin()
-    await world.take(view(a=1))
+    await world.apply(view(a=1))
     settings = world.image.configs[MIRROR_RESOURCE, "west"]
     with pytest.raises(KafkaError, match="cannot be removed while 'a'"):
         await world.controller.alter_configs(MIRROR_RESOURCE, "west", dict.fromkeys(settings))
@@ -181,26 +184,26 @@ async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> N
     assert mirror_configs(world.image) == {}
 
 
-def come_by(source: SourceMetadata, topic: str, *origins: str) -> SourceMetadata:
+def with_origins(source: SourceMetadata, topic: str, *origins: str) -> SourceMetadata:
     return replace(source, topics={**source.topics, topic: replace(source.topics[topic], origins=frozenset(origins))})
 
 
 @on_a_loop
-async def test_copies_may_have_other_names() -> None:
+async def test_topics_may_have_a_prefix() -> None:
     world = await World().begin(prefix="west.")
     await world.small.topic("a")
     source, configs = view(a=2, b=1), {"a": {"retention.ms": "5"}}
-    assert await world.take(source, configs) == [
+    assert await world.apply(source, configs) == [
         CreateMirroredTopic(
             NewMirroredTopic("west", "west.a", "a", source.topics["a"].id, 2, 1, {"retention.ms": "5"}, ("there",))
         ),
         CreateMirroredTopic(NewMirroredTopic("west", "west.b", "b", source.topics["b"].id, 1, 1, {}, ("there",))),
     ]
     assert world.steps(source, configs) == []
-    assert world.image.active_mirror(world.image.topics["a"].id) is None, "a topic of the source's name is another"
+    assert world.image.active_mirror(world.image.topics["a"].id) is None, "the topic without the prefix is another"
     assert is_mirrored(world.image, mirror_configs(world.image)["west"], source.topics["a"])
     grown = replace(source, topics={**source.topics, "a": replace(source.topics["a"], leaders={0: 1, 1: 1, 2: 1})})
-    assert await world.take(grown, {"a": {}}) == [
+    assert await world.apply(grown, {"a": {}}) == [
         AddPartitions("west.a", 3),
         AlterTopicConfig("west.a", {"retention.ms": None}),
     ]
@@ -212,40 +215,40 @@ async def test_copies_may_have_other_names() -> None:
 
 
 @on_a_loop
-async def test_a_prefix_that_says_nothing_may_be_set_and_taken_off_again() -> None:
+async def test_empty_prefix_may_be_set_and_removed() -> None:
     world = await World().begin()
-    await world.take(view(a=1))
+    await world.apply(view(a=1))
     await world.set(prefix="")
     await world.set(prefix=None)
     assert world.steps(view(a=1)) == []
 
 
 @on_a_loop
-async def test_what_comes_from_here_is_not_copied_back() -> None:
-    """Whatever it is called there, and however many clusters lie between."""
+async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
+    """Whatever the topic's name there, and however many clusters lie between."""
     world = await World().begin(prefix="west.")
-    source = come_by(view(a=1, b=1), "a", "far", HERE)
-    assert [type(step) for step in await world.take(source)] == [RejectedTopic, CreateMirroredTopic]
+    source = with_origins(view(a=1, b=1), "a", "far", HERE)
+    assert [type(step) for step in await world.apply(source)] == [RejectedTopic, CreateMirroredTopic]
     (refused,) = world.steps(source)
     assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
     assert "west.a" not in world.image.topics
 
 
 @on_a_loop
-async def test_a_copy_says_by_way_of_which_clusters_its_records_come() -> None:
+async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
     world = await World().begin()
-    await world.take(come_by(view(a=1), "a", "far"))
+    await world.apply(with_origins(view(a=1), "a", "far"))
     assert origin_clusters(world.image, "a") == {"there", "far"}
-    assert await world.take(come_by(view(a=1), "a", "far", "farther")) == [
+    assert await world.apply(with_origins(view(a=1), "a", "far", "farther")) == [
         UpdateOrigins("a", world.image.topics["a"].id, ("far", "farther", "there"))
     ]
     assert origin_clusters(world.image, "a") == {"there", "far", "farther"}
     await world.set(role=FAILED_OVER)
-    assert origin_clusters(world.image, "a") == set(), "its records are this cluster's own from now on"
+    assert origin_clusters(world.image, "a") == set(), "after the failover its records are this cluster's own"
 
 
 @on_a_loop
-async def test_several_wishes_are_one_commit_and_refused_one_by_one() -> None:
+async def test_topics_are_created_in_one_commit_and_rejected_one_by_one() -> None:
     world = await World().begin()
     await make_topic(world.controller, NewTopic("c", 1, 1))
     wishes = [NewMirroredTopic("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]

@@ -1,4 +1,4 @@
-"""What sources that are appended need, from what is here and what they say."""
+"""The synchronisation plan of mirrors with appended offsets."""
 
 from uuid import UUID
 
@@ -28,7 +28,7 @@ def topic(number: int, partitions: int = 2, *origins: str) -> SourceTopic:
 
 
 class World:
-    """A target of three brokers, whose mirrors' steps are taken as the office takes them."""
+    """A target of three brokers. Steps are applied as the synchroniser applies them."""
 
     async def begin(self, *mirrors: str, **settings: str) -> "World":
         self.small = await SmallController().come(1, 2, 3)
@@ -41,7 +41,7 @@ class World:
         changes: dict[str, str | None] = {key.replace("_", "."): value for key, value in settings.items()}
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
-    async def take(self, mirror: str, source: SourceMetadata) -> list[SyncStep]:
+    async def apply(self, mirror: str, source: SourceMetadata) -> list[SyncStep]:
         found = list(
             plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )
@@ -57,11 +57,13 @@ class World:
 
 
 @on_a_loop
-async def test_sources_share_a_topic_each_with_a_mark_of_its_own() -> None:
+async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
     world = await World().begin("east", "west")
-    assert [type(step) for step in await world.take("east", view("e", topic(1)))] == [AddSource]
-    assert [type(step) for step in await world.take("west", view("w", topic(2)))] == [AddSource]
-    assert world.image.topic_config("t") == {"retention.ms": "5"}, "as the first one's; they are the topic's own then"
+    assert [type(step) for step in await world.apply("east", view("e", topic(1)))] == [AddSource]
+    assert [type(step) for step in await world.apply("west", view("w", topic(2)))] == [AddSource]
+    assert world.image.topic_config("t") == {"retention.ms": "5"}, (
+        "the first source's; after that they are the topic's own"
+    )
     first, second = world.sources().values()
     assert (
         first.producer_id != second.producer_id
@@ -69,8 +71,8 @@ async def test_sources_share_a_topic_each_with_a_mark_of_its_own() -> None:
     )
     assert world.image.is_writable(world.image.topics["t"].id, 0), "producers may write to it"
     assert origin_clusters(world.image, "t") == {"e", "w"}
-    assert await world.take("east", view("e", topic(1))) == []
-    await world.take("east", view("e", topic(1, 2, "far")))
+    assert await world.apply("east", view("e", topic(1))) == []
+    await world.apply("east", view("e", topic(1, 2, "far")))
     assert origin_clusters(world.image, "t") == {"e", "w", "far"}
     assert world.sources()[UUID(int=1)].producer_id == first.producer_id
     with pytest.raises(KafkaError, match=r"offsets of mirror 'east' cannot be changed: 't' and 0 other"):
@@ -78,63 +80,63 @@ async def test_sources_share_a_topic_each_with_a_mark_of_its_own() -> None:
 
 
 @on_a_loop
-async def test_missing_partitions_are_told_of_and_taken_when_they_are_there() -> None:
+async def test_missing_partitions_are_reported_and_mirrored_once_they_exist() -> None:
     world = await World().begin("east")
     await world.small.topic("t", 2)
-    (join, refused) = await world.take("east", view("e", topic(1, 3)))
+    (join, refused) = await world.apply("east", view("e", topic(1, 3)))
     assert (
         isinstance(join, AddSource)
         and isinstance(refused, RejectedTopic)
         and "has 3 partitions, the topic here 2" in refused.reason
     )
     await world.controller.create_partitions("t", 3)
-    assert await world.take("east", view("e", topic(1, 3))) == []
+    assert await world.apply("east", view("e", topic(1, 3))) == []
 
 
 @on_a_loop
-async def test_a_loop_is_refused_and_one_that_was_closed_later_is_stopped() -> None:
+async def test_loop_is_rejected_and_a_source_that_becomes_one_stops() -> None:
     world = await World().begin("east", "west")
-    (refused,) = await world.take("east", view("e", topic(1, 2, HERE)))
+    (refused,) = await world.apply("east", view("e", topic(1, 2, HERE)))
     assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
     assert "t" not in world.image.topics
-    await world.take("west", view("w", topic(2)))
-    await world.take("west", view("w", topic(2, 2, HERE)))
+    await world.apply("west", view("w", topic(2)))
+    await world.apply("west", view("w", topic(2, 2, HERE)))
     assert world.sources()[UUID(int=2)].stopped and origin_clusters(world.image, "t") == set()
-    await world.take("west", view("w", topic(2)))
-    assert not world.sources()[UUID(int=2)].stopped, "it goes on when it is none any more"
+    await world.apply("west", view("w", topic(2)))
+    assert not world.sources()[UUID(int=2)].stopped, "it resumes when the loop is gone"
 
 
 @on_a_loop
-async def test_what_has_ended_does_not_begin_again_and_nobody_copies_it_twice() -> None:
+async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None:
     world = await World().begin("east", "too")
-    await world.take("east", view("e", topic(1)))
-    (refused,) = await world.take("too", view("e", topic(1)))
-    assert isinstance(refused, RejectedTopic) and "mirror 'east' copies, or copied, it" in refused.reason
+    await world.apply("east", view("e", topic(1)))
+    (refused,) = await world.apply("too", view("e", topic(1)))
+    assert isinstance(refused, RejectedTopic) and "mirror 'east' appends or appended it" in refused.reason
     await world.set("east", role=FAILED_OVER)
     assert world.sources() == {}
     await world.set("east", role="Replicate")
-    (refused,) = await world.take("east", view("e", topic(1)))
+    (refused,) = await world.apply("east", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "has ended for good" in refused.reason
     assert world.sources() == {}
 
 
 @on_a_loop
-async def test_a_source_that_was_made_anew_and_one_that_stands_still_go_on_if_wished() -> None:
+async def test_recreated_and_stopped_sources_continue_only_with_resync() -> None:
     world = await World().begin("east")
-    await world.take("east", view("e", topic(1)))
+    await world.apply("east", view("e", topic(1)))
     here = world.image.topics["t"]
     state = here.partitions[0]
     report = MirrorReport(
         state.leader, here.id, 0, state.leader_epoch, source_id=UUID(int=1), stopped="it lost records"
     )
     await world.controller.mirror_control.report_partition(report)
-    assert await world.take("east", view("e", topic(1))) == []
-    (refused,) = await world.take("east", view("e", topic(3)))
+    assert await world.apply("east", view("e", topic(1))) == []
+    (refused,) = await world.apply("east", view("e", topic(3)))
     assert isinstance(refused, RejectedTopic) and "deleted and created again" in refused.reason
     await world.set("east", **{"on.source.truncation": "Resync"})
-    assert await world.take("east", view("e", topic(1))) == [ResumeSource("t", here.id, UUID(int=1))]
-    assert await world.take("east", view("e", topic(1))) == []
-    await world.take("east", view("e", topic(3)))
+    assert await world.apply("east", view("e", topic(1))) == [ResumeSource("t", here.id, UUID(int=1))]
+    assert await world.apply("east", view("e", topic(1))) == []
+    await world.apply("east", view("e", topic(3)))
     assert list(world.sources()) == [UUID(int=3)]
     with pytest.raises(KafkaError, match="not appended to the topic any more"):
         await world.controller.mirror_control.report_partition(replace_source(report, UUID(int=1)))
@@ -145,16 +147,16 @@ def replace_source(report: MirrorReport, source: UUID) -> MirrorReport:
 
 
 @on_a_loop
-async def test_an_identical_copy_takes_nothing_else_and_what_it_brought_does_not_come_twice() -> None:
+async def test_identical_mirror_accepts_no_source_and_its_source_is_not_appended() -> None:
     world = await World().begin("east")
     await world.set("copier", bootstrap_servers="h:1")
     (made,) = await world.controller.mirror_control.create_mirrored_topics(
         [NewMirroredTopic("copier", "t", "t", UUID(int=1), 2, 1)]
     )
     assert isinstance(made, UUID)
-    (refused,) = await world.take("east", view("e", topic(2)))
+    (refused,) = await world.apply("east", view("e", topic(2)))
     assert isinstance(refused, RejectedTopic) and "is an identical mirror" in refused.reason
     await world.set("copier", role=FAILED_OVER)
-    (refused,) = await world.take("east", view("e", topic(1)))
+    (refused,) = await world.apply("east", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "would be appended a second time" in refused.reason
-    assert [type(step) for step in await world.take("east", view("e", topic(2)))] == [AddSource]
+    assert [type(step) for step in await world.apply("east", view("e", topic(2)))] == [AddSource]

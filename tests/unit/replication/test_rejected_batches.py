@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
-from ottla_broker.replication.rejected_batches import BEHIND, MOST_PRODUCERS, RejectedBatches
+from ottla_broker.replication.rejected_batches import MAX_BEHIND, MAX_PRODUCERS, RejectedBatches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.making_topics import make_topic
@@ -34,7 +34,9 @@ def code(refusals: RejectedBatches, records: bytes) -> ErrorCode | None:
 def test_batches_behind_a_refused_one_are_refused_alike() -> None:
     refusals = RejectedBatches()
     refusals.note(batch(5), FULL)
-    assert [code(refusals, batch(5 + n)) for n in range(1, BEHIND + 1)] == [ErrorCode.kafka_storage_error] * BEHIND
+    assert [code(refusals, batch(5 + n)) for n in range(1, MAX_BEHIND + 1)] == [
+        ErrorCode.kafka_storage_error
+    ] * MAX_BEHIND
     assert code(refusals, batch(5)) is None  # it again
     assert code(refusals, batch(4)) is None  # one that was sent before, and is known or not
     assert code(refusals, batch(6, producer=8)) is None
@@ -51,7 +53,7 @@ def test_sequences_wrap() -> None:
 def test_more_than_were_on_the_way_are_a_gap_of_the_producers_own() -> None:
     refusals = RejectedBatches()
     refusals.note(batch(5), FULL)
-    for number in range(BEHIND):
+    for number in range(MAX_BEHIND):
         assert code(refusals, batch(6 + number)) is not None
     assert code(refusals, batch(6)) is None
     assert not refusals
@@ -70,10 +72,10 @@ def test_only_what_passes_by_itself_is_remembered_and_not_without_bound() -> Non
     refusals.note(encode_batch([Record(1, None, b"v")]), FULL)  # without idempotence
     refusals.note(b"short", FULL)
     assert not refusals
-    for producer in range(MOST_PRODUCERS + 1):
+    for producer in range(MAX_PRODUCERS + 1):
         refusals.note(batch(5, producer), FULL)
     assert code(refusals, batch(6, 0)) is None
-    assert code(refusals, batch(6, MOST_PRODUCERS)) is ErrorCode.kafka_storage_error
+    assert code(refusals, batch(6, MAX_PRODUCERS)) is ErrorCode.kafka_storage_error
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["a producer that has written", "a new producer"])
@@ -107,9 +109,9 @@ def test_nothing_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, know
 def test_a_producer_whose_batches_meet_a_failover_in_the_middle_finds_nothing_out_of_order(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1,))
     reason = KafkaError(ErrorCode.not_enough_replicas, "is failing over")
-    assert partition.rejected_batches.refuse(batch(0), reason) is reason
+    assert partition.rejected_batches.reject(batch(0), reason) is reason
     with pytest.raises(KafkaError, match="behind sequence 0 of producer 7: is failing over"):
-        partition.rejected_batches.refuse(batch(1), reason)
+        partition.rejected_batches.reject(batch(1), reason)
     with pytest.raises(KafkaError, match="behind sequence 0 of producer 7: is failing over"):
         partition.append_records(batch(2), acks=ALL_REPLICAS)  # it is open now
     for sequence in range(3):

@@ -4,7 +4,7 @@ from ottla_broker.mirroring.mirror_config import matches_topic
 
 
 @pytest.mark.parametrize(
-    ("patterns", "chosen", "left"),
+    ("patterns", "matching", "others"),
     [
         (("*",), ("a", "a.b", "_schemas"), ("__consumer_offsets", "__other")),
         (("flights.*",), ("flights.", "flights.jfk"), ("flights", "xflights.jfk", "flights_jfk")),
@@ -15,6 +15,6 @@ from ottla_broker.mirroring.mirror_config import matches_topic
         ((), (), ("a",)),
     ],
 )
-def test_patterns(patterns: tuple[str, ...], chosen: tuple[str, ...], left: tuple[str, ...]) -> None:
-    assert all(matches_topic(name, patterns) for name in chosen)
-    assert not any(matches_topic(name, patterns) for name in left)
+def test_patterns_match_topics(patterns: tuple[str, ...], matching: tuple[str, ...], others: tuple[str, ...]) -> None:
+    assert all(matches_topic(name, patterns) for name in matching)
+    assert not any(matches_topic(name, patterns) for name in others)

@@ -1,4 +1,6 @@
-"""A failover that was a drill: `role` goes back to Replicate, and what was opened is a copy again, without being copied anew."""
+"""A failover is reverted: with `role` Replicate again, the topics are mirrored again from the
+failover offset on.
+"""
 
 from collections.abc import Iterator
 
@@ -16,7 +18,7 @@ OPEN = "the topic has failed over and takes records of its own; on.divergence=Tr
 
 @pytest.fixture(params=["kafka", "ottla"])
 def sites(request: pytest.FixtureRequest) -> Iterator[Sites]:
-    """`a`, the source, knows nothing of its mirror, whatever it is."""
+    """The source `a`, Kafka or Ottla, knows nothing of its mirror `b`."""
     with BROKERS[request.param]() as a, run_ottla_broker() as b:
         made = Sites(a, b)
         made.create()
@@ -24,7 +26,7 @@ def sites(request: pytest.FixtureRequest) -> Iterator[Sites]:
 
 
 def open_transaction(source: BrokerProcess) -> Producer:
-    """With one record in it."""
+    """Begins a transaction with one record."""
     made = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "open"})
     made.init_transactions(30)
     made.begin_transaction()
@@ -34,7 +36,7 @@ def open_transaction(source: BrokerProcess) -> Producer:
 
 
 def copied_and_failed_over(sites: Sites) -> None:
-    """A hundred records are at both sites, and `b` is open."""
+    """Both sites have a hundred records, and the topic at `b` is writable."""
     produce(sites.a.bootstrap, TOPIC, [b"a"] * 100, partition=0)
     sites.west()
     sites.same_ends()
@@ -42,7 +44,7 @@ def copied_and_failed_over(sites: Sites) -> None:
     sites.becomes(sites.b, "FailedOver")
 
 
-def test_a_drill_is_taken_back_by_consent_and_leaves_what_was_written_in_files(sites: Sites) -> None:
+def test_failover_is_reverted_with_consent_and_own_records_are_saved(sites: Sites) -> None:
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
     for partition in (0, 1):
@@ -96,8 +98,8 @@ def test_a_drill_is_taken_back_by_consent_and_leaves_what_was_written_in_files(s
     assert len(saved(b.log_dir)) == 1, "nothing more was cut"
 
 
-def test_a_source_that_is_another_by_then_is_noticed(sites: Sites) -> None:
-    """Between the failover and the taking back the source has lost records that were copied."""
+def test_source_that_lost_records_since_the_failover_is_detected(sites: Sites) -> None:
+    """Between the failover and its revert the source loses mirrored records."""
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
     copied_and_failed_over(sites)
@@ -117,8 +119,8 @@ def test_a_source_that_is_another_by_then_is_noticed(sites: Sites) -> None:
     assert values(b.bootstrap) == [b"a"] * 100
 
 
-def test_what_was_deleted_since_is_copied_again(sites: Sites) -> None:
-    """Records that were copied, and some that were written since, have been deleted here: the log begins behind the offset at which it was opened."""
+def test_records_that_were_deleted_since_the_failover_are_mirrored_again(sites: Sites) -> None:
+    """Mirrored and own records were deleted here, so the log starts above the failover offset."""
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
     copied_and_failed_over(sites)

@@ -1,4 +1,6 @@
-"""A copy that fails over: where its own records begin, and what is aborted."""
+"""Failover of a mirrored partition: where its own records begin, and which transactions are
+aborted.
+"""
 
 import asyncio
 from pathlib import Path
@@ -15,58 +17,60 @@ from tests.unit.replication.leading import ME, TOPIC, Peers, committed, fetch, l
 
 
 class Controller:
-    """Hears reports; refuses so many first."""
+    """Receives reports, and rejects the first `rejections` of them."""
 
-    def __init__(self, refuses: int = 0) -> None:
-        self.heard: list[MirrorReport] = []
-        self._refuses = refuses
+    def __init__(self, rejections: int = 0) -> None:
+        self.reports: list[MirrorReport] = []
+        self._rejections = rejections
 
-    async def tell(self, topic: str, report: MirrorReport) -> None:
+    async def send_report(self, topic: str, report: MirrorReport) -> None:
         assert topic == "t"
-        if self._refuses:
-            self._refuses -= 1
+        if self._rejections:
+            self._rejections -= 1
             raise KafkaError(ErrorCode.not_controller)
-        self.heard.append(report)
+        self.reports.append(report)
 
 
 @on_a_loop
-async def test_the_end_is_told_when_every_in_sync_replica_has_it(tmp_path: Path) -> None:
+async def test_end_offset_is_reported_when_every_in_sync_replica_has_it(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
-    controller = Controller(refuses=1)
-    telling = asyncio.create_task(report_end_offset(partition, ME, 9, controller.tell))
+    controller = Controller(rejections=1)
+    reporting = asyncio.create_task(report_end_offset(partition, ME, 9, controller.send_report))
     await asyncio.sleep(0.01)
-    assert not controller.heard
+    assert not controller.reports
     fetch(partition, 2, 5)
-    await telling
-    assert controller.heard == [MirrorReport(ME, TOPIC, 0, 1, end=5, source_end=9)]
+    await reporting
+    assert controller.reports == [MirrorReport(ME, TOPIC, 0, 1, end=5, source_end=9)]
 
 
 @on_a_loop
-async def test_where_an_empty_copy_begins_is_told_when_every_in_sync_replica_begins_there(tmp_path: Path) -> None:
-    """Or another leader, who has not heard of it, would take producers' records below."""
+async def test_start_of_an_empty_log_is_reported_when_every_in_sync_replica_starts_there(tmp_path: Path) -> None:
+    """Otherwise a later leader that has not moved its log start would append producers' records
+    below.
+    """
     partition = led(tmp_path, Peers(), isr=(1, 2))
     partition.log.truncate_fully_and_start_at(121)
     assert partition.log.high_watermark == 121
     controller = Controller()
-    telling = asyncio.create_task(report_end_offset(partition, ME, 130, controller.tell))
+    reporting = asyncio.create_task(report_end_offset(partition, ME, 130, controller.send_report))
     await asyncio.sleep(0.01)
     fetch(partition, 2, 0)
     await asyncio.sleep(0.01)
-    assert not controller.heard
+    assert not controller.reports
     fetch(partition, 2, 121)
-    await telling
-    assert controller.heard == [MirrorReport(ME, TOPIC, 0, 1, end=121, source_end=130)]
+    await reporting
+    assert controller.reports == [MirrorReport(ME, TOPIC, 0, 1, end=121, source_end=130)]
 
 
 @on_a_loop
-async def test_who_leads_no_longer_tells_nothing(tmp_path: Path) -> None:
+async def test_former_leader_reports_nothing(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
     controller = Controller()
-    telling = asyncio.create_task(report_end_offset(partition, ME, 9, controller.tell))
+    reporting = asyncio.create_task(report_end_offset(partition, ME, 9, controller.send_report))
     await asyncio.sleep(0)
     committed(partition, leader=2, leader_epoch=2)
-    await until(telling.done)
-    assert not controller.heard
+    await until(reporting.done)
+    assert not controller.reports
 
 
 @on_a_loop
@@ -82,11 +86,11 @@ async def test_only_transactions_of_the_source_are_aborted(tmp_path: Path) -> No
     log.append_as_leader(batch(1, producer=(7, 0, 0), transactional=True), leader_epoch=1, now_ms=1, from_client=False)
     assert abort_open_transactions(partition, end, 1) == 1
     assert [one.producer_id for one in log.aborted_transactions(0, log.end)] == [5]
-    assert log.last_stable_offset == end, "the one that began here is open still"
+    assert log.last_stable_offset == end, "the transaction that began here is still open"
     assert abort_open_transactions(partition, end, 1) == 0
 
 
-def test_producers_wait_until_the_end_is_known() -> None:
+def test_topic_is_writable_once_the_end_offset_is_known() -> None:
     image = MetadataImage()
     topic = UUID(int=1)
     assert image.is_writable(topic, 0)

@@ -1,0 +1,31 @@
+"""What a pipeline runs with besides its resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla_spark.progress_snapshot import ProgressSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEnvironment:
+    """Addresses, files and configuration of a run.
+
+    master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark configuration that
+    overrides the pipeline's. snapshot: receives the pipeline's progress.
+    """
+
+    bootstrap: str
+    checkpoint: str
+    progress: Path | None = None
+    log: Path | None = None
+    master: str | None = None
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        return {**self.kafka, "bootstrap.servers": self.bootstrap}
