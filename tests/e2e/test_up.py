@@ -114,7 +114,7 @@ def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
     assert setting(home, "greetings", "retention.ms") == "7"
 
     home.write_resources(cluster(home), topic(partitions=2), topic("more"))
-    home.wait_for_line("spec.partitions: partitions can grow but never shrink")
+    home.wait_for_line("spec.partitions: partitions cannot be decreased")
     home.write_resources(cluster(home), topic(partitions=3, partition=1))
     home.wait_for_line("resources/all.yaml:21: spec.partition: unknown field; did you mean 'partitions'?")
     home.write_resources(cluster(home), topic(partitions=3, config={}))

@@ -27,9 +27,9 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.metadata.controller_channel import ControllerChannel
-from ottla_broker.metadata.heartbeat_tracker import leadership_timeout_s
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
+from ottla_broker.metadata.quorum import leadership_timeout_s
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
