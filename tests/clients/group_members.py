@@ -1,4 +1,6 @@
-"""Members of a consumer group that poll in threads of their own, so that a test can watch several at once."""
+"""Members of a consumer group that poll in their own threads, so that a test can observe several at
+once.
+"""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -6,17 +8,20 @@ from contextlib import ExitStack, contextmanager
 
 import confluent_kafka as ck
 
-from tests.clients.librdkafka import dotted
+from tests.clients.librdkafka import to_librdkafka_names
 from tests.waiting import eventually
 
 SESSION_TIMEOUT_MS = 2000
-# Kafka's default of 3 s between heartbeats would make every rebalance last that long.
-QUICK = {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 100, "fetch.wait.max.ms": 50}
+# With Kafka's default of 3 s between heartbeats every rebalance would take that long.
+FAST_SETTINGS = {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 100, "fetch.wait.max.ms": 50}
 
 
-class Member:
-    """A librdkafka consumer that polls until it is told to leave. `assigned`: its partitions' numbers; `revoked`: how
-    often partitions were taken from it; `values`: what it received; `error`: a fatal error, which ends it."""
+class GroupMember:
+    """A librdkafka consumer that polls until `leave`.
+
+    `assigned` has its partitions' numbers, `revoked` counts revocations, `values` are the values
+    received, `error` is a fatal error, which ends it.
+    """
 
     def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
         self.assigned: frozenset[int] = frozenset()
@@ -24,14 +29,14 @@ class Member:
         self.values: list[bytes] = []
         self.error: ck.KafkaError | None = None
         self._leaving = threading.Event()
-        base = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", **QUICK}
-        self._consumer = ck.Consumer(base | dotted(settings))
+        base = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", **FAST_SETTINGS}
+        self._consumer = ck.Consumer(base | to_librdkafka_names(settings))
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
     def _on_assign(self, consumer: ck.Consumer, partitions: Sequence[ck.TopicPartition]) -> None:
-        """Only its presence matters: without it, librdkafka would not call the other one."""
+        """Required: without it librdkafka does not call the other callback."""
 
     def _on_revoke(self, consumer: ck.Consumer, partitions: Sequence[ck.TopicPartition]) -> None:
         self.revoked += 1
@@ -50,24 +55,26 @@ class Member:
         self.assigned = frozenset()
 
     def leave(self) -> None:
-        """Leaves the group (a static member only goes away), commits what it has."""
+        """Commit and leave the group; a static member only disconnects."""
         self._leaving.set()
         self._thread.join(20)
-        assert not self._thread.is_alive(), "the member does not end"
+        assert not self._thread.is_alive(), "the member did not end"
 
 
 @contextmanager
-def members(bootstrap: str, group: str, topic: str, each: Sequence[dict[str, object]]) -> Iterator[list[Member]]:
+def run_members(
+    bootstrap: str, group: str, topic: str, each: Sequence[dict[str, object]]
+) -> Iterator[list[GroupMember]]:
     with ExitStack() as stack:
         made = []
         for settings in each:
-            made.append(Member(bootstrap, group, topic, **settings))
+            made.append(GroupMember(bootstrap, group, topic, **settings))
             stack.callback(made[-1].leave)
         yield made
 
 
-def shared_fairly(those: Sequence[Member], partitions: int, within_s: float = 20.0) -> None:
-    """Waits until every partition has one owner and nobody has two more than another."""
+def wait_until_balanced(those: Sequence[GroupMember], partitions: int, within_s: float = 20.0) -> None:
+    """Wait until every partition has one owner and the numbers per member differ by one at most."""
 
     def fair() -> bool:
         owned = [member.assigned for member in those]
@@ -78,4 +85,4 @@ def shared_fairly(those: Sequence[Member], partitions: int, within_s: float = 20
     try:
         eventually(fair, within_s=within_s)
     except AssertionError:
-        raise AssertionError(f"not shared fairly: {[sorted(member.assigned) for member in those]}") from None
+        raise AssertionError(f"assignment is not balanced: {[sorted(member.assigned) for member in those]}") from None

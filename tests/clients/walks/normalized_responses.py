@@ -1,4 +1,6 @@
-"""An answer in the form that two brokers can share: ids by the names of their first sight, clocks and words dropped."""
+"""Responses in a form that two brokers can share: ids by name in order of appearance, without
+clocks and texts.
+"""
 
 import dataclasses
 import re
@@ -9,34 +11,42 @@ from uuid import UUID
 
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import iter_records
-from tests.clients.asking import DROPPED, NAMES, NO_SESSION, NONE, OWN, SAID, Json
+from tests.clients.api_session import (
+    BROKER_SPECIFIC_FIELDS,
+    IGNORED_FIELDS,
+    NAME_FIELDS,
+    NO_SESSION,
+    NO_VALUE,
+    TEXT_FIELDS,
+    Json,
+)
 
-LISTED = frozenset({"topics", "groups", "results"})  # may hold what other walks have made
-RECENT_MS = 1_750_000_000_000  # later than any time that a walk writes: a clock's
+LISTED = frozenset({"topics", "groups", "results"})  # may contain entries of other walks
+RECENT_MS = 1_750_000_000_000  # later than any timestamp of a walk: the broker's clock
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Form:
+class ResponseNormalizer:
     prefix: str
     symbols: Mapping[Any, str]
 
-    def of(self, value: Any, field: str = "") -> Json:
-        if field in SAID:
+    def normalize(self, value: Any, field: str = "") -> Json:
+        if field in TEXT_FIELDS:
             return "…" if value else value
         if isinstance(value, ErrorCode):
             return value.name
         if dataclasses.is_dataclass(value):
             return {
-                each.name: self.of(getattr(value, each.name), each.name)
+                each.name: self.normalize(getattr(value, each.name), each.name)
                 for each in dataclasses.fields(value)
-                if each.name not in DROPPED
+                if each.name not in IGNORED_FIELDS
             }
         if isinstance(value, tuple | list):
-            kept = [self.of(each, field) for each in value if self._is_ours(each, field)]
-            return sorted(merged(kept), key=repr)
+            kept = [self.normalize(each, field) for each in value if self._is_own(each, field)]
+            return sorted(merge_partitions(kept), key=repr)
         if isinstance(value, bytes | bytearray | memoryview):
-            return records_in(bytes(value)) if field == "records" else bytes(value).decode("latin-1")
+            return describe_batches(bytes(value)) if field == "records" else bytes(value).decode("latin-1")
         return self._plain(value, field)
 
     def _plain(self, value: Any, field: str) -> Json:
@@ -44,7 +54,7 @@ class Form:
             return self.symbols[value]
         if isinstance(value, UUID):
             return f"<{field}>"
-        if field in OWN and value not in (NO_SESSION if field == "session_id" else NONE):
+        if field in BROKER_SPECIFIC_FIELDS and value not in (NO_SESSION if field == "session_id" else NO_VALUE):
             return f"<{field}>"
         if isinstance(value, str):
             return _UUID.sub("<uuid>", value.replace(self.prefix, ""))
@@ -54,15 +64,18 @@ class Form:
             value = round(value.timestamp() * 1000)
         return "<now>" if isinstance(value, int) and value > RECENT_MS else value
 
-    def _is_ours(self, entry: Any, field: str) -> bool:
+    def _is_own(self, entry: Any, field: str) -> bool:
         if field not in LISTED:
             return True
-        name = next((getattr(entry, each) for each in NAMES if hasattr(entry, each)), None)
+        name = next((getattr(entry, each) for each in NAME_FIELDS if hasattr(entry, each)), None)
         return not name or name.startswith(self.prefix)
 
 
-def merged(entries: list[Json]) -> list[Json]:
-    """A topic's partitions together: in how many entries they come is the broker's own affair. An id names a topic where no name does."""
+def merge_partitions(entries: list[Json]) -> list[Json]:
+    """Merge entries of one topic: brokers differ in how they split partitions into entries.
+
+    Topics are matched by name, or by id without one.
+    """
     topics: dict[str, Json] = {}
     rest = []
     for entry in entries:
@@ -75,9 +88,10 @@ def merged(entries: list[Json]) -> list[Json]:
     return [*topics.values(), *rest]
 
 
-def records_in(data: bytes) -> Json:
-    """The whole batches in what was fetched: all that a reader can see of them. A batch that is cut is left out: where it is cut is the
-    broker's own affair."""
+def describe_batches(data: bytes) -> Json:
+    """The complete batches of a response. A truncated batch is left out, because brokers truncate
+    at different places.
+    """
     whole, at = 0, 0
     while at + 12 <= len(data):
         at += 12 + int.from_bytes(data[at + 8 : at + 12])

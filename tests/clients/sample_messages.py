@@ -1,4 +1,4 @@
-"""Records that a broker could get wrong, in the form in which every client's are compared."""
+"""Messages that a broker could get wrong, in a form to compare between clients."""
 
 import time
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ START_MS = int(time.time() * 1000) - 3_600_000
 
 @dataclass(frozen=True)
 class Message:
-    """What goes in and has to come out. `timestamp_ms`: milliseconds since the epoch."""
+    """A message to produce and to expect. `timestamp_ms` is milliseconds since the epoch."""
 
     key: bytes | None
     value: bytes | None
@@ -18,7 +18,10 @@ class Message:
 
 
 def messages(count: int = 50) -> list[Message]:
-    """Nulls, empties, repeated headers, text beyond ASCII, a large value; a second apart, the last but one newest."""
+    """Messages with null and empty parts, repeated headers, non-ASCII text and a large value.
+
+    Timestamps are one second apart; the last but one is the newest.
+    """
     made = [
         Message(b"key-%d" % i, b"value-%d " % i + b"x" * (i % 7) * 100, START_MS + i * 1000, (("number", b"%d" % i),))
         for i in range(count)

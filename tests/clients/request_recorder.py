@@ -1,4 +1,4 @@
-"""What real clients send: a relay in front of a broker keeps every request that passes."""
+"""Recorded requests of real clients: a relay in front of a broker stores every request."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,14 @@ import kafka
 from confluent_kafka.admin import ConfigResource
 
 from tests.clients import librdkafka as rd
-from tests.clients.members import QUICK
+from tests.clients.group_members import FAST_SETTINGS
 
 
-async def recorded(broker_port: int, relay_port: int, session: Callable[[], None]) -> Sequence[bytes]:
-    """The requests, without their sizes, that clients send while `session` runs: all that are not alike. The broker has
-    to advertise the relay's port."""
+async def record_requests(broker_port: int, relay_port: int, session: Callable[[], None]) -> Sequence[bytes]:
+    """The distinct requests, without their sizes, that clients send while `session` runs.
+
+    The broker must advertise the relay's port.
+    """
     found: dict[bytes, None] = {}
 
     async def relay(client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
@@ -43,17 +45,19 @@ async def _copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
     to.close()
 
 
-def everyday(bootstrap: str, topic: str) -> None:
-    """What librdkafka and kafka-python do on an ordinary day: topics, records, a group, offsets, settings."""
-    rd.create(bootstrap, topic, 2, retention_ms=3_600_000)
-    admin = rd.admin(bootstrap)
+def run_typical_session(bootstrap: str, topic: str) -> None:
+    """A typical session of librdkafka and kafka-python: topics, records, a group,
+    offsets, configs.
+    """
+    rd.create_topic(bootstrap, topic, 2, retention_ms=3_600_000)
+    admin = rd.admin_client(bootstrap)
     admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)])
     admin.incremental_alter_configs([rd.config_change(topic, "retention.ms", "7200000")])
     for settings in ({"compression.type": "lz4", "enable.idempotence": True}, {"acks": "1"}):
-        rd.produce(bootstrap, topic, rd.numbered(0, 20), **settings)
-    with rd.consumer(bootstrap, topic, **QUICK) as reader:
+        rd.produce(bootstrap, topic, rd.numbered_messages(0, 20), **settings)
+    with rd.consumer(bootstrap, topic, **FAST_SETTINGS) as reader:
         reader.subscribe([topic])
-        while rd.next_message(reader).offset() < 39:
+        while rd.poll_message(reader).offset() < 39:
             pass
         reader.commit(asynchronous=False)
         reader.committed([ck.TopicPartition(topic, 0)], timeout=20)
