@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.kube.installed import Installed
 from tests.kube.kept import Kept
@@ -101,7 +101,7 @@ def test_clients_outside_produce_and_consume_over_tls(safe: Safe) -> None:
     at = how.pop("bootstrap.servers")
     sent = [Message(None, b"%d" % it, START_MS) for it in range(100)]
     assert len(rd.produce(at, "secret", sent, **how)) == 100
-    assert rd.values(rd.consume(at, "secret", 100, **how)) == [it.value for it in sent]
+    assert rd.values_of(rd.consume(at, "secret", 100, **how)) == [it.value for it in sent]
     assert {safe.shown(broker) for broker in (1, 2, 3)} == {(safe.made.folder / "first.crt").read_text().strip()}
 
 

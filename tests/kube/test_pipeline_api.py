@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube import spark_application_crd
 from tests.kube.api import Json
 from tests.kube.control_plane import ControlPlane

@@ -2,7 +2,8 @@
 
 - Answers whole batches as they lie in the log, from the batch that holds the offset; the first batch is answered
   even above the size limits (rule 11). Limits: per partition, of the request, and `fetch.max.bytes`.
-- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over.
+- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over. It does not wait while there
+  are records that did not fit: `min_bytes` counts no further than the limits.
 - read_committed sees only what lies before the last stable offset, with the list of aborted transactions (rule 7).
 - Followers (v17) read to the log's end and acknowledge by their offsets; a follower that knows a newer leader epoch than
   this broker waits for this broker's metadata. A replica id of −2 is a tool that compares replicas: any replica answers it.
@@ -26,6 +27,7 @@ from ottla_broker.replication.fetch_reading import (
     NotYet,
     Reader,
     ReplicaReader,
+    end_offset,
     read_committed_records,
     read_to_log_end,
     without_records,
@@ -40,9 +42,17 @@ from ottla_broker.requests.context import Buffers, DelayedFetchResponse, Reply, 
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch_request import CONSUMER, DEBUGGER, TOPIC_IDS_SINCE, FetchRequest, read_fetch_request
+from ottla_broker.wire.fetch_request import (
+    CONSUMER,
+    DEBUGGER,
+    RACK_SINCE,
+    TOPIC_IDS_SINCE,
+    FetchRequest,
+    read_fetch_request,
+)
 from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
 
 API = Api(ApiKey.FETCH, versions=(4, 18), flexible=12)
@@ -153,6 +163,14 @@ class ConsumerReader:
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
         return data.diverging is not None or data.preferred >= 0
 
+    def has_records_behind(self, cached: CachedPartition, records: Buffer) -> bool:
+        partition, request = cached.partition, self._request
+        if partition is None:
+            return False
+        log_end = request.replica == DEBUGGER
+        end = partition.log.end if log_end else partition.readable_end(request.isolation)
+        return end_offset(records) < end
+
     def count_sent(self, partition: Partition, size: int) -> None:
         partition.traffic.bytes_out += size
 
@@ -168,7 +186,7 @@ class ConsumerReader:
         hosted = partitions.get(topic, request.partition)
         if hosted is not cached.partition:
             cached.set_partition(hosted)
-        may_follow = self._by_rack or self._request.replica == DEBUGGER
+        may_follow = context.version >= RACK_SINCE or self._request.replica == DEBUGGER
         find = partitions.replica if may_follow and hosted is not None and hosted.is_follower else partitions.leader
         return find(topic, request.partition, epoch=request.leader_epoch, topic_id=topic_id)
 
@@ -265,7 +283,22 @@ class Fetch:
                 due = due or reader.is_due(cached, data)
             found.append((cached, data))
         self.size = size
-        return due or size >= self.request.min_bytes
+        return due or size >= self.request.min_bytes or self._is_full()
+
+    def _is_full(self) -> bool:
+        """True if a partition has records behind those that were read, which did not fit or lie in the next segment."""
+        if not self.size:
+            return False
+        return any(
+            data.records and cached.partition is not None and self._reader.has_records_behind(cached, data.records)
+            for cached, data in self._found
+        )
+
+    @property
+    def missing_bytes(self) -> int:
+        """How far the logs must grow before the response can be due."""
+        wanted = sum(cached.request.max_bytes for cached in self.session.changed)
+        return min(self.request.min_bytes, self.limit, wanted) - self.size
 
     def response(self, *, expired: bool = False) -> Buffers:
         """What the last read found. `expired`: the fetch waits no longer, so what is not there yet is an error."""
@@ -374,7 +407,7 @@ class DelayedFetch:
         fetch = self._fetch
         fetch.session.wake = self._wake
         fetch.session.watch_changed()
-        self._missing = fetch.request.min_bytes - fetch.size
+        self._missing = 1 if fetch.request.min_bytes <= 1 else fetch.missing_bytes
         self._sizes: list[tuple[Partition, int, int]] = []
         if self._missing > 1:
             partitions = [cached.partition for cached in fetch.session.changed if cached.partition is not None]
