@@ -107,7 +107,7 @@ def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: 
         world.topic("late", topicName="old")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
         await world.current("Topic", "adopted")
         assert world.status("Topic", "adopted")["partitions"] == 3
-        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameTaken"
+        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameConflict"
 
     run(tmp_path, 1, story)
 
@@ -278,7 +278,7 @@ def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched
         await world.current("Topic", "flights")
         before = await told(world)
         world.edit("Cluster", "demo", replicas=2)
-        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "CannotScale")
+        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "ScaleDownBlocked")
         assert "flights" in world.condition("Cluster", "demo", "Stalled")["message"]
         assert await told(world) == before
         world.edit("Cluster", "demo", replicas=3)
