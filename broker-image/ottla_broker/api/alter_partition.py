@@ -1,13 +1,15 @@
-"""AlterPartition (56), versions 2–3: between brokers only, answered by the active controller.
+"""AlterPartition (56), versions 2–3: between brokers only, handled by the active controller.
 
-- A leader proposes other in-sync replicas for partitions that it leads. All that one request names is one commit; what is refused of it stops
-  nothing else.
-- Taken only on the state that the leader saw: a lower leader epoch is FENCED_LEADER_EPOCH, a lower partition epoch INVALID_UPDATE_VERSION, and
-  a higher one of either NOT_CONTROLLER, because then this broker's image is the old one.
-- Who may not be in sync (fenced, about to stop, or registered under another epoch than the one named) is INELIGIBLE_REPLICA.
-- A reassignment whose last target has come ends here. Where the leader has no part in the result: NEW_LEADER_ELECTED.
-- The answer is the state as it is now. Recovery after an unclean election has no state of its own.
-- v3 broker epochs of the replicas (KIP-903).
+- A leader proposes new in-sync replicas for its partitions. All partitions of a request are one commit; a rejected
+  one does not affect the others.
+- A proposal is accepted only if it is based on the current state: a lower leader epoch is FENCED_LEADER_EPOCH, a
+  lower partition epoch INVALID_UPDATE_VERSION, and a higher one of either NOT_CONTROLLER, because this broker's image
+  is the older one then.
+- A replica that may not be in sync (fenced, in controlled shutdown, or registered with another epoch) is
+  INELIGIBLE_REPLICA.
+- A reassignment completes here when its last target is in sync. If that removes the leader: NEW_LEADER_ELECTED.
+- The response contains the new state. There is no recovery state after an unclean election.
+- v3 adds broker epochs of the replicas (KIP-903).
 """
 
 from typing import cast

@@ -1,11 +1,12 @@
 """AlterPartitionReassignments (45), versions 0–1.
 
-- Begins to move partitions to other brokers (KIP-455), or with null replicas cancels what is under way. Answered when that has begun.
-- Replicas that are added catch up first; those that are removed go when every target is in sync, and not before (rule 12).
-- A move that replaces another keeps what was there before both: cancelling leads back to that.
-- INVALID_REPLICA_ASSIGNMENT: no replicas, one twice, one that is not registered, or nobody in sync would be left.
-  NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel. A partition twice in one request is INVALID_REQUEST.
-- v1 can forbid that the number of replicas changes (INVALID_REPLICATION_FACTOR, KIP-860).
+- Starts to move partitions to other brokers (KIP-455), or cancels that with null replicas. The response is sent when
+  it has started.
+- Added replicas catch up first. Removed replicas leave when every target is in sync, and not before (rule 12).
+- A reassignment that replaces another keeps the original replicas, to which cancelling returns.
+- INVALID_REPLICA_ASSIGNMENT: no replicas, a replica named twice, a broker that is not registered, or no in-sync
+  replica left. NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel. A partition named twice is INVALID_REQUEST.
+- v1 can forbid a change of the replication factor (INVALID_REPLICATION_FACTOR, KIP-860).
 """
 
 from collections import Counter

@@ -1,8 +1,9 @@
-"""BeginQuorumEpoch (53), versions 0–1.
+"""BeginQuorumEpoch (53), versions 0–1: between brokers only.
 
-- A broker that has been given the next epoch of the metadata log says so to the others, which follow it from then on.
-- An epoch that is not newer than what is known changes nothing; the answer tells what is known.
-- v1 says where the leader is reached; with v0, which does not, nothing is learned.
+- The new leader of the metadata log announces its epoch, so that followers need not wait for their fetches to time
+  out.
+- An epoch that is not newer than the known one changes nothing. The response contains the known epoch and leader.
+- v1 adds the leader's endpoint; v0, which has none, changes nothing.
 """
 
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest

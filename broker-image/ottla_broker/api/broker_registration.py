@@ -1,12 +1,15 @@
-"""BrokerRegistration (62), versions 0–4: between brokers only, answered by the active controller.
+"""BrokerRegistration (62), versions 0–4: between brokers only, handled by the active controller.
 
-- A broker process says who it is: its incarnation, listeners, rack and log directories. It is registered fenced; the answer is its broker epoch.
-- The same process may ask again, and has the same epoch while nothing about it changed. Another process under an id that is alive is
-  DUPLICATE_BROKER_REGISTRATION, unless it comes with a log directory of the one before, which therefore has ended.
-- v3 `previous_broker_epoch`: what the marker of its last clean stop says; anything but the epoch it had means that it may have lost what was
-  not synced, and it is not trusted with more than others are. A broker that comes without one of its directories has lost what lay there.
-- Another cluster's broker is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper's migration are not looked at.
-- v1 migrating ZooKeeper broker; v2 log directories; v4 features whose lowest version is 0.
+- A broker process registers its incarnation, listeners, rack and log directories. It is registered as fenced; the
+  response contains its broker epoch.
+- The same process may register again, and keeps its epoch while nothing has changed. Another process with the id of a
+  live broker is DUPLICATE_BROKER_REGISTRATION, unless it has a log directory of that broker, which therefore has
+  ended.
+- v3 adds `previous_broker_epoch`, read from the marker of a clean shutdown. If it is not the epoch the broker had,
+  the broker may have lost unsynced records and is removed from ISRs. The same holds for partitions of a directory
+  that is missing.
+- A broker of another cluster is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper migration are ignored.
+- v1 adds migrating ZooKeeper brokers; v2 log directories; v4 features whose lowest version is 0.
 """
 
 from uuid import UUID

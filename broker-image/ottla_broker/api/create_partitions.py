@@ -1,8 +1,9 @@
 """CreatePartitions (37), versions 0–3.
 
-- Grows each topic to a count of partitions, placed by the controller or as the request says; never shrinks.
-- A copy of another cluster's topic has as many as its source: POLICY_VIOLATION.
-- Each topic on its own (one that is named twice: INVALID_REQUEST, answered once); answered when the metadata log has it on disk.
+- Increases the number of partitions of topics, placed by the controller or as requested; never decreases it.
+- A mirrored topic has as many partitions as its source: POLICY_VIOLATION.
+- Each topic has its own outcome (a topic named twice: INVALID_REQUEST, returned once), answered when the metadata log
+  has it on disk.
 """
 
 from collections import Counter

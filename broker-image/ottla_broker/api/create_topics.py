@@ -1,10 +1,9 @@
 """CreateTopics (19), versions 2–7.
 
-- What is refused does not stop the others, and what is made is made in one commit. Answered when that is on the disks of a majority.
-- −1 partitions or replication factor mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
-- Configs are checked against the table of settings before anything is made; a name twice in one request is
-  INVALID_REQUEST, answered once.
-- v5 tells the topic's settings as they now are; v7 its id.
+- Each topic has its own error. All valid topics are one commit, answered when a majority has it on disk.
+- −1 partitions or replicas mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
+- Configs are validated before any topic is created. A name repeated in a request is INVALID_REQUEST, returned once.
+- v5 adds the new topic's configs; v7 its id.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """DeleteGroups (42), versions 0–2.
 
-- Deletes groups without members, with their offsets; each has its own error (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP).
-KIP-229.
-- Written and replicated before the answer.
+- Deletes groups without members, with their offsets (KIP-229). Each group has its own error: GROUP_ID_NOT_FOUND,
+  NON_EMPTY_GROUP.
+- The response is sent when the deletion is replicated.
 """
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest

@@ -1,9 +1,11 @@
 """DeleteTopics (20), versions 1–6.
 
-- Deletes each topic on its own; answered when the metadata log has it on disk. Files go in the background.
-- From 6 a topic may be named by id, so that a re-created one of the same name is not taken for it (rule 13).
-- A topic that is named twice is INVALID_REQUEST (answered once) and stays, as is one with both name and id or neither.
-- `delete.topic.enable=false` refuses with TOPIC_DELETION_DISABLED.
+- Each topic has its own error. Answered when the metadata log has the deletion on disk; files are deleted in the
+  background.
+- From v6 on a topic may be named by id, so that a re-created topic of the same name is not deleted (rule 13).
+- A topic that is named twice is INVALID_REQUEST (returned once) and is not deleted; so is one with both name and id,
+  or neither.
+- TOPIC_DELETION_DISABLED with `delete.topic.enable=false`.
 """
 
 from collections import Counter

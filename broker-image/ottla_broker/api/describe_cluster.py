@@ -1,9 +1,10 @@
 """DescribeCluster (60), versions 0–2.
 
-- The cluster's id, its controller, and its brokers as the listener that was asked reaches them.
-- Every broker can be the controller, so there are no endpoints of controllers alone: asking for them is MISMATCHED_ENDPOINT_TYPE.
-- Brokers that are fenced are left out, unless v2's flag asks for them. v1 adds the type of endpoint (KIP-919).
-- Authorized operations are told to those who may describe the cluster.
+- Returns the cluster id, the controller, and the brokers with their endpoints at the client's listener.
+- Every broker can be the controller, so there are no controller endpoints: requesting them is
+  MISMATCHED_ENDPOINT_TYPE.
+- Fenced brokers are omitted, unless v2's flag includes them. v1 adds the endpoint type (KIP-919).
+- Authorized operations are returned to clients that may describe the cluster.
 """
 
 from typing import cast

@@ -1,9 +1,9 @@
 """DescribeGroups (15), versions 0–6.
 
-- Shows a classic group: its state, protocol and members; what members support and are assigned, once the group is
-stable.
-- A group that is not there is Dead, without an error; from v6 on GROUP_ID_NOT_FOUND with a sentence (KIP-1043).
-- v3 authorized operations (KIP-430); v4 static members; v6 error messages.
+- Describes classic groups: state, protocol and members, and once the group is stable the members' metadata and
+  assignments.
+- A missing group is Dead, without an error; from v6 on GROUP_ID_NOT_FOUND with a message (KIP-1043).
+- v3 adds authorized operations (KIP-430); v4 static members; v6 error messages.
 """
 
 from typing import cast

@@ -1,10 +1,13 @@
 """DescribeLogDirs (35), versions 1–5.
 
-- For each of this broker's log directories: its size and free bytes (v4, KIP-827), and the partitions in it with their sizes.
-- The lag of a partition is how far its log is behind its high watermark: above 0 only on a follower that has to catch up.
-- No partition is ever on its way to another directory of the same broker yet, so none is a future one.
-- A directory that failed is told with KAFKA_STORAGE_ERROR and no partitions. Topics not held here are left out; null means all.
-- v3 adds an error for the whole; before it, who may not describe the cluster sees nothing.
+- Returns each log directory of this broker with its total and usable bytes (v4, KIP-827), and its partitions with
+  their sizes.
+- The lag of a partition is the distance from its log end to its high watermark: above 0 only on a follower that is
+  catching up.
+- Replicas do not move between directories, so none is a future replica.
+- A failed directory is KAFKA_STORAGE_ERROR without partitions. Topics without a replica here are omitted; null means
+  all.
+- v3 adds a top-level error; before it, a client that may not describe the cluster gets an empty response.
 """
 
 import os

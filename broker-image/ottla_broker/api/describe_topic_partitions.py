@@ -1,8 +1,10 @@
 """DescribeTopicPartitions (75), version 0.
 
-- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, in order; no topics named means all.
-- A page ends after the smaller of the request's limit and `max.request.partition.size.limit` partitions; the cursor names where the next one starts.
-- A cursor must name one of the topics that are asked for: INVALID_REQUEST for all of them otherwise.
+- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, sorted; no topics requested
+  means all.
+- A page has at most the smaller of the request's limit and `max.request.partition.size.limit` partitions; the cursor
+  says where the next one starts.
+- A cursor must name a requested topic: otherwise INVALID_REQUEST for all of them.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,11 @@
 """FetchSnapshot (59), versions 0–1.
 
-- A broker that lies behind the beginning of the metadata log gets what was before as a snapshot, in pieces (KIP-630).
-- Any broker that has the snapshot gives it: what it holds was committed, whoever leads. Whoever may read the log may have it too.
-- SNAPSHOT_NOT_FOUND when it is there no longer: the asker fetches the log again and is told of a newer one.
-- A consumer (replica −1) is given it with what is secret hidden (`metadata.hiding`).
-- v1 (KIP-853) names the asker's directory, which makes no difference here.
+- A broker that is behind the start of the metadata log gets the metadata as a snapshot, in pieces (KIP-630).
+- Any broker that has the snapshot serves it, since its content is committed. A client that may read the log may read
+  it.
+- SNAPSHOT_NOT_FOUND when it was deleted: the broker fetches the log again and learns of a newer one.
+- A consumer (replica −1) gets it with secrets redacted (`metadata.redaction`).
+- v1 (KIP-853) adds the replica's directory id, which is ignored.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,12 @@
 """FindCoordinator (10), versions 0–6.
 
-- Says which broker keeps a group: the leader of the partition of `__consumer_offsets` that the group's name hashes to.
-- Makes `__consumer_offsets` when it is not there; until a partition has a leader, COORDINATOR_NOT_AVAILABLE.
-- There are no transactions yet, and clients that want them must learn it at once instead of asking until they time out.
-  The single form (0–3) is what librdkafka speaks: it gives up on nothing but an authorization error, and prints the
-  sentence beside it. The batched form is the Java client's: any error that is not retriable is final there, and it
-  prints the sentence.
-- v1 kinds of coordinators, errors in words; v4 several keys at once (KIP-699); v6 share groups (not served).
+- Returns the broker that coordinates a group: the leader of the partition of `__consumer_offsets` that the group's id
+  hashes to.
+- Creates `__consumer_offsets` if it is missing. COORDINATOR_NOT_AVAILABLE until its partition has a leader.
+- Transactions are not implemented, and a transactional client must fail at once instead of retrying until a timeout.
+  librdkafka uses the single form (v0–3), gives up only on an authorization error, and prints the message with it. The
+  Java client uses the batched form, gives up on any error that is not retriable, and prints the message.
+- v1 adds key types and messages; v4 several keys (KIP-699); v6 share groups (not served).
 """
 
 from typing import cast

@@ -1,8 +1,8 @@
 """LeaveGroup (13), versions 0–5.
 
-- Takes members out of a group, all before it rebalances once; each has its own error.
+- Removes members from a group, all before one rebalance. Each member has its own error.
 - An administrator removes a static member by its instance id alone, with an empty member id.
-- v0–2 take one member; v3 several (KIP-345); v5 a reason for each (KIP-800).
+- v0–2 remove one member; v3 several (KIP-345); v5 adds a reason for each (KIP-800).
 """
 
 from collections.abc import Sequence

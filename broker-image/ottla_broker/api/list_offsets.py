@@ -1,12 +1,14 @@
 """ListOffsets (2), versions 1–11.
 
-- A timestamp (ms) finds the first record at or after it; nothing there is (−1, −1). Negative ones are questions: −1
-  the end (the last stable offset for read_committed), −2 the start, −3 the record with the largest timestamp (v7,
-  KIP-734), −4 the first local offset (v8), −5 the last tiered one (v9), −6 the first that waits for upload (v11).
-- Nothing is tiered: −4 answers as −2, and −5 and −6 answer that there is none.
-- v4 checks leader epochs and tells that of the offset.
-- A leader that has just begun may not know yet all that its predecessor told to be committed: it answers when it does,
-  or after a while OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE), and only tells the start at once.
+- A timestamp in milliseconds finds the first record at or after it; none is (−1, −1). Negative timestamps have
+  meanings: −1 the end (the last stable offset for read_committed), −2 the start, −3 the record with the largest
+  timestamp (v7, KIP-734), −4 the first local offset (v8), −5 the last tiered offset (v9), −6 the first offset that
+  waits for upload (v11).
+- Nothing is tiered: −4 equals −2, and −5 and −6 find nothing.
+- v4 checks leader epochs and returns that of the offset.
+- A new leader may not know yet everything that its predecessor reported as committed. The response waits until it
+  does, for a while, and is then OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE). Only the start is
+  returned at once.
 """
 
 import asyncio

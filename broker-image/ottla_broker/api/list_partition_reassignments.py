@@ -1,7 +1,8 @@
 """ListPartitionReassignments (46), version 0.
 
-- The partitions that are on their way to other brokers, with the replicas that are added and removed: all, or those of the ones named.
-- What does not move, or is not there, is left out, as in Kafka.
+- Lists the partitions that are being reassigned, with the replicas that are added and removed: all, or those
+  requested.
+- Partitions that are not being reassigned, or do not exist, are omitted, as in Kafka.
 """
 
 from typing import cast

@@ -1,16 +1,15 @@
 """Metadata (3), versions 0–13.
 
-- Says which brokers there are, who is the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
-- Topics may be asked for by name or (from 10) by id; null (in version 0 an empty list) means all that the asker may describe.
-- A topic that is named twice, or once and its id too, is answered once.
-- Who leads a topic that is named is asked for a sign of life first, and while a broker seems to have just gone the answer waits a moment for what the
-  controller makes of it: a client that lost its connection asks at once, and would be sent to the dead again.
-- A topic that does not exist is created when the request and `auto.create.topics.enable` both allow it, as Kafka does; the answer then
-  already holds it.
-- A partition without a leader says LEADER_NOT_AVAILABLE; the endpoint given for each broker is that of the listener that was asked.
-- v1 controller, racks, internal; v5 offline replicas; v7 leader epochs; v8 authorized operations; v10 ids; v12 lookup by id (INVALID_REQUEST before); v13 an error for
-  the whole. Versions 8–10 also tell what the asker may
-  do with the cluster; later ones leave that to DescribeCluster.
+- Lists the live brokers, the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
+- Topics are requested by name or (from v12) by id; null (in v0 an empty list) means all that the client may describe.
+- A topic requested twice, or once by name and once by id, is returned once.
+- If a leader of a requested topic may have failed, the response waits a moment for the failure detector and the
+  controller: a client that lost its connection asks at once, and would be sent to the failed broker again.
+- A missing topic is created if the request and `auto.create.topics.enable` allow it, as in Kafka; the response then
+  contains it.
+- A partition without a leader is LEADER_NOT_AVAILABLE. Each broker's endpoint is that of the client's listener.
+- v1 adds the controller, racks and internal topics; v5 offline replicas; v7 leader epochs; v8 authorized operations,
+  which v8–10 also have for the cluster; v10 ids; v12 lookup by id (INVALID_REQUEST before); v13 a top-level error.
 """
 
 from dataclasses import replace

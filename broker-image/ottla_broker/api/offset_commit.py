@@ -1,15 +1,12 @@
 """OffsetCommit (8), versions 2–10.
 
-- Stores offsets of a group, replicated before the answer. From a member of the current generation, or, while the
-group has no
-  members, from anybody who names no generation.
-- A topic or partition that is not there is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the rest is stored
-all the same.
-- Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
-- A commit keeps its member's session alive.
-- v2–4 may ask for a retention of their own; v6 leader epochs; v7 static members; v9 says GROUP_ID_NOT_FOUND where
-older ones say
-  ILLEGAL_GENERATION; v10 topics by id (KIP-848).
+- Stores offsets of a group, replicated before the response: from a member of the current generation or, while the
+  group has no members, from any client that names no generation.
+- A missing topic or partition is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the others are stored.
+- Metadata longer than `offset.metadata.max.bytes` are OFFSET_METADATA_TOO_LARGE.
+- A commit extends its member's session.
+- v2–4 may have a retention of their own; v6 adds leader epochs; v7 static members; v9 returns GROUP_ID_NOT_FOUND
+  where older versions return ILLEGAL_GENERATION; v10 has topics by id (KIP-848).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """OffsetDelete (47), version 0.
 
-- Forgets offsets of a group, of topics that none of its members reads (GROUP_SUBSCRIBED_TO_TOPIC otherwise).
-- A group whose members are not consumers is NON_EMPTY_GROUP: nobody can know what they read.
-- Written and replicated before the answer. An offset that is not there is no error (KIP-496).
+- Deletes a group's committed offsets of topics that no member subscribes to (otherwise GROUP_SUBSCRIBED_TO_TOPIC).
+- A group whose members are not consumers is NON_EMPTY_GROUP: their subscriptions are unknown.
+- The response is sent when the deletion is replicated. A missing offset is no error (KIP-496).
 """
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest

@@ -1,15 +1,11 @@
 """OffsetFetch (9), versions 1–10.
 
-- Says what groups committed: for the partitions asked for, or (null) for all that they have. Nothing committed is
-offset −1,
-  whether or not the group or the partition exists.
-- Only what is replicated is seen. `require_stable` (v7, KIP-447) is met by that: no offset is pending inside a
-transaction, for
-  there are none yet.
-- A commit for another topic that had the same name is not told.
-- v1 has errors per partition only; v2 null for all; v3 throttling; v5 leader epochs; v8 several groups (KIP-709); v9
-member id and
-  epoch (for KIP-848 groups, ignored here); v10 topics by id.
+- Returns the committed offsets of groups: of the requested partitions, or (null) of all. Nothing committed is offset
+  −1, whether or not the group or the partition exists.
+- Only replicated commits are returned. That satisfies `require_stable` (v7, KIP-447), as there are no transactions.
+- A commit for a deleted topic of the same name is not returned.
+- v1 has errors per partition only; v2 adds null for all; v3 throttling; v5 leader epochs; v8 several groups
+  (KIP-709); v9 member id and epoch (for KIP-848 groups, ignored); v10 topics by id.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,11 +1,11 @@
 """OffsetForLeaderEpoch (23), versions 2–4.
 
-- Answers where a leader epoch ends, so that followers and clients find where their log left the leader's (KIP-101,
-  KIP-320; rule 2).
-- A current epoch newer than ours is UNKNOWN_LEADER_EPOCH, an older one FENCED_LEADER_EPOCH: our metadata or the
-  caller's is stale.
-- An epoch we never saw is answered by the largest one below it; none below: (−1, −1).
-- v3 adds the replica id (only brokers send one ≥ 0), v4 is flexible.
+- Returns the end offset of a leader epoch, so that followers and clients find where their log diverged from the
+  leader's (KIP-101, KIP-320; rule 2).
+- A current epoch newer than this broker's is UNKNOWN_LEADER_EPOCH, an older one FENCED_LEADER_EPOCH: this broker's or
+  the client's metadata are stale.
+- For an unknown epoch, the end of the largest one below it; none below: (−1, −1).
+- v3 adds the replica id (only brokers send one ≥ 0); v4 is flexible.
 """
 
 from typing import cast

@@ -1,10 +1,9 @@
 """SyncGroup (14), versions 0–5.
 
-- The leader brings everybody's assignment, and everybody gets theirs once it is written and replicated.
-- A member that comes in a stable group is told what it has; one that comes while the group rebalances, to rejoin.
-- From v5 on the client repeats the protocol it was told, and INCONSISTENT_GROUP_PROTOCOL meets one that was told
-another.
-- v3 static members; v5 protocol type and name (KIP-559).
+- The group's leader sends all assignments, and every member gets its own once they are replicated.
+- A member of a stable group gets its current assignment; a member of a rebalancing group has to rejoin.
+- From v5 on the client repeats the protocol that it was given; INCONSISTENT_GROUP_PROTOCOL if the group's is another.
+- v3 adds static members; v5 protocol type and name (KIP-559).
 """
 
 from kio.schema.sync_group.v5.request import SyncGroupRequest
