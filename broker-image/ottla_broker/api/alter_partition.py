@@ -36,7 +36,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.ALTER_PARTITION, versions=(2, 3), flexible=2, is_served_while_starting=True)
 
-NO_TOPIC = UUID(int=0)
+NO_TOPIC_ID = UUID(int=0)
 
 
 @API.handler(3, 3)
@@ -47,7 +47,7 @@ async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     proposals = [
         IsrChangeRequest(
-            topic.topic_id or NO_TOPIC,
+            topic.topic_id or NO_TOPIC_ID,
             one.partition_index,
             one.leader_epoch,
             one.partition_epoch,
@@ -62,24 +62,25 @@ async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -
         error_code=ErrorCode.none,
         topics=tuple(
             AlteredTopic(
-                topic_id=topic.topic_id, partitions=tuple(answer(one, next(outcomes)) for one in topic.partitions)
+                topic_id=topic.topic_id,
+                partitions=tuple(partition_response(one, next(outcomes)) for one in topic.partitions),
             )
             for topic in request.topics
         ),
     )
 
 
-def answer(asked: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
+def partition_response(requested: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
     if isinstance(outcome, KafkaError):
         return Altered(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             error_code=outcome.code,
             leader_id=BrokerId(0),
             leader_epoch=i32(0),
             partition_epoch=i32(0),
         )
     return Altered(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.none,
         leader_id=BrokerId(outcome.leader),
         leader_epoch=i32(outcome.leader_epoch),
@@ -89,7 +90,7 @@ def answer(asked: PartitionData, outcome: PartitionRecord | KafkaError) -> Alter
 
 
 @API.handler(2, 2)
-async def without_broker_epochs(ctx: RequestContext, request: RequestV2) -> ResponseV2:
+async def alter_partition_v2(ctx: RequestContext, request: RequestV2) -> ResponseV2:
     with_epochs = AlterPartitionRequest(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,

@@ -31,7 +31,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible=0, is_forwarded=True)
 
-TWICE = KafkaError(ErrorCode.invalid_request, "the partition stands twice in the request")
+NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the partition twice")
 
 
 @API.handler()
@@ -40,8 +40,8 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     if not ctx.is_authorized(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
-    times = Counter(asked)
+    requested = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    times = Counter(requested)
     moves = [
         PartitionReassignment(topic.name, one.partition_index, one.replicas)
         for topic in request.topics
@@ -61,7 +61,8 @@ async def alter_partition_reassignments(
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    answer(one, outcomes.get((topic.name, one.partition_index), TWICE)) for one in topic.partitions
+                    partition_response(one, outcomes.get((topic.name, one.partition_index), NAMED_TWICE))
+                    for one in topic.partitions
                 ),
             )
             for topic in request.topics
@@ -69,9 +70,9 @@ async def alter_partition_reassignments(
     )
 
 
-def answer(asked: ReassignablePartition, outcome: Outcome) -> ReassignablePartitionResponse:
+def partition_response(requested: ReassignablePartition, outcome: Outcome) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.none if outcome is None else outcome.code,
         error_message=None if outcome is None else outcome.message,
     )

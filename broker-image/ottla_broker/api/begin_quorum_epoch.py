@@ -31,16 +31,16 @@ async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochReque
         raise KafkaError(ErrorCode.inconsistent_cluster_id)
     topics = []
     for topic in request.topics:
-        for told in topic.partitions if topic.topic_name == METADATA_TOPIC else ():
+        for announced in topic.partitions if topic.topic_name == METADATA_TOPIC else ():
             for at in request.leader_endpoints[:1]:
                 await quorum.handle_begin_quorum_epoch(
-                    int(told.leader_id), int(told.leader_epoch), format_host_and_port(at.host, at.port)
+                    int(announced.leader_id), int(announced.leader_epoch), format_host_and_port(at.host, at.port)
                 )
-        known = PartitionData(
+        current = PartitionData(
             partition_index=i32(0),
             error_code=ErrorCode.none,
             leader_id=BrokerId(quorum.leader_id),
             leader_epoch=i32(quorum.epoch),
         )
-        topics.append(TopicData(topic_name=topic.topic_name, partitions=(known,)))
+        topics.append(TopicData(topic_name=topic.topic_name, partitions=(current,)))
     return BeginQuorumEpochResponse(error_code=ErrorCode.none, topics=tuple(topics))

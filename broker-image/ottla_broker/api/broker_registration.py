@@ -28,7 +28,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0, is_served_while_starting=True)
 
-PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 @API.handler()
@@ -40,19 +40,21 @@ async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRe
             ErrorCode.inconsistent_cluster_id,
             f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {ctx.broker.cluster_id}",
         )
-    coming = RegisterBrokerRecord(
+    registration = RegisterBrokerRecord(
         request.broker_id,
         request.incarnation_id or UUID(int=0),
-        {one.name: Endpoint(one.host, one.port, protocol(one.security_protocol)) for one in request.listeners},
+        {one.name: Endpoint(one.host, one.port, security_protocol(one.security_protocol)) for one in request.listeners},
         rack=request.rack,
         directories=tuple(directory for directory in request.log_dirs if directory is not None),
     )
-    epoch = await ctx.broker.active_controller().cluster_control.register_broker(coming, request.previous_broker_epoch)
+    epoch = await ctx.broker.active_controller().cluster_control.register_broker(
+        registration, request.previous_broker_epoch
+    )
     return BrokerRegistrationResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch))
 
 
-def protocol(code: int) -> str:
+def security_protocol(code: int) -> str:
     """INVALID_REGISTRATION for a code that is none of Kafka's."""
-    if code not in PROTOCOLS:
-        raise KafkaError(ErrorCode.invalid_registration, f"security protocol {code} is none of {PROTOCOLS}")
-    return PROTOCOLS[code]
+    if code not in SECURITY_PROTOCOLS:
+        raise KafkaError(ErrorCode.invalid_registration, f"security protocol {code} is none of {SECURITY_PROTOCOLS}")
+    return SECURITY_PROTOCOLS[code]

@@ -29,9 +29,9 @@ async def create_partitions(ctx: RequestContext, request: CreatePartitionsReques
     return CreatePartitionsResponse(
         throttle_time=NO_THROTTLE,
         results=(
-            *(twice(name) for name in repeated),
+            *(named_twice(name) for name in repeated),
             *[
-                await grow(ctx, topic, validate_only=request.validate_only)
+                await create_topic_partitions(ctx, topic, validate_only=request.validate_only)
                 for topic in request.topics
                 if topic.name not in repeated
             ],
@@ -39,20 +39,20 @@ async def create_partitions(ctx: RequestContext, request: CreatePartitionsReques
     )
 
 
-def twice(name: TopicName) -> CreatePartitionsTopicResult:
+def named_twice(name: TopicName) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(
-        name=name, error_code=ErrorCode.invalid_request, error_message="the topic stands twice in the request"
+        name=name, error_code=ErrorCode.invalid_request, error_message="the request names the topic twice"
     )
 
 
-async def grow(
+async def create_topic_partitions(
     ctx: RequestContext, topic: CreatePartitionsTopic, *, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     try:
         if not ctx.is_authorized(Operation.alter, Resource.topic(topic.name)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
-        known = ctx.broker.image.topics.get(topic.name)
-        if known is not None and (mirrored := ctx.broker.image.active_mirror(known.id)) is not None:
+        existing = ctx.broker.image.topics.get(topic.name)
+        if existing is not None and (mirrored := ctx.broker.image.active_mirror(existing.id)) is not None:
             raise KafkaError(ErrorCode.policy_violation, read_only_message(topic.name, mirrored.mirror))
         assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
         await ctx.broker.active_controller().create_partitions(

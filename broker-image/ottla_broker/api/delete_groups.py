@@ -23,11 +23,11 @@ API = Api(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         throttle_time=NO_THROTTLE,
-        results=tuple([await delete(ctx, group) for group in dict.fromkeys(request.groups_names)]),
+        results=tuple([await delete_group(ctx, group) for group in dict.fromkeys(request.groups_names)]),
     )
 
 
-async def delete(ctx: RequestContext, group: GroupId) -> DeletableGroupResult:
+async def delete_group(ctx: RequestContext, group: GroupId) -> DeletableGroupResult:
     try:
         if not ctx.is_authorized(Operation.delete, Resource.group(group)):
             raise KafkaError(ErrorCode.group_authorization_failed)

@@ -35,17 +35,19 @@ async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> El
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.invalid_request, f"election type {request.election_type} is neither 0 nor 1")
-    wanted: list[TopicPartition] | None = None
+    requested: list[TopicPartition] | None = None
     if request.topic_partitions is not None:
-        wanted = [(entry.topic, partition) for entry in request.topic_partitions for partition in entry.partitions]
+        requested = [(entry.topic, partition) for entry in request.topic_partitions for partition in entry.partitions]
     replicas = ctx.broker.active_controller().replication_control
     elect = replicas.elect_preferred_leaders if request.election_type == PREFERRED else replicas.elect_unclean_leaders
     return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, replica_election_results=by_topic(await elect(wanted))
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        replica_election_results=group_by_topic(await elect(requested)),
     )
 
 
-def by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElectionResult, ...]:
+def group_by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElectionResult, ...]:
     results: dict[str, list[PartitionResult]] = {}
     for (topic, partition), outcome in outcomes.items():
         results.setdefault(topic, []).append(

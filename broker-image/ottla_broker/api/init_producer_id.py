@@ -27,26 +27,28 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible=2)
 
-NONE = -1
-log = logging.getLogger(__name__)
+NO_PRODUCER_ID = -1
+logger = logging.getLogger(__name__)
 
 
 @API.handler()
 async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return answer(ErrorCode.invalid_request)
+    if request.transactional_id == "" or (request.producer_id == NO_PRODUCER_ID) != (
+        request.producer_epoch == NO_PRODUCER_ID
+    ):
+        return producer_id_response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
-        return answer(ErrorCode.transactional_id_authorization_failed)
+        return producer_id_response(ErrorCode.transactional_id_authorization_failed)
     if not ctx.is_authorized(Operation.idempotent_write, Resource.cluster()):
-        return answer(ErrorCode.cluster_authorization_failed)
+        return producer_id_response(ErrorCode.cluster_authorization_failed)
     try:
-        return answer(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
+        return producer_id_response(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
     except KafkaError as reason:
-        log.warning("no producer ids from the controller: %s", reason)
-        return answer(ErrorCode.coordinator_load_in_progress)
+        logger.warning("cannot get producer ids from the controller: %s", reason)
+        return producer_id_response(ErrorCode.coordinator_load_in_progress)
 
 
-def answer(code: ErrorCode, producer_id: int = -1) -> InitProducerIdResponse:
+def producer_id_response(code: ErrorCode, producer_id: int = -1) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,

@@ -27,8 +27,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
 
-KNOWN_MEMBER_IDS_SINCE = 4
-SKIPPED_ASSIGNMENTS_SINCE = 9
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
 
 
 @API.handler()
@@ -36,7 +36,7 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
     try:
         if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
             raise KafkaError(ErrorCode.group_authorization_failed)
-        result = await ctx.broker.group_coordinator.join_group(request.group_id, wish(ctx, request))
+        result = await ctx.broker.group_coordinator.join_group(request.group_id, build_join_request(ctx, request))
     except KafkaError as reason:
         result = JoinResult(request.member_id, reason.code)
     return JoinGroupResponse(
@@ -57,7 +57,7 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
     )
 
 
-def wish(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
+def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     session_ms = to_milliseconds(request.session_timeout)
     rebalance_ms = to_milliseconds(request.rebalance_timeout)
     return JoinRequest(
@@ -71,7 +71,7 @@ def wish(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
         protocols=tuple({p.name: (p.name, p.metadata) for p in reversed(request.protocols)}.values())[
             ::-1
         ],  # no name twice
-        needs_member_id=ctx.version >= KNOWN_MEMBER_IDS_SINCE,
-        may_skip_assignment=ctx.version >= SKIPPED_ASSIGNMENTS_SINCE,
+        needs_member_id=ctx.version >= MEMBER_ID_REQUIRED_SINCE,
+        may_skip_assignment=ctx.version >= SKIP_ASSIGNMENT_SINCE,
         reason=request.reason or "",
     )

@@ -27,12 +27,14 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
     if not ctx.is_authorized(Operation.delete, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     codes = {
-        (topic.name, p.partition_index): check(ctx, topic.name, p.partition_index)
+        (topic.name, p.partition_index): check_partition(ctx, topic.name, p.partition_index)
         for topic in request.topics
         for p in topic.partitions
     }
-    wanted = [key for key, code in codes.items() if code is ErrorCode.none]
-    codes.update(zip(wanted, await ctx.broker.group_coordinator.delete_offsets(request.group_id, wanted), strict=True))
+    requested = [key for key, code in codes.items() if code is ErrorCode.none]
+    codes.update(
+        zip(requested, await ctx.broker.group_coordinator.delete_offsets(request.group_id, requested), strict=True)
+    )
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,
         throttle_time=NO_THROTTLE,
@@ -51,7 +53,7 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
     )
 
 
-def check(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
+def check_partition(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
     if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
         return ErrorCode.topic_authorization_failed
     found = ctx.broker.image.topics.get(topic)

@@ -19,12 +19,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
 
-PROTOCOL_NAMED_SINCE = 5
+PROTOCOL_REQUIRED_SINCE = 5
 
 
 @API.handler()
 async def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    if ctx.version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None):
+    if ctx.version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
