@@ -140,7 +140,7 @@ def main() -> None:
         ottla.start()
         where = {"Ottla": ottla.bootstrap, "ideal": f"127.0.0.1:{port}", "Apache Kafka": kafka.bootstrap}
         for broker in (ottla, kafka):
-            rd.create(broker.bootstrap, TOPIC)
+            rd.create_topic(broker.bootstrap, TOPIC)
             programs.produce(broker.bootstrap, TOPIC, options.records, options.size)
         os.sync()
         read: dict[str, list[programs.LoadResult]] = {name: [] for name in where}

@@ -24,7 +24,6 @@ from ottla_broker.api.metadata import metadata
 from ottla_broker.metadata import broker_plans
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.image_records import image_to_records
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -73,7 +72,7 @@ def measure(brokers: int, partitions: int) -> Iterable[tuple[str, float, str]]:
     _, counting_s = measure_cpu_s(lambda: image.replica_index)
     yield "a new controller counts replicas per broker", counting_s, "s"
     yield "memory including these counts", (resident_bytes() - before) / MIB, "MiB"
-    kept, listing_s = measure_cpu_s(lambda: image_to_records(image, 1))
+    kept, listing_s = measure_cpu_s(lambda: image.to_records(1))
     yield "listing a snapshot (blocks the event loop)", listing_s, "s"
     written, encoding_s = measure_cpu_s(lambda: [encode_record(record) for record in kept])
     yield "  encoding it (in another thread)", encoding_s, "s"

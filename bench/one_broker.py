@@ -55,7 +55,7 @@ def _measure_load(broker: BrokerProcess, wanted: Sequence[str], amounts: Amounts
     time.sleep(2)  # lets background work of the start finish
     found["memory-idle"] = broker.resident_memory_kib() / 1024
     for topic in ("large", "small", "java", "latency", "busy"):
-        rd.create(broker.bootstrap, topic)
+        rd.create_topic(broker.bootstrap, topic)
     where = broker.bootstrap
     if _is_any_wanted(wanted, "produce-1k", "consume-1k", "memory-load"):
         programs.produce(where, "large", amounts.large // 4, KIB)
@@ -119,8 +119,8 @@ def _measure_fan_out(broker: BrokerProcess, amounts: Amounts) -> float:
 def _measure_many_partitions(broker: BrokerProcess, amounts: Amounts) -> dict[str, float]:
     names = [f"many-{number}" for number in range(TOPICS)]
     for name in names:
-        rd.create(broker.bootstrap, name, PARTITIONS // TOPICS)
-    records = rd.numbered(0, 1)
+        rd.create_topic(broker.bootstrap, name, PARTITIONS // TOPICS)
+    records = rd.numbered_messages(0, 1)
     for name in names[:2]:
         for partition in range(0, PARTITIONS // TOPICS, 25):
             rd.produce(broker.bootstrap, name, records, partition=partition)

@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="broker that tests/clients run against; a test that fails against Apache Kafka is a wrong test",
     )
     parser.addoption(
-        "--record-answers",
+        "--record-responses",
         action="store_true",
         help="make tests/clients/test_same_answers.py store Apache Kafka's responses (with --against kafka)",
     )

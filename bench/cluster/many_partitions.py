@@ -30,7 +30,7 @@ def measure_many_partitions(
     per_topic = min(PARTITIONS_PER_TOPIC, amounts.partitions)
     names = [f"many-{number}" for number in range(amounts.partitions // per_topic)]
     with side() as cluster:
-        client = rd.admin(cluster.bootstrap)
+        client = rd.admin_client(cluster.bootstrap)
         began = time.monotonic()
         for name in names:
             client.create_topics([NewTopic(name, per_topic, 3)], operation_timeout=120)[name].result(WITHIN_S)

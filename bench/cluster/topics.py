@@ -63,6 +63,6 @@ async def _create_with_client(client: Client, name: str, replicas: int) -> None:
 
 def create_topic(cluster: ProcessCluster, topic: str, partitions: int) -> None:
     """Create a topic with three replicas and return when all of them are in sync."""
-    client = rd.admin(cluster.bootstrap)
+    client = rd.admin_client(cluster.bootstrap)
     client.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=60)[topic].result(60)
     eventually(lambda: cluster.is_healthy(), within_s=60, message=f"{topic} is in sync")

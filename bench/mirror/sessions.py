@@ -49,7 +49,7 @@ def measure_copying(side: RunCopier, wanted: Sequence[str], amounts: Amounts) ->
     found: dict[str, float] = {}
     with side() as copier:
         source = copier.source.bootstrap
-        rd.create(source, "bench-flood", PARTITIONS)
+        rd.create_topic(source, "bench-flood", PARTITIONS)
         acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, amounts.copied)
         copier.start()
         _wait_until_copied(copier, "bench-flood", amounts.copied // 4)  # warms up
@@ -61,7 +61,7 @@ def measure_copying(side: RunCopier, wanted: Sequence[str], amounts: Amounts) ->
         if "catch-up" in wanted:
             found["catch-up"] = _catch_up_s(copier, amounts)
         if any(name.startswith("lag") for name in wanted):
-            rd.create(source, "bench-lag", PARTITIONS)
+            rd.create_topic(source, "bench-lag", PARTITIONS)
             _wait_until_copied(copier, "bench-lag", 0)
             took = _measure_lag_s(copier, amounts)
             found |= {"lag-p50": took["p50"] * 1000, "lag-p99": took["p99"] * 1000}
@@ -121,7 +121,7 @@ def measure_idle(side: RunCopier, wanted: Sequence[str], amounts: Amounts) -> di
         each = amounts.partitions // MANY_TOPICS
         names = [f"bench-many-{number}" for number in range(MANY_TOPICS)]
         for name in names:
-            rd.create(copier.source.bootstrap, name, each)
+            rd.create_topic(copier.source.bootstrap, name, each)
             acks.measure_flood(copier.source.bootstrap, name, each, KIB, 1_000)
         copier.start()
         for name in names:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from ottla_broker.busy_poll import LARGEST_REQUEST, BusyPoll, PollCredit
+from ottla_broker.busy_poll import MAX_REQUEST_BYTES, BusyPoll, PollCredit
 from ottla_broker.config import (
     CONNECTION_QUEUED_MAX_BYTES,
     CONNECTIONS_MAX_IDLE_MS,
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             services.requests.release(len(frame))
 
     def _earn_busy_poll(self, busy_poll: BusyPoll, frame: bytearray) -> None:
-        if len(frame) <= LARGEST_REQUEST and self.is_idle:
+        if len(frame) <= MAX_REQUEST_BYTES and self.is_idle:
             busy_poll.on_response(self._poll_credit)
 
     # Responses, in order

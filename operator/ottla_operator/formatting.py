@@ -1,8 +1,8 @@
-"""Amounts as people read them."""
+"""Sizes, durations and counts as text."""
 
 
 def format_size(count: int | None) -> str:
-    """1.2 MiB; nothing when it is not known."""
+    """1.2 MiB; empty if unknown."""
     if count is None:
         return ""
     size = float(count)
@@ -24,6 +24,6 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
 
 
-def format_count(number: int, thing: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """1 partition, 2 partitions."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

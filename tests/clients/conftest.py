@@ -1,4 +1,6 @@
-"""Real clients against one broker, Ottla by default, Apache Kafka with `--against kafka`."""
+"""Fixtures for real clients on one broker: Ottla by default, Apache Kafka with
+`--against kafka`.
+"""
 
 import itertools
 import shutil
@@ -16,7 +18,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def new_broker(broker_kind: str) -> NewBroker:
-    """A broker of one's own: `with new_broker(some_setting=…) as broker`."""
+    """Runs a broker for one test: `with new_broker(some_setting=…) as broker`."""
     return BROKERS[broker_kind]
 
 
@@ -28,8 +30,9 @@ def _shared(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def broker(_shared: BrokerProcess) -> BrokerProcess:
-    """The broker that most tests share: each uses its own topics and groups. A crashed one is started again,
-    so that the tests after it say something."""
+    """The broker that most tests share, each with its own topics and groups. A crashed broker is
+    restarted.
+    """
     if _shared.process is None or _shared.process.poll() is not None:
         _shared.start()
     return _shared
@@ -37,7 +40,7 @@ def broker(_shared: BrokerProcess) -> BrokerProcess:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name for a topic or a group that no other test uses."""
+    """A unique name for a topic or group."""
     return f"{request.function.__name__.removeprefix('test_').replace('_', '-')[:60]}-{next(_numbers)}"
 
 
@@ -48,5 +51,5 @@ def classpath() -> str:
 
 @pytest.fixture(scope="session")
 def kcat() -> str:
-    """The path of kcat, which is Debian's (`make test` installs it where it may)."""
+    """The path of kcat, a Debian package that `make test` installs as root."""
     return shutil.which("kcat") or skip_or_fail_in_ci("kcat is not installed (Debian: apt-get install kcat)")

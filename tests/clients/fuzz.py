@@ -1,6 +1,8 @@
-"""Requests that are almost right: made from the messages' schemas or recorded of clients, with bytes changed, cut, or arbitrary.
+"""Almost valid requests: generated from the messages' schemas or recorded from clients, then
+mutated.
 
-`python -m tests.clients.fuzz HOST:PORT SECONDS [SEED]` throws them at a broker that runs, and prints how many it took.
+`python -m tests.clients.fuzz HOST:PORT SECONDS [SEED]` sends them to a running broker and prints
+the result.
 """
 
 import asyncio
@@ -24,128 +26,132 @@ HELLO = ApiVersionsRequest(client_software_name="fuzz", client_software_version=
 NAMES = ("fuzz", "__consumer_offsets", "", "a" * 249, "a" * 300, "no/such")
 NUMBERS = (0, 1, -1, -2, 2, 5, 127, 128, 255, 65535, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
-SINGLE_ANSWER_S = 10.0
-MAKES_TOPICS = frozenset(
-    {"create_topics", "create_partitions"}
-)  # a thousand partitions asked for are not the fault looked for
+RESPONSE_TIMEOUT_S = 10.0
+# Creating thousands of partitions is not the kind of fault that is tested here.
+CREATES_TOPICS = frozenset({"create_topics", "create_partitions"})
 FEW = 4
 FETCH, JOIN_GROUP = 1, 11
-FETCH_WITHOUT_REPLICA = 15  # from this version on a Fetch begins with how long it may wait
+FETCH_WITHOUT_REPLICA = 15  # from this version on max_wait is the first field
 FLEXIBLE_FETCH = 12
 
 
 @dataclass
-class Tried:
-    """What happened. `hung` must stay 0."""
+class FuzzResult:
+    """What happened to the requests. `hung` must stay empty."""
 
     requests: int = 0
     answered: int = 0
-    hung_up: int = 0
+    closed: int = 0
     hung: list[bytes] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"{self.requests} requests tried: {self.answered} answered, {self.hung_up} cost their connection, {len(self.hung)} hung"
+        return (
+            f"{self.requests} requests sent: {self.answered} answered, {self.closed} closed their connection, "
+            f"{len(self.hung)} hung"
+        )
 
 
-class Inventor:
-    """Invents requests from one seed; half of them out of `recorded` ones, where there are any."""
+class RequestGenerator:
+    """Generates requests from a seed; half of them from `recorded` ones, if there are any."""
 
     def __init__(self, seed: int, recorded: Sequence[bytes] = ()) -> None:
         self.random = random.Random(seed)
-        self._recorded = [request for request in recorded if int.from_bytes(request[:2]) != JOIN_GROUP]  # may wait long
+        self._recorded = [
+            request for request in recorded if int.from_bytes(request[:2]) != JOIN_GROUP
+        ]  # its response may take long
         self._makers = [
             (key, version, ApiKey(key).name.lower())
             for key, (first, last) in SERVED_VERSIONS.items()
             for version in range(3 if key == ApiKey.PRODUCE else first, last + 1)
         ]
 
-    def frame(self) -> bytes:
-        """One request with its size in front: sound, bent, cut or arbitrary."""
-        chance = self.random
-        body = bytearray(self._sound())
-        kind = chance.random()
+    def next_frame(self) -> bytes:
+        """One request with its size: valid, mutated, truncated or arbitrary."""
+        random = self.random
+        body = bytearray(self._valid_request())
+        kind = random.random()
         if kind < 0.3:
             pass
         elif kind < 0.8:
-            for _ in range(chance.choice((1, 1, 2, 4, 16))):
-                self._bend(body)
+            for _ in range(random.choice((1, 1, 2, 4, 16))):
+                self._mutate(body)
         elif kind < 0.9:
-            del body[chance.randrange(len(body)) :]
+            del body[random.randrange(len(body)) :]
         else:
-            body[10:] = chance.randbytes(chance.randrange(200))
-        make_impatient(body)
-        if kind > 0.99:  # even the size is wrong
-            return struct.pack(">i", chance.choice((*NUMBERS[:10], 2**31 - 1, -1)) & 0x7FFFFFFF) + bytes(body)
+            body[10:] = random.randbytes(random.randrange(200))
+        shorten_fetch_wait(body)
+        if kind > 0.99:  # a wrong size
+            return struct.pack(">i", random.choice((*NUMBERS[:10], 2**31 - 1, -1)) & 0x7FFFFFFF) + bytes(body)
         return len(body).to_bytes(4) + bytes(body)
 
-    def _sound(self) -> bytes:
-        chance = self.random
-        if self._recorded and chance.random() < 0.5:
-            return chance.choice(self._recorded)
-        key, version, name = chance.choice(self._makers)
+    def _valid_request(self) -> bytes:
+        random = self.random
+        if self._recorded and random.random() < 0.5:
+            return random.choice(self._recorded)
+        key, version, name = random.choice(self._makers)
         message = self.message(key, version, name)
-        return bytes(write_request(key, version, chance.randrange(1 << 31), "fuzz", message))[4:]
+        return bytes(write_request(key, version, random.randrange(1 << 31), "fuzz", message))[4:]
 
-    def _bend(self, body: bytearray) -> None:
-        chance = self.random
-        at = chance.randrange(len(body))
-        what = chance.randrange(5)
+    def _mutate(self, body: bytearray) -> None:
+        random = self.random
+        at = random.randrange(len(body))
+        what = random.randrange(5)
         if what == 0:
-            body[at] ^= 1 << chance.randrange(8)
+            body[at] ^= 1 << random.randrange(8)
         elif what == 1:
-            body[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+            body[at] = random.choice((0, 1, 0x7F, 0x80, 0xFF))
         elif what == 2:
-            body[at : at + 4] = (chance.choice(NUMBERS) & 0xFFFFFFFF).to_bytes(4)
+            body[at : at + 4] = (random.choice(NUMBERS) & 0xFFFFFFFF).to_bytes(4)
         elif what == 3:
-            del body[at : at + chance.randrange(1, 9)]
+            del body[at : at + random.randrange(1, 9)]
             body += b"\0" * (1 if not body else 0)
         else:
-            body[at:at] = chance.randbytes(chance.randrange(1, 9))
+            body[at:at] = random.randbytes(random.randrange(1, 9))
 
     def message(self, key: int, version: int, name: str) -> object:
-        return self._entity(request_class(key, version), small=name in MAKES_TOPICS)
+        return self._entity(request_class(key, version), small=name in CREATES_TOPICS)
 
     def _entity(self, cls: type, *, small: bool) -> object:
         return cls(**{field.name: self._field(field, small=small) for field in schema_of(cls).all_fields})
 
     def _field(self, field: FieldSchema, *, small: bool) -> object:
-        chance = self.random
-        if field.nullable and field.tag is None and chance.random() < 0.2:
+        random = self.random
+        if field.nullable and field.tag is None and random.random() < 0.2:
             return None
         if field.array:
-            return tuple(self._value(field, small=small) for _ in range(chance.choice((0, 1, 1, 2))))
+            return tuple(self._value(field, small=small) for _ in range(random.choice((0, 1, 1, 2))))
         return self._value(field, small=small)
 
     def _value(self, field: FieldSchema, *, small: bool) -> object:
-        chance = self.random
+        random = self.random
         if field.entity is not None:
             return self._entity(field.entity, small=small)
         if field.kind in BITS:
             if field.name in ("partition", "partition_index", "index", "acks"):
-                return chance.choice((0, 0, 0, -1, 1))
+                return random.choice((0, 0, 0, -1, 1))
             if small:
-                return chance.randrange(-1, FEW)
+                return random.randrange(-1, FEW)
             bits = BITS[field.kind]
-            return max(-(1 << bits), min(chance.choice(NUMBERS), (1 << bits) - 1))
+            return max(-(1 << bits), min(random.choice(NUMBERS), (1 << bits) - 1))
         if field.kind == "string":
-            return chance.choice(NAMES)
+            return random.choice(NAMES)
         if field.kind in ("bytes", "records"):
-            return self._records() if field.kind == "records" else chance.randbytes(chance.randrange(40))
+            return self._records() if field.kind == "records" else random.randbytes(random.randrange(40))
         if field.kind in ("timedelta_i32", "timedelta_i64"):
-            return type(field.default)(milliseconds=chance.choice((0, 1, 5, 20)))
+            return type(field.default)(milliseconds=random.choice((0, 1, 5, 20)))
         if field.kind == "uuid":
-            return UUID(int=chance.choice((0, 1, chance.getrandbits(128))))
-        return chance.choice((True, False)) if field.kind == "bool" else field.default
+            return UUID(int=random.choice((0, 1, random.getrandbits(128))))
+        return random.choice((True, False)) if field.kind == "bool" else field.default
 
     def _records(self) -> bytes:
         batch = bytearray(encode_batch([Record(1, b"k", b"v"), Record(2, None, None)]))
         if self.random.random() < 0.5:
-            self._bend(batch)
+            self._mutate(batch)
         return bytes(batch)
 
 
-def make_impatient(body: bytearray) -> None:
-    """A Fetch of what is there waits as long as it says, and rightly: it says 20 ms."""
+def shorten_fetch_wait(body: bytearray) -> None:
+    """Set a Fetch request's max_wait to 20 ms: a correct broker would wait as long as it says."""
     key, version = int.from_bytes(body[:2]), int.from_bytes(body[2:4])
     if key == FETCH:
         client_id = max(0, int.from_bytes(body[8:10], signed=True))
@@ -154,46 +160,51 @@ def make_impatient(body: bytearray) -> None:
             body[at : at + 4] = (20).to_bytes(4)
 
 
-async def exchange(port: int, host: str, frames: list[bytes], tried: Tried) -> None:
-    """One connection that sends requests one after the other until the broker ends it. Every request is answered, or ends the
-    connection, or is one that wants no answer; after it, a question that every broker answers must be."""
+async def send_frames(port: int, host: str, frames: list[bytes], tried: FuzzResult) -> None:
+    """Send requests over one connection until the broker closes it.
+
+    Each request must get a response, close the connection, or want no response; a valid request
+    after it must be answered.
+    """
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     try:
         for frame in frames:
             tried.requests += 1
-            if not await _one(reader, writer, frame, tried):
-                tried.hung_up += 1
+            if not await _send_one(reader, writer, frame, tried):
+                tried.closed += 1
                 return
     finally:
         writer.close()
 
 
-async def _one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, tried: Tried) -> bool:
+async def _send_one(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, tried: FuzzResult
+) -> bool:
     hello = bytes(write_request(ApiKey.API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
     try:
         writer.write(frame)
         writer.write(hello)
         if int.from_bytes(frame[:4]) != len(frame) - 4:
-            writer.write_eof()  # the broker waits for the rest otherwise, and rightly
-        async with asyncio.timeout(SINGLE_ANSWER_S):
+            writer.write_eof()  # otherwise the broker correctly waits for the rest
+        async with asyncio.timeout(RESPONSE_TIMEOUT_S):
             while True:
                 size = int.from_bytes(await reader.readexactly(4))
                 answer = await reader.readexactly(size)
                 if answer.startswith(b"\x0f\x0f\x0f\x0f"):
                     tried.answered += 1
                     return True
-    except TimeoutError:  # before OSError, of which it is one
+    except TimeoutError:  # before OSError, its base class
         tried.hung.append(frame)
         return False
     except (asyncio.IncompleteReadError, OSError):
         return False
 
 
-async def alive(host: str, port: int) -> bool:
-    """Whether the broker still answers somebody else."""
-    async with asyncio.timeout(SINGLE_ANSWER_S):
+async def is_responding(host: str, port: int) -> bool:
+    """True if the broker responds to another connection."""
+    async with asyncio.timeout(RESPONSE_TIMEOUT_S):
         reader, writer = await asyncio.open_connection(host, port)
-        writer.write(write_request(ApiKey.API_VERSIONS, 3, 1, "bystander", HELLO))
+        writer.write(write_request(ApiKey.API_VERSIONS, 3, 1, "other", HELLO))
         answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
         writer.close()
     return bool(read_response(answer, ApiKey.API_VERSIONS, 3).error_code is ErrorCode.none)
@@ -207,16 +218,19 @@ async def fuzz(
     watch: Callable[[], None] = lambda: None,
     recorded: Sequence[bytes] = (),
     at_least: int = 0,
-) -> Tried:
-    """Four connections at a time for so many seconds, and until so many requests were tried; `watch` is called between rounds."""
+) -> FuzzResult:
+    """Fuzz over four connections at a time, for `seconds` and at least `at_least` requests.
+
+    `watch` is called between rounds.
+    """
     loop = asyncio.get_running_loop()
-    tried, inventor = Tried(), Inventor(seed, recorded)
+    tried, inventor = FuzzResult(), RequestGenerator(seed, recorded)
     deadline = loop.time() + seconds
     while (loop.time() < deadline or tried.requests < at_least) and not tried.hung:
-        rounds = [[inventor.frame() for _ in range(8)] for _ in range(4)]
-        await asyncio.gather(*(exchange(port, host, frames, tried) for frames in rounds))
+        rounds = [[inventor.next_frame() for _ in range(8)] for _ in range(4)]
+        await asyncio.gather(*(send_frames(port, host, frames, tried) for frames in rounds))
         watch()
-        assert await alive(host, port)
+        assert await is_responding(host, port)
     return tried
 
 

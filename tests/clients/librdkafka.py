@@ -1,4 +1,4 @@
-"""Producing and consuming with librdkafka (confluent-kafka), as most tests need it."""
+"""Producing, consuming and administration with librdkafka (confluent-kafka)."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from tests.clients.sample import Message
+from tests.clients.sample_messages import Message
 
 WITHIN_S = 30.0
 
 
-def admin(bootstrap: str) -> AdminClient:
+def admin_client(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:
-    """Returns when the topic can be used; settings with `_` for `.`."""
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:
+    """Create a topic and return when it is usable; settings with `_` in place of `.`."""
     settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-    client = admin(bootstrap)  # held until the answer is there: it ends with its last reference
+    client = admin_client(bootstrap)  # keep a reference until the result: the client ends with its last one
     for made in client.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
         made.result(WITHIN_S)
 
@@ -28,9 +28,11 @@ def create(bootstrap: str, topic: str, partitions: int = 1, **config: object) ->
 def produce(
     bootstrap: str, topic: str, records: Iterable[Message], *, partition: int = 0, **settings: object
 ) -> list[int]:
-    """Sends everything; the offset of each record, in order. KafkaException for the first one that is refused."""
+    """Produce all records; returns their offsets. Raises KafkaException for the first rejected
+    record.
+    """
     producer = ck.Producer(
-        {"bootstrap.servers": bootstrap, "message.timeout.ms": int(WITHIN_S * 1000)} | dotted(settings)
+        {"bootstrap.servers": bootstrap, "message.timeout.ms": int(WITHIN_S * 1000)} | to_librdkafka_names(settings)
     )
     offsets: list[int] = []
     errors: list[ck.KafkaError] = []
@@ -67,7 +69,7 @@ def consumer(bootstrap: str, group: str = "unused", **settings: Any) -> Iterator
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
     }
-    made = ck.Consumer(base | dotted(settings))
+    made = ck.Consumer(base | to_librdkafka_names(settings))
     try:
         yield made
     finally:
@@ -84,19 +86,19 @@ def consume(
     **settings: Any,
 ) -> list[ck.Message]:
     """`count` records of one partition from `offset`; without a count, up to the end."""
-    quick = {"fetch_wait_max_ms": 10}  # the end is told when nothing came for so long
+    quick = {"fetch_wait_max_ms": 10}  # time without records after which librdkafka reports the end
     with consumer(bootstrap, enable_partition_eof=True, **quick | settings) as reader:
-        reader.list_topics(topic, timeout=WITHIN_S)  # who has not heard of a leader looks again in half a second
+        reader.list_topics(topic, timeout=WITHIN_S)  # otherwise the first metadata retry takes half a second
         reader.assign([ck.TopicPartition(topic, partition, offset)])
-        return list(_until_end(reader, count))
+        return list(_read_to_end(reader, count))
 
 
-def _until_end(reader: ck.Consumer, count: int | None) -> Iterator[ck.Message]:
+def _read_to_end(reader: ck.Consumer, count: int | None) -> Iterator[ck.Message]:
     deadline = time.monotonic() + WITHIN_S
     seen = 0
     while count is None or seen < count:
         message = reader.poll(0.2)
-        assert time.monotonic() < deadline, f"only {seen} records within {WITHIN_S} s"
+        assert time.monotonic() < deadline, f"only {seen} records in {WITHIN_S} s"
         if message is None:
             continue
         if (error := message.error()) is None:
@@ -109,32 +111,32 @@ def _until_end(reader: ck.Consumer, count: int | None) -> Iterator[ck.Message]:
             raise ck.KafkaException(error)
 
 
-def next_message(reader: ck.Consumer, within_s: float = WITHIN_S) -> ck.Message:
+def poll_message(reader: ck.Consumer, within_s: float = WITHIN_S) -> ck.Message:
     """The next record or error event."""
     message = reader.poll(within_s)
     assert message is not None, f"nothing within {within_s} s"
     return message
 
 
-def plain(received: Sequence[ck.Message]) -> list[Message]:
+def to_messages(received: Sequence[ck.Message]) -> list[Message]:
     return [Message(m.key(), m.value(), m.timestamp()[1], tuple(m.headers() or ())) for m in received]
 
 
-def values(received: Sequence[ck.Message]) -> list[bytes | None]:
+def values_of(received: Sequence[ck.Message]) -> list[bytes | None]:
     return [message.value() for message in received]
 
 
-def numbered(start: int, stop: int) -> list[Message]:
-    """Records `start`…`stop - 1`, stamped now."""
+def numbered_messages(start: int, stop: int) -> list[Message]:
+    """Messages `start` to `stop - 1`, with the current time."""
     now = int(time.time() * 1000)
     return [Message(b"%d" % number, b"value %d" % number, now) for number in range(start, stop)]
 
 
-def dotted(settings: dict[str, Any]) -> dict[str, Any]:
+def to_librdkafka_names(settings: dict[str, Any]) -> dict[str, Any]:
     return {key.replace("_", "."): value for key, value in settings.items()}
 
 
 def config_change(topic: str, key: str, value: str) -> ConfigResource:
-    """One setting of a topic, as `incremental_alter_configs` takes it."""
+    """A config change of a topic for `incremental_alter_configs`."""
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     return ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])

@@ -12,15 +12,15 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import OffsetOutOfRangeError
 
 from tests.brokers import BrokerProcess
-from tests.clients.sample import COMPRESSIONS, START_MS, Message, messages
+from tests.clients.sample_messages import COMPRESSIONS, START_MS, Message, messages
 from tests.waiting import eventually_async
 
 T = TypeVar("T")
 WITHIN_S = 60
 
 
-def run(what: Coroutine[object, object, T]) -> T:
-    return asyncio.run(asyncio.wait_for(what, WITHIN_S))
+def run(main: Coroutine[object, object, T]) -> T:
+    return asyncio.run(asyncio.wait_for(main, WITHIN_S))
 
 
 @asynccontextmanager
@@ -55,16 +55,16 @@ async def consume(broker: BrokerProcess, topic: str, count: int, offset: int = 0
     return [Message(r.key, r.value, r.timestamp, tuple(r.headers)) for r in taken]
 
 
-async def owns(member: AIOKafkaConsumer, partitions: int) -> bool:
+async def has_partitions(member: AIOKafkaConsumer, partitions: int) -> bool:
     return len(member.assignment()) == partitions
 
 
-async def gone(admin: AIOKafkaAdminClient, topic: str) -> bool:
+async def is_deleted(admin: AIOKafkaAdminClient, topic: str) -> bool:
     return topic not in await admin.list_topics()
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_goes_in_comes_out(broker: BrokerProcess, name: str, compression: str) -> None:
+def test_records_are_read_as_produced(broker: BrokerProcess, name: str, compression: str) -> None:
     async def there_and_back() -> None:
         await create(broker, name)
         kind = None if compression == "none" else compression
@@ -79,7 +79,7 @@ def test_what_goes_in_comes_out(broker: BrokerProcess, name: str, compression: s
     run(there_and_back())
 
 
-def test_offsets_by_time_and_outside(broker: BrokerProcess, name: str) -> None:
+def test_offsets_by_time_and_out_of_range(broker: BrokerProcess, name: str) -> None:
     async def look() -> None:
         await create(broker, name)
         await produce(broker, name, [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(30)])
@@ -97,7 +97,7 @@ def test_offsets_by_time_and_outside(broker: BrokerProcess, name: str) -> None:
     run(look())
 
 
-def test_a_group_shares_and_remembers(broker: BrokerProcess, name: str) -> None:
+def test_group_shares_partitions_and_resumes_at_commits(broker: BrokerProcess, name: str) -> None:
     async def together() -> None:
         await create(broker, name, 4)
         settings = {
@@ -110,10 +110,10 @@ def test_a_group_shares_and_remembers(broker: BrokerProcess, name: str) -> None:
         }
         async with AIOKafkaConsumer(name, **settings) as first:
             async with AIOKafkaConsumer(name, **settings) as second:
-                await eventually_async(lambda: owns(first, 2))
-                await eventually_async(lambda: owns(second, 2))
+                await eventually_async(lambda: has_partitions(first, 2))
+                await eventually_async(lambda: has_partitions(second, 2))
                 assert first.assignment().isdisjoint(second.assignment())
-            await eventually_async(lambda: owns(first, 4))
+            await eventually_async(lambda: has_partitions(first, 4))
             await produce(broker, name, messages())
             assert [(await first.getone()).offset for _ in range(10)] == list(range(10))
             await first.commit()
@@ -130,7 +130,7 @@ def test_a_group_shares_and_remembers(broker: BrokerProcess, name: str) -> None:
     run(together())
 
 
-def test_admin(broker: BrokerProcess, name: str) -> None:
+def test_admin_client(broker: BrokerProcess, name: str) -> None:
     async def administer() -> None:
         await create(broker, name, 2)
         async with admin_of(broker) as admin:
@@ -148,6 +148,6 @@ def test_admin(broker: BrokerProcess, name: str) -> None:
             cluster = await admin.describe_cluster()
             assert [node["port"] for node in cluster["brokers"]] == [broker.port]
             await admin.delete_topics([name])
-            await eventually_async(lambda: gone(admin, name))
+            await eventually_async(lambda: is_deleted(admin, name))
 
     run(administer())

@@ -1,5 +1,6 @@
-"""Every client gets over what compaction leaves: holes, and batches without records at the end of a segment and of a
-producer's life."""
+"""Every client reads a compacted log: offset gaps, and empty batches at the end of a segment or a
+producer's last batch.
+"""
 
 import asyncio
 import subprocess
@@ -15,21 +16,21 @@ from kafka import KafkaConsumer, TopicPartition
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.sample import Message
+from tests.clients.sample_messages import Message
 from tests.jars import java_command, kafka_classpath
 from tests.segments import segment_sizes
 from tests.waiting import eventually
 
-SEGMENT = 1024 * 1024  # Kafka takes no smaller one
+SEGMENT = 1024 * 1024  # Kafka's minimum
 LARGE = bytes(range(256)) * 400  # 100 KiB
 TOPIC = "compacted"
 
 
 @pytest.fixture(scope="module")
 def compacted(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    """A topic of which one key's last value is left, six segments behind the first offset."""
+    """A topic with only one key's last value left, six segments after the first offset."""
     with new_broker(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as broker:
-        rd.create(
+        rd.create_topic(
             broker.bootstrap, TOPIC, cleanup_policy="compact", segment_bytes=SEGMENT, min_cleanable_dirty_ratio=0.01
         )
         at = int(time.time() * 1000) - 1000
@@ -39,27 +40,27 @@ def compacted(new_broker: NewBroker) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def kept(broker: BrokerProcess) -> list[int]:
+def retained_offsets(broker: BrokerProcess) -> list[int]:
     offsets = [message.offset() for message in rd.consume(broker.bootstrap, TOPIC)]
     assert offsets[0] > 40
     assert offsets[-1] == 65
     return offsets
 
 
-def test_librdkafka(compacted: BrokerProcess) -> None:
-    assert kept(compacted)
+def test_librdkafka_reads_compacted_log(compacted: BrokerProcess) -> None:
+    assert retained_offsets(compacted)
 
 
-def test_kafka_python(compacted: BrokerProcess) -> None:
-    expected = kept(compacted)
+def test_kafka_python_reads_compacted_log(compacted: BrokerProcess) -> None:
+    expected = retained_offsets(compacted)
     with closing(KafkaConsumer(bootstrap_servers=compacted.bootstrap, consumer_timeout_ms=20_000)) as reader:
         reader.assign([TopicPartition(TOPIC, 0)])
         reader.seek(TopicPartition(TOPIC, 0), 0)
         assert [record.offset for _, record in zip(expected, reader, strict=False)] == expected
 
 
-def test_aiokafka(compacted: BrokerProcess) -> None:
-    expected = kept(compacted)
+def test_aiokafka_reads_compacted_log(compacted: BrokerProcess) -> None:
+    expected = retained_offsets(compacted)
 
     async def offsets() -> list[int]:
         async with AIOKafkaConsumer(bootstrap_servers=compacted.bootstrap) as reader:
@@ -70,8 +71,8 @@ def test_aiokafka(compacted: BrokerProcess) -> None:
     assert asyncio.run(asyncio.wait_for(offsets(), 20)) == expected
 
 
-def test_java(compacted: BrokerProcess) -> None:
-    expected = kept(compacted)
+def test_java_client_reads_compacted_log(compacted: BrokerProcess) -> None:
+    expected = retained_offsets(compacted)
     command = java_command(
         kafka_classpath(),
         "org.apache.kafka.tools.consumer.ConsoleConsumer",

@@ -1,34 +1,34 @@
-"""confluent-kafka (librdkafka): produce and consume."""
+"""Producing and consuming with confluent-kafka (librdkafka)."""
 
 import confluent_kafka as ck
 import pytest
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.sample import COMPRESSIONS, START_MS, Message, messages
+from tests.clients.sample_messages import COMPRESSIONS, START_MS, Message, messages
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_goes_in_comes_out(broker: BrokerProcess, name: str, compression: str, idempotent: bool) -> None:
+def test_records_are_read_as_produced(broker: BrokerProcess, name: str, compression: str, idempotent: bool) -> None:
     sent = messages()
-    rd.create(broker.bootstrap, name)
+    rd.create_topic(broker.bootstrap, name)
     offsets = rd.produce(broker.bootstrap, name, sent, compression_type=compression, enable_idempotence=idempotent)
     assert offsets == list(range(len(sent)))
     received = rd.consume(broker.bootstrap, name)
-    assert rd.plain(received) == sent
+    assert rd.to_messages(received) == sent
     assert [message.offset() for message in received] == offsets
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_acks(broker: BrokerProcess, name: str, acks: int) -> None:
-    rd.create(broker.bootstrap, name)
+def test_produce_with_acks(broker: BrokerProcess, name: str, acks: int) -> None:
+    rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, messages(), acks=acks)
-    assert rd.plain(rd.consume(broker.bootstrap, name, len(messages()))) == messages()
+    assert rd.to_messages(rd.consume(broker.bootstrap, name, len(messages()))) == messages()
 
 
-def test_many_partitions_at_once(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 7)
+def test_produce_to_many_partitions(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, 7)
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(3500):
         producer.produce(name, b"%d" % number, partition=number % 7)
@@ -43,14 +43,14 @@ def test_many_partitions_at_once(broker: BrokerProcess, name: str) -> None:
         )
 
 
-def test_from_an_offset_and_from_inside_a_batch(broker: BrokerProcess, name: str) -> None:
-    sent = rd.numbered(0, 1000)
+def test_consume_from_an_offset_inside_a_batch(broker: BrokerProcess, name: str) -> None:
+    sent = rd.numbered_messages(0, 1000)
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="lz4")
-    assert rd.values(rd.consume(broker.bootstrap, name, offset=517)) == [message.value for message in sent[517:]]
+    assert rd.values_of(rd.consume(broker.bootstrap, name, offset=517)) == [message.value for message in sent[517:]]
 
 
-def test_offsets_outside_the_log_reset(broker: BrokerProcess, name: str) -> None:
-    rd.produce(broker.bootstrap, name, rd.numbered(0, 10))
+def test_offset_out_of_range_is_reset(broker: BrokerProcess, name: str) -> None:
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 10))
     from_start = rd.consume(broker.bootstrap, name, 10, offset=5000, auto_offset_reset="earliest")
     assert [message.offset() for message in from_start] == list(range(10))
     with pytest.raises(ck.KafkaException) as refused:
@@ -58,7 +58,7 @@ def test_offsets_outside_the_log_reset(broker: BrokerProcess, name: str) -> None
     assert refused.value.args[0].code() == ck.KafkaError._AUTO_OFFSET_RESET
 
 
-def test_from_a_time(broker: BrokerProcess, name: str) -> None:
+def test_consume_from_a_timestamp(broker: BrokerProcess, name: str) -> None:
     sent = [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(100)]
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="zstd")
     with rd.consumer(broker.bootstrap) as reader:
@@ -75,40 +75,40 @@ def test_from_a_time(broker: BrokerProcess, name: str) -> None:
         assert reader.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10) == (0, 100)
 
 
-def test_fetch_sizes_smaller_than_a_batch(broker: BrokerProcess, name: str) -> None:
+def test_fetch_size_smaller_than_a_batch(broker: BrokerProcess, name: str) -> None:
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip")
     received = rd.consume(broker.bootstrap, name, fetch_message_max_bytes=1000, max_partition_fetch_bytes=1000)
-    assert rd.plain(received) == messages()
+    assert rd.to_messages(received) == messages()
 
 
-def test_a_waiting_consumer_is_woken_by_the_append(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name)
+def test_append_completes_a_waiting_fetch(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name)
     with rd.consumer(broker.bootstrap, fetch_wait_max_ms=20_000, socket_timeout_ms=30_000) as reader:
         reader.assign([ck.TopicPartition(name, 0, 0)])
-        assert reader.poll(1.0) is None  # the fetch lies at the broker now
-        rd.produce(broker.bootstrap, name, rd.numbered(0, 1))
+        assert reader.poll(1.0) is None  # the fetch now waits at the broker
+        rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 1))
         message = reader.poll(5.0)
     assert message is not None
     assert message.value() == b"value 0"
 
 
-def test_too_large_a_record_is_refused_and_the_connection_goes_on(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, max_message_bytes=5000)
+def test_too_large_record_is_rejected_and_connection_stays_open(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, max_message_bytes=5000)
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, name, [Message(None, b"x" * 20_000, START_MS)])
     assert refused.value.args[0].code() == ck.KafkaError.MSG_SIZE_TOO_LARGE
-    assert rd.produce(broker.bootstrap, name, rd.numbered(0, 1)) == [0]
+    assert rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 1)) == [0]
 
 
-def test_a_compacted_topic_refuses_records_without_a_key(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, cleanup_policy="compact")
+def test_compacted_topic_rejects_records_without_key(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, cleanup_policy="compact")
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, name, [Message(None, b"no key", START_MS)])
     assert refused.value.args[0].code() == ck.KafkaError.INVALID_RECORD
 
 
-def test_log_append_time(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, message_timestamp_type="LogAppendTime")
+def test_log_append_time_is_the_brokers(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, message_timestamp_type="LogAppendTime")
     rd.produce(broker.bootstrap, name, messages(), compression_type="lz4")
     received = rd.consume(broker.bootstrap, name)
     assert [message.value() for message in received] == [message.value for message in messages()]
@@ -118,7 +118,7 @@ def test_log_append_time(broker: BrokerProcess, name: str) -> None:
 
 
 @pytest.mark.parametrize("kept", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
-def test_a_topic_that_recompresses(broker: BrokerProcess, name: str, kept: str) -> None:
-    rd.create(broker.bootstrap, name, compression_type=kept)
+def test_topic_with_compression_type_recompresses(broker: BrokerProcess, name: str, kept: str) -> None:
+    rd.create_topic(broker.bootstrap, name, compression_type=kept)
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip" if kept != "gzip" else "zstd")
-    assert rd.plain(rd.consume(broker.bootstrap, name)) == messages()
+    assert rd.to_messages(rd.consume(broker.bootstrap, name)) == messages()

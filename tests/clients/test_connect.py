@@ -1,6 +1,7 @@
-"""Kafka Connect: a file read into a topic and written to another file, by a standalone worker and by distributed ones.
+"""Kafka Connect: a file is read into a topic and written to another file, by standalone and
+distributed workers.
 
-No exactly-once source: that would need transactions.
+Exactly-once sources need transactions, which are not supported.
 """
 
 import json
@@ -36,7 +37,7 @@ def connect_classpath() -> str:
 
 @contextmanager
 def worker(classpath: str, mode: str, folder: Path, settings: Mapping[str, str], *connectors: Path) -> Iterator[str]:
-    """A Connect worker; its REST address. What it wrote is in `folder`/worker.log."""
+    """Run a Connect worker; yields its REST address. Its output is in `folder`/worker.log."""
     port = free_port()
     folder.mkdir()
     listening = {"listeners": f"http://127.0.0.1:{port}"}
@@ -57,7 +58,9 @@ def properties(path: Path, settings: Mapping[str, str]) -> Path:
 
 
 def rest(method: str, url: str, body: object = None) -> Any:
-    """The answer's JSON; None while the worker refuses, is busy with a rebalance, or knows nothing of it yet."""
+    """The response's JSON; None while the worker rejects the request, rebalances, or does not know
+    the resource.
+    """
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     try:
@@ -83,7 +86,9 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_standalone_worker(connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path) -> None:
+def test_standalone_worker_copies_a_file(
+    connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path
+) -> None:
     read, written = tmp_path / "read", tmp_path / "written"
     read.write_text("".join(f"line {number}\n" for number in range(100)))
     connectors = [
@@ -98,7 +103,9 @@ def test_a_standalone_worker(connect_classpath: str, broker: BrokerProcess, name
         eventually(lambda: lines(written) == lines(read))
 
 
-def test_distributed_workers(connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path) -> None:
+def test_distributed_workers_take_over_and_reset_offsets(
+    connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path
+) -> None:
     read, written = tmp_path / "read", tmp_path / "written"
     read.write_text("".join(f"line {number}\n" for number in range(100)))
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": name, "scheduled.rebalance.max.delay.ms": "0"}
@@ -109,15 +116,15 @@ def test_distributed_workers(connect_classpath: str, broker: BrokerProcess, name
         eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
         two = second.enter_context(worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings))
         created = {"topic.creation.default.replication.factor": "1", "topic.creation.default.partitions": "2"}
-        eventually(lambda: set_up(one, f"{name}-source", source(name, read, **created)))
-        admin = rd.admin(broker.bootstrap)
+        eventually(lambda: create_connector(one, f"{name}-source", source(name, read, **created)))
+        admin = rd.admin_client(broker.bootstrap)
         eventually(
             lambda: name in admin.list_topics(timeout=20).topics, within_s=60
         )  # or the sink's consumer makes it, as it likes
-        eventually(lambda: set_up(one, f"{name}-sink", sink(name, written)))
+        eventually(lambda: create_connector(one, f"{name}-sink", sink(name, written)))
         eventually(lambda: sorted(lines(written)) == sorted(lines(read)), within_s=60)
         eventually(lambda: rest("GET", f"{two}/connectors"), within_s=STARTS_WITHIN_S)
-        first.close()  # what the first worker did goes to the second
+        first.close()  # the second worker takes over the first one's tasks
         with read.open("a") as more:
             more.write("one more\n")
         eventually(lambda: "one more" in lines(written), within_s=60)
@@ -131,11 +138,11 @@ def test_distributed_workers(connect_classpath: str, broker: BrokerProcess, name
     assert len(topics[f"{name}-offset"].partitions) == 25
 
 
-def set_up(address: str, connector: str, config: dict[str, str]) -> object:
+def create_connector(address: str, connector: str, config: dict[str, str]) -> object:
     return rest("POST", f"{address}/connectors", {"name": connector, "config": config})
 
 
 def consumed(address: str, connector: str) -> int:
-    """How many records the sink has committed."""
+    """The number of records that the sink has committed."""
     answer = rest("GET", f"{address}/connectors/{connector}/offsets")
     return sum(each["offset"]["kafka_offset"] for each in answer["offsets"]) if answer else 0

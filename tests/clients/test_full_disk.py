@@ -1,4 +1,6 @@
-"""A disk without room: produces are refused, reads go on, and it heals by itself."""
+"""A full disk: produce requests are rejected, reads continue, and the broker recovers when there is
+space again.
+"""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.disks import fill_disk, mount_small_disk
 from tests.waiting import eventually
 
@@ -19,31 +21,29 @@ LARGE = os.urandom(100_000)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose `data` is a disk of 64 MB of its own."""
+    """A folder whose `data` is a file system of 64 MB."""
     with mount_small_disk(tmp_path / "data", 64):
         yield tmp_path
 
 
-def test_a_full_disk_refuses_and_heals(broker_kind: str, new_broker: NewBroker, folder: Path) -> None:
+def test_full_disk_rejects_produce_requests_and_recovers(broker_kind: str, new_broker: NewBroker, folder: Path) -> None:
     if broker_kind == "kafka":
-        pytest.skip(
-            "Apache Kafka takes its only folder offline at the first failed write, and ends: Ottla promises more"
-        )
+        pytest.skip("Apache Kafka takes its only log directory offline at the first failed write, and exits")
     with new_broker(folder=folder) as broker:
-        rd.create(broker.bootstrap, "full")
+        rd.create_topic(broker.bootstrap, "full")
         kept = len(rd.produce(broker.bootstrap, "full", records(50)))
         filler = broker.log_dir / "filler"
         fill_disk(filler)
-        refused = refusal(broker)
+        refused = error_of_produce(broker)
         assert refused == ck.KafkaError.KAFKA_STORAGE_ERROR
-        assert refusal(broker) == refused
+        assert error_of_produce(broker) == refused
         got = rd.consume(broker.bootstrap, "full")
         assert [message.offset() for message in got[:kept]] == list(range(kept))
         assert all(message.value() == LARGE for message in got)
         assert broker.process is not None
         assert broker.process.poll() is None
         filler.unlink()
-        eventually(lambda: accepted(broker), within_s=30, message="there is room again")
+        eventually(lambda: accepted(broker), within_s=30, message="produce requests are accepted again")
         after = len(rd.consume(broker.bootstrap, "full"))
         broker.restart()
         assert len(rd.consume(broker.bootstrap, "full")) == after
@@ -53,8 +53,8 @@ def records(count: int) -> list[Message]:
     return [Message(None, LARGE, START_MS) for _ in range(count)]
 
 
-def refusal(broker: BrokerProcess) -> int:
-    """The code that a produce is refused with, once the last page of the log is full, too."""
+def error_of_produce(broker: BrokerProcess) -> int:
+    """The error code of a rejected produce request, once the last page of the log is full too."""
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, "full", records(3), retries=0, message_send_max_retries=0)
     return int(refused.value.args[0].code())

@@ -1,6 +1,8 @@
-"""Rule 18: no input crashes the broker, hangs another connection, or makes it take more memory than the bounds.
+"""Rule 18: no input crashes the broker, hangs another connection, or makes it take more memory than
+the bounds.
 
-`OTTLA_FUZZ_SECONDS` gives each run more time than the few seconds of `make test`; `OTTLA_FUZZ_SEED` another start.
+`OTTLA_FUZZ_SECONDS` gives each run more time than the few seconds of `make test`; `OTTLA_FUZZ_SEED`
+another start.
 """
 
 import asyncio
@@ -14,13 +16,13 @@ import uvloop
 from ottla_broker.connection import ConnectionLimits
 from tests.brokers import run_ottla_broker
 from tests.clients.fuzz import fuzz
-from tests.clients.recording import everyday, recorded
+from tests.clients.request_recorder import record_requests, run_typical_session
 from tests.ports import free_port
 from tests.unit.api.brokers import SmallBroker, listening, serve
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_SECONDS", "8"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
-LEAST = 600  # requests, however long they take: in a second and a half where nothing else runs
+MIN_REQUESTS = 600  # even where the machine is slow
 MOST_GROWTH_KIB = 200 * 1024
 
 
@@ -29,8 +31,8 @@ def resident_kib(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
-def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What belongs to connections is given back to the last byte."""
+def test_rule_18_of_a_server_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All memory that is accounted to connections is released."""
 
     async def run() -> None:
         broker = SmallBroker(tmp_path)
@@ -42,14 +44,14 @@ def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capture
             assert server.requests.allocated_bytes <= (4 << 20) + (1 << 20)
             assert len(server.connections) <= 8
 
-        tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch, at_least=LEAST)
+        tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch, at_least=MIN_REQUESTS)
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}")
         assert tried.answered > tried.requests // 10
         assert not tried.hung
-        assert tried.requests >= LEAST
+        assert tried.requests >= MIN_REQUESTS
         async with asyncio.timeout(10):
-            while server.connections:  # noqa: ASYNC110 (what is looked at has no event)
+            while server.connections:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(0.01)
         assert (server.requests.allocated_bytes, server.responses.allocated_bytes) == (0, 0)
         await server.close()
@@ -59,21 +61,21 @@ def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capture
         runner.run(run())
 
 
-def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_18_of_a_broker_process(capsys: pytest.CaptureFixture[str]) -> None:
     relay = free_port()
     advertised = f"PLAINTEXT://127.0.0.1:{relay}"
     with run_ottla_broker(auto_create_topics_enable="false", advertised_listeners=advertised) as broker:
-        session = partial(everyday, f"127.0.0.1:{relay}", "fuzz")
-        requests = asyncio.run(recorded(broker.port, relay, session))
+        session = partial(run_typical_session, f"127.0.0.1:{relay}", "fuzz")
+        requests = asyncio.run(record_requests(broker.port, relay, session))
         kinds = {request[:4] for request in requests}
         assert len(kinds) > 20, "of many APIs, and of some in several versions"
         before = resident_kib(broker.pid)
-        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests, at_least=LEAST))
+        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests, at_least=MIN_REQUESTS))
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
             print(f"resident memory {before} KiB before, {resident_kib(broker.pid)} KiB after")
         assert not tried.hung
-        assert tried.requests >= LEAST
+        assert tried.requests >= MIN_REQUESTS
         assert broker.is_running
         assert resident_kib(broker.pid) - before < MOST_GROWTH_KIB
-        assert "Traceback" not in broker.log_tail(1 << 28)  # a fault of ours, where one line about theirs should be
+        assert "Traceback" not in broker.log_tail(1 << 28)  # a bug; malformed requests are logged in one line

@@ -1,5 +1,8 @@
-"""franz-go and Sarama, the latter also speaking as it does by default: every codec, a group whose members join one after the other,
-and an administrator. The programs (`tests/clients/go`) do and tell; what must be so is asserted here."""
+"""franz-go and Sarama, the latter also with its default version: every codec, a growing group, an
+administrator.
+
+The programs (`tests/clients/go`) act and print results; the assertions are here.
+"""
 
 import json
 import os
@@ -26,10 +29,10 @@ DAY_MS = "86400000"
 class Client(NamedTuple):
     name: str
     version: str = ""
-    """Of Kafka, for a client that is told it."""
+    """Kafka version that the client is configured with."""
 
     def run(self, command: str, *arguments: object) -> list[Any]:
-        """What the program tells, one line each."""
+        """The program's output, one JSON value per line."""
         done = subprocess.run(
             [self._program(), command, *map(str, arguments)],
             env=os.environ | {"SARAMA_VERSION": self.version},
@@ -58,7 +61,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 def test_every_codec_and_a_group(client: Client, broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, partitions=PARTITIONS)
+    rd.create_topic(broker.bootstrap, name, partitions=PARTITIONS)
     for codec in CODECS:
         client.run("produce", broker.bootstrap, name, codec, COUNT)
     written = sorted((f"{codec} {i}", str(i)) for codec in CODECS for i in range(COUNT))
@@ -66,26 +69,28 @@ def test_every_codec_and_a_group(client: Client, broker: BrokerProcess, name: st
     assert sorted(((each.value() or b"").decode(), (each.key() or b"").decode()) for each in by_us) == written
 
     alone, together = f"alone-{name}", f"together-{name}"
-    ends = read_by(client, broker, name, alone, members=1, written=written)
+    ends = read_in_group(client, broker, name, alone, members=1, written=written)
     with rd.consumer(broker.bootstrap, alone) as reader:
         committed = reader.committed([TopicPartition(name, at) for at in range(PARTITIONS)], timeout=10)
     assert [each.offset for each in committed] == ends
-    read_by(client, broker, name, together, members=2, written=written)
+    read_in_group(client, broker, name, together, members=2, written=written)
 
 
-def read_by(
+def read_in_group(
     client: Client, broker: BrokerProcess, topic: str, group: str, *, members: int, written: list[tuple[str, str]]
 ) -> list[int]:
-    """A group reads all of it; the end of each partition. Whoever joins is given again what another one had read and not
-    committed, so the programs count places."""
+    """A group reads all records; returns the end of each partition.
+
+    A new member reads uncommitted records again, so the programs count offsets.
+    """
     seen = client.run("group", broker.bootstrap, topic, group, members, len(written))
     places = {(each["partition"], each["offset"]): (each["value"], each["key"]) for each in seen}
     assert sorted(places.values()) == written
     return [1 + max(offset for partition, offset in places if partition == at) for at in range(PARTITIONS)]
 
 
-def test_an_administrator(client: Client, broker: BrokerProcess, name: str) -> None:
+def test_administrator(client: Client, broker: BrokerProcess, name: str) -> None:
     assert client.run("admin", broker.bootstrap, name) == [
         {"partitions": 5, "retention.ms": DAY_MS, "segment.ms": DAY_MS, "written": 1, "left": 0, "brokers": 1}
     ]
-    assert name not in rd.admin(broker.bootstrap).list_topics(timeout=10).topics
+    assert name not in rd.admin_client(broker.bootstrap).list_topics(timeout=10).topics

@@ -1,4 +1,4 @@
-"""Consumer groups as librdkafka sees them: who gets what, who takes over, what is remembered."""
+"""Consumer groups as librdkafka sees them: assignment, takeover, committed offsets."""
 
 import subprocess
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.members import QUICK, SESSION_TIMEOUT_MS, Member, members, shared_fairly
+from tests.clients.group_members import FAST_SETTINGS, SESSION_TIMEOUT_MS, GroupMember, run_members, wait_until_balanced
 from tests.waiting import eventually
 
 EAGER: dict[str, object] = {"partition_assignment_strategy": "range"}
@@ -20,37 +20,41 @@ WITHIN_S = 30
 
 
 @pytest.mark.parametrize("strategy", [EAGER, ROUND_ROBIN, COOPERATIVE], ids=["range", "roundrobin", "cooperative"])
-def test_members_come_and_go(broker: BrokerProcess, name: str, strategy: dict[str, object]) -> None:
-    rd.create(broker.bootstrap, name, 6)
-    with members(broker.bootstrap, name, name, [strategy, strategy]) as (first, second):
-        shared_fairly([first, second], 6)
-        third = Member(broker.bootstrap, name, name, **strategy)
+def test_members_join_and_leave(broker: BrokerProcess, name: str, strategy: dict[str, object]) -> None:
+    rd.create_topic(broker.bootstrap, name, 6)
+    with run_members(broker.bootstrap, name, name, [strategy, strategy]) as (first, second):
+        wait_until_balanced([first, second], 6)
+        third = GroupMember(broker.bootstrap, name, name, **strategy)
         try:
-            shared_fairly([first, second, third], 6)
+            wait_until_balanced([first, second, third], 6)
         finally:
             third.leave()
-        shared_fairly([first, second], 6)
+        wait_until_balanced([first, second], 6)
         for partition in range(6):
-            rd.produce(broker.bootstrap, name, rd.numbered(partition * 10, partition * 10 + 10), partition=partition)
+            rd.produce(
+                broker.bootstrap, name, rd.numbered_messages(partition * 10, partition * 10 + 10), partition=partition
+            )
         eventually(lambda: len(first.values) + len(second.values) >= 60)
         got = sorted(first.values + second.values)
-        assert got == sorted(record.value or b"" for record in rd.numbered(0, 60)), "each record once, to one of them"
+        assert got == sorted(record.value or b"" for record in rd.numbered_messages(0, 60)), (
+            "each record once, to one member"
+        )
 
 
-def test_a_cooperative_rebalance_takes_only_what_moves(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 6)
-    with members(broker.bootstrap, name, name, [COOPERATIVE]) as (first,):
-        shared_fairly([first], 6)
+def test_cooperative_rebalance_revokes_only_moved_partitions(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, 6)
+    with run_members(broker.bootstrap, name, name, [COOPERATIVE]) as (first,):
+        wait_until_balanced([first], 6)
         before = first.assigned
-        with members(broker.bootstrap, name, name, [COOPERATIVE]) as (second,):
-            shared_fairly([first, second], 6)
+        with run_members(broker.bootstrap, name, name, [COOPERATIVE]) as (second,):
+            wait_until_balanced([first, second], 6)
             assert first.assigned < before
             assert first.revoked == 1
 
 
-def test_a_killed_member_is_replaced_after_its_session(broker: BrokerProcess, name: str, kcat: str) -> None:
-    rd.create(broker.bootstrap, name, 4)
-    settings = [part for key, value in QUICK.items() if "wait" not in key for part in ("-X", f"{key}={value}")]
+def test_killed_member_is_replaced_after_its_session(broker: BrokerProcess, name: str, kcat: str) -> None:
+    rd.create_topic(broker.bootstrap, name, 4)
+    settings = [part for key, value in FAST_SETTINGS.items() if "wait" not in key for part in ("-X", f"{key}={value}")]
     settings += ["-X", "partition.assignment.strategy=range"]
     other = subprocess.Popen(
         [kcat, "-b", broker.bootstrap, *settings, "-G", name, name],
@@ -58,7 +62,7 @@ def test_a_killed_member_is_replaced_after_its_session(broker: BrokerProcess, na
         stderr=subprocess.DEVNULL,
     )
     try:
-        with members(broker.bootstrap, name, name, [EAGER]) as (stays,):
+        with run_members(broker.bootstrap, name, name, [EAGER]) as (stays,):
             eventually(lambda: len(stays.assigned) == 2, message="two members share four partitions")
             other.kill()
             eventually(lambda: len(stays.assigned) == 4, within_s=SESSION_TIMEOUT_MS / 1000 + 10)
@@ -67,65 +71,67 @@ def test_a_killed_member_is_replaced_after_its_session(broker: BrokerProcess, na
         other.wait()
 
 
-def test_a_static_member_comes_back_to_its_partitions(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 4)
+def test_static_member_returns_to_its_partitions(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, 4)
     one: dict[str, object] = {"group_instance_id": "one", "session_timeout_ms": 20_000, **EAGER}
     two: dict[str, object] = {"group_instance_id": "two", "session_timeout_ms": 20_000, **EAGER}
-    with members(broker.bootstrap, name, name, [one]) as (first,):
-        second = Member(broker.bootstrap, name, name, **two)
-        shared_fairly([first, second], 4)
+    with run_members(broker.bootstrap, name, name, [one]) as (first,):
+        second = GroupMember(broker.bootstrap, name, name, **two)
+        wait_until_balanced([first, second], 4)
         had, revoked = second.assigned, first.revoked
         second.leave()
-        second = Member(broker.bootstrap, name, name, **two)
+        second = GroupMember(broker.bootstrap, name, name, **two)
         try:
             eventually(lambda: second.assigned == had)
-            assert first.revoked == revoked, "nobody else noticed"
+            assert first.revoked == revoked, "the other member was not rebalanced"
         finally:
             second.leave()
 
 
-def test_a_static_member_with_a_double_is_fenced(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 2)
+def test_duplicate_static_member_fences_the_older_one(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, 2)
     same: dict[str, object] = {"group_instance_id": "same", **EAGER}
-    with members(broker.bootstrap, name, name, [same]) as (old,):
+    with run_members(broker.bootstrap, name, name, [same]) as (old,):
         eventually(lambda: len(old.assigned) == 2)
-        with members(broker.bootstrap, name, name, [same]) as (new,):
-            error = eventually(lambda: old.error, message="the older one is told")
+        with run_members(broker.bootstrap, name, name, [same]) as (new,):
+            error = eventually(lambda: old.error, message="the older member is fenced")
             assert "fenced" in str(error).lower()
             eventually(lambda: len(new.assigned) == 2)
 
 
-def test_members_that_share_no_protocol_are_refused(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 2)
+def test_members_without_common_protocol_are_rejected(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, 2)
     with (
-        members(broker.bootstrap, name, name, [EAGER]) as (first,),
-        rd.consumer(broker.bootstrap, name, partition_assignment_strategy="roundrobin", **_underscored(QUICK)) as other,
+        run_members(broker.bootstrap, name, name, [EAGER]) as (first,),
+        rd.consumer(
+            broker.bootstrap, name, partition_assignment_strategy="roundrobin", **_with_underscores(FAST_SETTINGS)
+        ) as other,
     ):
         eventually(lambda: len(first.assigned) == 2)
         other.subscribe([name])
-        message = rd.next_message(other)
+        message = rd.poll_message(other)
         assert message.error().code() == ck.KafkaError.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_subscription_by_pattern_finds_new_topics(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, f"{name}-a")
+def test_pattern_subscription_finds_new_topics(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, f"{name}-a")
     settings: dict[str, object] = {"topic_metadata_refresh_interval_ms": 200, "metadata_max_age_ms": 1000}
-    with members(broker.bootstrap, name, f"^{name}-.*", [settings]) as (member,):
+    with run_members(broker.bootstrap, name, f"^{name}-.*", [settings]) as (member,):
         eventually(lambda: len(member.assigned) == 1)
-        rd.create(broker.bootstrap, f"{name}-b", 2)
+        rd.create_topic(broker.bootstrap, f"{name}-b", 2)
         eventually(lambda: len(member.assigned) == 2, message="partitions 0 and 1: the new topic has two")
 
 
-def test_commits_are_kept_and_picked_up(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name)
-    rd.produce(broker.bootstrap, name, rd.numbered(0, 20))
+def test_group_resumes_at_committed_offsets(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name)
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 20))
     with rd.consumer(broker.bootstrap, name) as reader:
         reader.subscribe([name])
-        taken = [rd.next_message(reader) for _ in range(7)]
+        taken = [rd.poll_message(reader) for _ in range(7)]
         reader.commit(taken[-1], asynchronous=False)
     with rd.consumer(broker.bootstrap, name) as reader:
         reader.subscribe([name])
-        assert rd.next_message(reader).offset() == 7
+        assert rd.poll_message(reader).offset() == 7
         found = reader.committed([ck.TopicPartition(name, 0)], timeout=10)[0]
         assert found.offset == 7
         reader.commit(offsets=[ck.TopicPartition(name, 0, 12, metadata="half way")], asynchronous=False)
@@ -133,9 +139,9 @@ def test_commits_are_kept_and_picked_up(broker: BrokerProcess, name: str) -> Non
         assert (found.offset, found.metadata) == (12, "half way")
 
 
-def test_offsets_of_a_group_are_listed_altered_and_go_with_it(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 2)
-    client = rd.admin(broker.bootstrap)
+def test_group_offsets_are_listed_altered_and_deleted_with_the_group(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, 2)
+    client = rd.admin_client(broker.bootstrap)
 
     def ask(
         call: Callable[..., dict[str, Future[ConsumerGroupTopicPartitions]]], *offsets: ck.TopicPartition
@@ -156,9 +162,9 @@ def test_offsets_of_a_group_are_listed_altered_and_go_with_it(broker: BrokerProc
 
 
 def test_groups_are_described_and_listed(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 2)
-    client = rd.admin(broker.bootstrap)
-    with members(broker.bootstrap, name, name, [{"client_id": "it is me", **EAGER}]) as (member,):
+    rd.create_topic(broker.bootstrap, name, 2)
+    client = rd.admin_client(broker.bootstrap)
+    with run_members(broker.bootstrap, name, name, [{"client_id": "it is me", **EAGER}]) as (member,):
         eventually(lambda: len(member.assigned) == 2)
         found = eventually(
             lambda: next(iter(client.describe_consumer_groups([name]).values())).result(WITHIN_S), message="an answer"
@@ -180,5 +186,5 @@ def test_groups_are_described_and_listed(broker: BrokerProcess, name: str) -> No
     assert name in [group.group_id for group in listed.valid]
 
 
-def _underscored(settings: dict[str, int]) -> dict[str, object]:
+def _with_underscores(settings: dict[str, int]) -> dict[str, object]:
     return {key.replace(".", "_"): value for key, value in settings.items()}

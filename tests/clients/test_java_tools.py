@@ -1,4 +1,6 @@
-"""Kafka's own command-line tools (the Java client). Every call starts a JVM, so each test is a whole session's work."""
+"""Kafka's command-line tools (the Java client). Each call starts a JVM, so each test is a whole
+session.
+"""
 
 import json
 import re
@@ -11,7 +13,7 @@ import pytest
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.sample import COMPRESSIONS
+from tests.clients.sample_messages import COMPRESSIONS
 from tests.jars import java_command
 from tests.waiting import eventually
 
@@ -21,20 +23,20 @@ TOOLS = "org.apache.kafka.tools"
 
 @pytest.fixture
 def tool(broker: BrokerProcess, classpath: str) -> Tool:
-    """`tool("TopicCommand", "--list")`: what it printed."""
+    """`tool("TopicCommand", "--list")` returns the tool's output."""
 
     def run(main: str, *arguments: str, stdin: str = "", fails: bool = False, bootstrap: bool = True) -> str:
         where = ["--bootstrap-server", broker.bootstrap] if bootstrap else []
         command = java_command(classpath, main if main.startswith("kafka.") else f"{TOOLS}.{main}", *where, *arguments)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
-        said = f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert bool(done.returncode) == fails, said
+        output = f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert bool(done.returncode) == fails, output
         return done.stdout + done.stderr if fails else done.stdout
 
     return run
 
 
-def test_topics_and_their_settings(tool: Tool, name: str) -> None:
+def test_topics_and_their_configs(tool: Tool, name: str) -> None:
     assert "Created topic" in tool(
         "TopicCommand", "--create", "--topic", name, "--partitions", "3", "--config", "retention.ms=777000"
     )
@@ -63,7 +65,7 @@ def test_topics_and_their_settings(tool: Tool, name: str) -> None:
     assert name not in tool("TopicCommand", "--list").split()
 
 
-def test_settings_of_brokers(tool: Tool) -> None:
+def test_broker_configs(tool: Tool) -> None:
     one = ("--entity-type", "brokers", "--entity-name", "1")
     tool("kafka.admin.ConfigCommand", *one, "--alter", "--add-config", "log.cleaner.backoff.ms=12345")
     assert "log.cleaner.backoff.ms=12345" in tool("kafka.admin.ConfigCommand", *one, "--describe")
@@ -71,8 +73,10 @@ def test_settings_of_brokers(tool: Tool) -> None:
     assert "log.cleaner.backoff.ms=12345" not in tool("kafka.admin.ConfigCommand", *one, "--describe", "--all")
 
 
-def test_the_console_offsets_and_deleted_records(tool: Tool, broker: BrokerProcess, name: str, tmp_path: Path) -> None:
-    rd.create(broker.bootstrap, name, 2)
+def test_console_clients_offsets_and_deleted_records(
+    tool: Tool, broker: BrokerProcess, name: str, tmp_path: Path
+) -> None:
+    rd.create_topic(broker.bootstrap, name, 2)
     lines = "".join(f"k{i}\tv{i}\n" for i in range(100))
     keyed = ("--property", "parse.key=true")
     tool("ConsoleProducer", "--topic", name, *keyed, "--compression-codec", "lz4", stdin=lines)
@@ -109,7 +113,7 @@ def test_the_console_offsets_and_deleted_records(tool: Tool, broker: BrokerProce
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_performance_tools(tool: Tool, broker: BrokerProcess, name: str, compression: str) -> None:
-    rd.create(broker.bootstrap, name)
+    rd.create_topic(broker.bootstrap, name)
     count = 20_000
     produced = tool(
         "ProducerPerformance",
@@ -126,7 +130,7 @@ def test_performance_tools(tool: Tool, broker: BrokerProcess, name: str, compres
 
 
 def test_groups(tool: Tool, broker: BrokerProcess, classpath: str, name: str) -> None:
-    rd.create(broker.bootstrap, name, 3)
+    rd.create_topic(broker.bootstrap, name, 3)
     produced = tool("VerifiableProducer", "--topic", name, "--max-messages", "60", "--acks", "-1")
     sent = [json.loads(line) for line in produced.splitlines()]
     assert len([event for event in sent if event["name"] == "producer_send_success"]) == 60
@@ -170,9 +174,9 @@ def test_groups(tool: Tool, broker: BrokerProcess, classpath: str, name: str) ->
     assert "was successful" in tool("consumer.group.ConsumerGroupCommand", "--delete", "--group", name)
 
 
-def test_the_broker_and_its_folders(tool: Tool, broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name)
-    rd.produce(broker.bootstrap, name, rd.numbered(0, 10))
+def test_broker_log_dirs_versions_and_quorum(tool: Tool, broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name)
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 10))
     printed = tool("LogDirsCommand", "--describe", "--topic-list", name)
     (described,) = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     (folder,) = described["brokers"][0]["logDirs"]
@@ -181,7 +185,7 @@ def test_the_broker_and_its_folders(tool: Tool, broker: BrokerProcess, name: str
     versions = tool("BrokerApiVersionsCommand")
     assert "127.0.0.1" in versions
     for api in ("Produce(0)", "Fetch(1)", "JoinGroup(11)", "InitProducerId(22)", "DescribeTopicPartitions(75)"):
-        assert re.search(rf"{re.escape(api)}: .*\[usable: \d+\]", versions), f"{api} is of no use to the Java client"
+        assert re.search(rf"{re.escape(api)}: .*\[usable: \d+\]", versions), f"{api} is not usable by the Java client"
     quorum = tool("MetadataQuorumCommand", "describe", "--replication", "--human-readable")
     assert re.search(r"^1\s.*\s\d+ ms ago\s+\d+ ms ago\s+Leader", quorum, re.MULTILINE), quorum
     level = r"4\.1-IV1"
@@ -193,7 +197,7 @@ def test_the_broker_and_its_folders(tool: Tool, broker: BrokerProcess, name: str
 
 
 def _members(tool: Tool, group: str) -> list[list[int]] | None:
-    """The partitions of each of two members; None until there are two that have some."""
+    """The partitions of each of two members; None until both have some."""
     printed = tool("consumer.group.ConsumerGroupCommand", "--describe", "--group", group, "--members", "--verbose")
     found = [re.search(rf"\s{group}:([\d,]+)", line) for line in printed.splitlines()]
     owned = [[int(number) for number in one.group(1).split(",")] for one in found if one]
@@ -201,7 +205,7 @@ def _members(tool: Tool, group: str) -> list[list[int]] | None:
 
 
 def _commits(tool: Tool, group: str) -> dict[int, tuple[int, int]]:
-    """(committed offset, lag in records) of each partition that has a committed offset."""
+    """(committed offset, lag in records) of each partition with a committed offset."""
     printed = tool("consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
     rows = [line.split() for line in printed.splitlines() if line.startswith(group)]
     return {int(row[2]): (int(row[3]), int(row[5])) for row in rows if row[3] != "-"}

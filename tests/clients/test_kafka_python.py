@@ -10,7 +10,7 @@ from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
 from tests.brokers import BrokerProcess
-from tests.clients.sample import COMPRESSIONS, START_MS, Message, messages
+from tests.clients.sample_messages import COMPRESSIONS, START_MS, Message, messages
 from tests.segments import segment_sizes
 from tests.waiting import eventually
 
@@ -41,7 +41,9 @@ def consume(broker: BrokerProcess, topic: str, count: int, offset: int = 0, **se
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_goes_in_comes_out(broker: BrokerProcess, admin: KafkaAdminClient, name: str, compression: str) -> None:
+def test_records_are_read_as_produced(
+    broker: BrokerProcess, admin: KafkaAdminClient, name: str, compression: str
+) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])
     kind = None if compression == "none" else compression
     idempotent = compression in ("none", "lz4")
@@ -64,7 +66,9 @@ def test_offsets_by_time_and_ends(broker: BrokerProcess, admin: KafkaAdminClient
     assert (newest.offset, newest.timestamp) == (29, START_MS + 29_000)
 
 
-def test_a_group_shares_commits_and_is_reset(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
+def test_group_shares_partitions_commits_and_is_reset(
+    broker: BrokerProcess, admin: KafkaAdminClient, name: str
+) -> None:
     admin.create_topics([NewTopic(name, 4, 1)])
     produce(broker, name, messages())
     settings = {
@@ -104,7 +108,7 @@ def test_a_group_shares_commits_and_is_reset(broker: BrokerProcess, admin: Kafka
     assert name not in [group["group_id"] for group in admin.list_groups()]
 
 
-def test_admin(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
+def test_admin_client(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 2, 1, topic_configs={"retention.ms": "5000000"})])
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -112,7 +116,7 @@ def test_admin(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> Non
     (described,) = admin.describe_topics([name])
     assert sorted(partition["partition_index"] for partition in described["partitions"]) == [0, 1, 2]
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs={"segment.bytes": "2000000"})])
-    eventually(lambda: modified(admin, name) == {"retention.ms": "5000000", "segment.bytes": "2000000"})
+    eventually(lambda: changed_configs(admin, name) == {"retention.ms": "5000000", "segment.bytes": "2000000"})
     produce(broker, name, messages())
     partition = TopicPartition(name, 0)
     assert admin.delete_records({partition: 20})[partition]["low_watermark"] == 20
@@ -124,7 +128,7 @@ def test_admin(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> Non
     eventually(lambda: name not in admin.list_topics())
 
 
-def test_log_dirs_tell_sizes(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
+def test_log_dirs_have_sizes(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])
     produce(broker, name, messages())
     (found,) = admin.describe_log_dirs()
@@ -151,7 +155,7 @@ def test_producers_and_partitions_are_described(broker: BrokerProcess, admin: Ka
     assert [p["isr_nodes"] for p in topic["partitions"]] == [[1]] * 3
 
 
-def modified(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
-    """The settings that differ from the defaults."""
+def changed_configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
+    """Configs that differ from their defaults."""
     found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])["topic"][topic]
     return {key: entry["value"] for key, entry in found.items()}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.sample import COMPRESSIONS, START_MS, Message
+from tests.clients.sample_messages import COMPRESSIONS, START_MS, Message
 
 
 def run(kcat: str, broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
@@ -19,8 +19,8 @@ def run(kcat: str, broker: BrokerProcess, *arguments: str, stdin: str = "") -> s
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_lines_in_and_out(broker: BrokerProcess, name: str, kcat: str, compression: str) -> None:
-    rd.create(broker.bootstrap, name)
+def test_lines_are_read_as_produced(broker: BrokerProcess, name: str, kcat: str, compression: str) -> None:
+    rd.create_topic(broker.bootstrap, name)
     lines = "".join(f"key{i}:value {i} {'y' * 200}\n" for i in range(200))
     idempotent = "true" if compression == "zstd" else "false"
     options = ["-z", compression] if compression != "none" else []
@@ -45,12 +45,12 @@ def test_lines_in_and_out(broker: BrokerProcess, name: str, kcat: str, compressi
     assert (one["offset"], one["key"], one["headers"]) == (150, "key150", ["a", "b"])
 
 
-def test_nulls_times_and_the_last_ones(broker: BrokerProcess, name: str, kcat: str) -> None:
-    rd.create(broker.bootstrap, name)
+def test_null_values_timestamps_and_relative_offsets(broker: BrokerProcess, name: str, kcat: str) -> None:
+    rd.create_topic(broker.bootstrap, name)
     run(kcat, broker, "-P", "-t", name, "-p", "0", "-K:", "-Z", stdin="k:\n")
     (message,) = rd.consume(broker.bootstrap, name)
     assert (message.key(), message.value()) == (b"k", None)
-    client = rd.admin(broker.bootstrap)
+    client = rd.admin_client(broker.bootstrap)
     for emptied in client.delete_records([ck.TopicPartition(name, 0, ck.OFFSET_END)]).values():
         emptied.result(30)
     rd.produce(broker.bootstrap, name, [Message(b"%d" % i, b"v%d" % i, START_MS + i * 1000) for i in range(20)])
@@ -61,13 +61,13 @@ def test_nulls_times_and_the_last_ones(broker: BrokerProcess, name: str, kcat: s
 
 
 def test_metadata_and_a_group(broker: BrokerProcess, name: str, kcat: str) -> None:
-    rd.create(broker.bootstrap, name, 3)
+    rd.create_topic(broker.bootstrap, name, 3)
     listed = json.loads(run(kcat, broker, "-L", "-J"))
     assert [node["name"] for node in listed["brokers"]] == [broker.bootstrap]
     (topic,) = [topic for topic in listed["topics"] if topic["topic"] == name]
     assert sorted(partition["partition"] for partition in topic["partitions"]) == [0, 1, 2]
-    rd.produce(broker.bootstrap, name, rd.numbered(0, 5))
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 5))
     options = ["-X", "auto.offset.reset=earliest", "-c", "5"]
     assert len(run(kcat, broker, "-G", name, *options, name).splitlines()) == 5
-    rd.produce(broker.bootstrap, name, rd.numbered(5, 10))
-    assert run(kcat, broker, "-G", name, *options, name).splitlines()[0] == "value 5", "the group goes on where it was"
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(5, 10))
+    assert run(kcat, broker, "-G", name, *options, name).splitlines()[0] == "value 5", "the group resumes at its commit"

@@ -1,4 +1,6 @@
-"""What one client may take: a bad one costs its own connection and bounded memory, never the broker."""
+"""Limits per client: a bad client loses its own connection and uses bounded memory, never the
+broker.
+"""
 
 import contextlib
 import os
@@ -12,11 +14,11 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 
 SLOW_READERS = 1000
-# queued.max.request.bytes (256 MiB unless set) is for requests and answers of all connections; an allocator adds some.
-# Without a bound, these readers would hold four gigabytes.
+# queued.max.request.bytes (256 MiB by default) bounds requests and responses of all connections;
+# the allocator adds some. Without the bound, these connections would hold four gigabytes.
 MAY_GROW_KIB = 320 * 1024
 
 
@@ -27,7 +29,7 @@ def connection(broker: BrokerProcess) -> Iterator[socket.socket]:
 
 
 def request(api: int, version: int, body: bytes, correlation: int = 1) -> bytes:
-    """A request with its frame, in the old header form (version 1) with the client id `raw`."""
+    """A request with its size, with header version 1 and the client id `raw`."""
     content = struct.pack(">hhih3s", api, version, correlation, 3, b"raw") + body
     return struct.pack(">i", len(content)) + content
 
@@ -40,13 +42,13 @@ def fetch(topic: str, max_bytes: int, correlation: int = 1) -> bytes:
     return request(1, 4, head + struct.pack(f">h{len(name)}s", len(name), name) + partition, correlation)
 
 
-def answer(connected: socket.socket) -> bytes:
-    """One whole response without its frame; empty when the broker closed the connection."""
-    frame = _exactly(connected, 4)
-    return _exactly(connected, struct.unpack(">i", frame)[0]) if frame else b""
+def read_response(connected: socket.socket) -> bytes:
+    """One response without its size; empty if the broker has closed the connection."""
+    frame = _receive(connected, 4)
+    return _receive(connected, struct.unpack(">i", frame)[0]) if frame else b""
 
 
-def _exactly(connected: socket.socket, size: int) -> bytes:
+def _receive(connected: socket.socket, size: int) -> bytes:
     got = bytearray()
     while len(got) < size:
         with contextlib.suppress(ConnectionResetError):
@@ -75,53 +77,53 @@ VERSIONS = request(18, 0, b"")
     ],
     ids=["huge", "negative", "empty", "nonsense", "unknown api", "bad body", "http", "array of 2³¹"],
 )
-def test_a_malformed_request_costs_its_connection(broker: BrokerProcess, sent: bytes) -> None:
+def test_malformed_request_closes_its_connection(broker: BrokerProcess, sent: bytes) -> None:
     with connection(broker) as good, connection(broker) as bad:
         before = broker.resident_memory_kib()
         bad.sendall(sent)
-        assert answer(bad) == b"", "the connection is closed"
+        assert read_response(bad) == b"", "the connection is closed"
         good.sendall(VERSIONS)
-        assert answer(good)[:4] == b"\0\0\0\1"
+        assert read_response(good)[:4] == b"\0\0\0\1"
         assert broker.resident_memory_kib() - before < 64 * 1024
 
 
-def test_a_request_beyond_the_limit_is_not_read(new_broker: NewBroker) -> None:
+def test_request_beyond_the_size_limit_is_not_read(new_broker: NewBroker) -> None:
     with new_broker(socket_request_max_bytes=1_000_000) as broker, connection(broker) as bad:
         bad.sendall(struct.pack(">i", 1_000_001) + VERSIONS)
-        assert answer(bad) == b""
+        assert read_response(bad) == b""
         with connection(broker) as good:
             good.sendall(VERSIONS)
-            assert answer(good)
+            assert read_response(good)
 
 
 def test_idle_connections_are_closed(new_broker: NewBroker) -> None:
     with new_broker(connections_max_idle_ms=1000) as broker, connection(broker) as idle:
         idle.sendall(VERSIONS)
-        assert answer(idle)
-        assert answer(idle) == b"", "closed by the broker within the socket's time-out"
+        assert read_response(idle)
+        assert read_response(idle) == b"", "closed by the broker within the socket's time-out"
 
 
-def test_a_client_may_ask_ahead(broker: BrokerProcess) -> None:
+def test_client_may_pipeline_requests(broker: BrokerProcess) -> None:
     with connection(broker) as one:
         one.sendall(b"".join(request(18, 0, b"", correlation) for correlation in range(500)))
-        got = [struct.unpack(">i", answer(one)[:4])[0] for _ in range(500)]
+        got = [struct.unpack(">i", read_response(one)[:4])[0] for _ in range(500)]
     assert got == list(range(500)), "answers in the order of the questions"
 
 
-def test_a_thousand_readers_that_do_not_read(new_broker: NewBroker) -> None:
+def test_thousand_connections_that_do_not_read_responses(new_broker: NewBroker) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * SLOW_READERS)), hard))
     block = os.urandom(500_000)
     try:
         with new_broker() as broker, contextlib.ExitStack() as readers:
-            rd.create(broker.bootstrap, "busy", max_message_bytes=2_000_000)
+            rd.create_topic(broker.bootstrap, "busy", max_message_bytes=2_000_000)
             rd.produce(broker.bootstrap, "busy", [Message(None, block, START_MS) for _ in range(40)])
             rd.consume(broker.bootstrap, "busy")
             before = broker.resident_memory_kib()
             ask = b"".join(fetch("busy", 4_000_000, correlation) for correlation in range(4))
             for _ in range(SLOW_READERS):
                 readers.enter_context(connection(broker)).sendall(ask)
-            for _ in range(3):  # the others are served all the same
+            for _ in range(3):  # other connections are still served
                 assert len(rd.consume(broker.bootstrap, "busy")) == 40
             assert broker.resident_memory_kib() - before < MAY_GROW_KIB
     finally:

@@ -1,4 +1,6 @@
-"""`ottla cluster metadata` against a real broker: the metadata log, and the snapshot of what is no longer in it."""
+"""`ottla cluster metadata` with a real broker: the metadata log, and the snapshot of what the log
+no longer has.
+"""
 
 import json
 import os
@@ -31,13 +33,13 @@ def topics(found: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _of_ottla(broker_kind: str) -> None:
+def _only_ottla(broker_kind: str) -> None:
     if broker_kind == "kafka":
-        pytest.skip("Apache Kafka's brokers show their metadata log to nobody: this is of Ottla alone")
+        pytest.skip("Apache Kafka's brokers do not serve their metadata log to clients")
 
 
 def test_the_newest_records_are_shown(broker: BrokerProcess, name: str) -> None:
-    rd.create(broker.bootstrap, name, 2)
+    rd.create_topic(broker.bootstrap, name, 2)
     found = described(broker, "--last", "3")
     assert [it["type"] for it in found["records"]] == ["topic", "partition", "partition"]
     assert [it["offset"] for it in found["records"]] == list(range(found["highWatermark"] - 3, found["highWatermark"]))
@@ -48,16 +50,16 @@ def test_the_newest_records_are_shown(broker: BrokerProcess, name: str) -> None:
     assert last_line.split()[1:6:4] == [str(found["epoch"]), f"topic={name}"], last_line
 
 
-def test_what_the_log_no_longer_holds_is_read_from_its_snapshot(new_broker: NewBroker) -> None:
+def test_records_deleted_from_the_log_are_read_from_the_snapshot(new_broker: NewBroker) -> None:
     with new_broker(metadata_log_max_snapshot_interval_ms=1) as broker:
-        names = ["of-old"]
-        rd.create(broker.bootstrap, names[0], 1)
+        names = ["first"]
+        rd.create_topic(broker.bootstrap, names[0], 1)
 
         def is_shortened() -> bool:
             if described(broker)["start"] > 0:
                 return True
-            names.append(f"another-{len(names)}")  # a snapshot is made when there is something new
-            rd.create(broker.bootstrap, names[-1], 1)
+            names.append(f"another-{len(names)}")  # a snapshot needs new records
+            rd.create_topic(broker.bootstrap, names[-1], 1)
             return False
 
         eventually(is_shortened, within_s=30)

@@ -1,7 +1,7 @@
 """Partition folders that move from Apache Kafka to Ottla and back.
 
-A broker that starts for the first time on a folder with partitions and without cluster metadata takes them as topics,
-each with the id of its `partition.metadata`.
+A broker that starts for the first time on a folder with partitions and without cluster metadata
+takes them as topics, each with the id of its `partition.metadata`.
 """
 
 import shutil
@@ -14,7 +14,7 @@ import pytest
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.sample import COMPRESSIONS, Message, messages
+from tests.clients.sample_messages import COMPRESSIONS, Message, messages
 from tests.clients.test_restart import topic_id
 from tests.e2e.test_kafka_reads_our_files import dump, files, no_fault_in
 from tests.jars import java_command
@@ -27,8 +27,10 @@ LARGE = bytes(range(256)) * 400  # 100 KiB
 
 
 def write_transactions(broker: BrokerProcess) -> dict[int, list[bytes]]:
-    """Committed, aborted and interleaved transactions in two partitions; the committed values of each."""
-    rd.create(broker.bootstrap, TOPIC, 2, segment_bytes=1048576)
+    """Write committed, aborted and interleaved transactions to two partitions; returns their
+    committed values.
+    """
+    rd.create_topic(broker.bootstrap, TOPIC, 2, segment_bytes=1048576)
     committed: dict[int, list[bytes]] = {0: [], 1: []}
     both = [
         ck.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"t{number}", "compression.type": kind})
@@ -56,17 +58,17 @@ def write_transactions(broker: BrokerProcess) -> dict[int, list[bytes]]:
 def read(broker: BrokerProcess, partition: int, isolation: str) -> list[bytes]:
     return [
         value or b""
-        for value in rd.values(rd.consume(broker.bootstrap, TOPIC, partition=partition, isolation_level=isolation))
+        for value in rd.values_of(rd.consume(broker.bootstrap, TOPIC, partition=partition, isolation_level=isolation))
     ]
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_a_folder_of_kafkas_with_transactions_is_served(broker_kind: str, classpath: str, how: str) -> None:
+def test_partition_folder_of_kafka_with_transactions_is_served(broker_kind: str, classpath: str, how: str) -> None:
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
     with run_apache_kafka() as kafka:
         committed = write_transactions(kafka)
-        rd.create(kafka.bootstrap, PLAIN)
+        rd.create_topic(kafka.bootstrap, PLAIN)
         for kind in COMPRESSIONS:
             rd.produce(kafka.bootstrap, PLAIN, messages(), compression_type=kind, enable_idempotence=True)
         hanging = ck.Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "hanging", "log_level": 0})
@@ -76,7 +78,7 @@ def test_a_folder_of_kafkas_with_transactions_is_served(broker_kind: str, classp
         hanging.flush(30)
         everything = {partition: read(kafka, partition, "read_uncommitted") for partition in (0, 1)}
         ids = {topic: topic_id(kafka, topic) for topic in (TOPIC, PLAIN)}
-        _end(kafka, how)
+        _terminate(kafka, how)
         with run_ottla_broker(start=False) as ottla:
             for folder in (f"{TOPIC}-0", f"{TOPIC}-1", f"{PLAIN}-0"):
                 shutil.copytree(kafka.log_dir / folder, ottla.log_dir / folder)
@@ -85,21 +87,25 @@ def test_a_folder_of_kafkas_with_transactions_is_served(broker_kind: str, classp
             for partition in (0, 1):
                 assert sorted(read(ottla, partition, "read_committed")) == sorted(committed[partition])
                 assert read(ottla, partition, "read_uncommitted") == everything[partition]
-            assert sorted(_by_java(ottla, classpath)) == sorted(committed[0] + committed[1])
+            assert sorted(_read_with_java(ottla, classpath)) == sorted(committed[0] + committed[1])
             rd.produce(ottla.bootstrap, TOPIC, [Message(None, b"after all", NOW_MS)])
             assert read(ottla, 0, "read_committed")[-1] == b"after all", (
                 "whose transaction was open is gone with its cluster"
             )
-            assert rd.plain(rd.consume(ottla.bootstrap, PLAIN)) == messages() * len(COMPRESSIONS)
+            assert rd.to_messages(rd.consume(ottla.bootstrap, PLAIN)) == messages() * len(COMPRESSIONS)
             assert rd.produce(ottla.bootstrap, PLAIN, messages())[0] == 50 * len(COMPRESSIONS)
 
 
-def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(broker_kind: str, classpath: str) -> None:
-    """Kafka's compaction leaves gaps between segments, which in a log of ours would be a loss; with its checkpoints and without."""
+def test_partition_folder_compacted_by_kafka_survives_sigkill(broker_kind: str, classpath: str) -> None:
+    """Kafka's compaction leaves gaps between segments, which would be lost records in a log of
+    Ottla's.
+
+    Tested with and without Kafka's checkpoints.
+    """
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
     with run_apache_kafka(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as kafka:
-        rd.create(
+        rd.create_topic(
             kafka.bootstrap, PLAIN, segment_bytes=1048576, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
         )
         for key in (b"old", b"new"):
@@ -116,7 +122,7 @@ def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(broker_kind
             ottla.kill()
             ottla.start()
             assert offsets(ottla) == before
-            assert sorted(keys_by_java(ottla, classpath)) == [b"new", b"old", b"ours"]
+            assert sorted(read_keys_with_java(ottla, classpath)) == [b"new", b"old", b"ours"]
             ottla.kill()
             (ottla.log_dir / "recovery-point-offset-checkpoint").unlink()
             ottla.start()
@@ -124,7 +130,7 @@ def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(broker_kind
             no_fault_in(dump("--deep-iteration", "--files", files(ottla.log_dir / folder.name, ".log")))
 
 
-def keys_by_java(broker: BrokerProcess, classpath: str) -> set[bytes]:
+def read_keys_with_java(broker: BrokerProcess, classpath: str) -> set[bytes]:
     command = java_command(
         classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
     )
@@ -138,40 +144,42 @@ def offsets(broker: BrokerProcess) -> list[int]:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_kafka_serves_our_folder(new_broker: NewBroker, how: str) -> None:
+def test_kafka_serves_partition_folder_of_ottla(new_broker: NewBroker, how: str) -> None:
     with new_broker() as ours, run_apache_kafka() as kafka:
-        rd.create(ours.bootstrap, TOPIC, 1, segment_bytes=1048576)
-        rd.create(kafka.bootstrap, TOPIC, 1, segment_bytes=1048576)
+        rd.create_topic(ours.bootstrap, TOPIC, 1, segment_bytes=1048576)
+        rd.create_topic(kafka.bootstrap, TOPIC, 1, segment_bytes=1048576)
         for kind in COMPRESSIONS:
             rd.produce(ours.bootstrap, TOPIC, messages(), compression_type=kind, enable_idempotence=True)
         for _ in range(2):
-            rd.produce(ours.bootstrap, TOPIC, rd.numbered(0, 3000))
-        before = rd.plain(rd.consume(ours.bootstrap, TOPIC))
-        _end(ours, how)
+            rd.produce(ours.bootstrap, TOPIC, rd.numbered_messages(0, 3000))
+        before = rd.to_messages(rd.consume(ours.bootstrap, TOPIC))
+        _terminate(ours, how)
         kafka.stop()
         there, here = kafka.log_dir / f"{TOPIC}-0", ours.log_dir / f"{TOPIC}-0"
-        identity = (there / "partition.metadata").read_bytes()  # the one thing that is the cluster's and not the log's
+        identity = (there / "partition.metadata").read_bytes()  # belongs to the cluster, not to the log
         shutil.rmtree(there)
         shutil.copytree(here, there)
         (there / "partition.metadata").write_bytes(identity)
         if how == "killed":
             (kafka.log_dir / ".kafka_cleanshutdown").unlink()
         kafka.start()
-        assert rd.plain(rd.consume(kafka.bootstrap, TOPIC)) == before
+        assert rd.to_messages(rd.consume(kafka.bootstrap, TOPIC)) == before
         assert rd.produce(kafka.bootstrap, TOPIC, messages())[0] == len(before)
         newest = kafka.log_tail()
         assert "corrupt" not in newest.lower()
 
 
-def _end(broker: BrokerProcess, how: str) -> None:
+def _terminate(broker: BrokerProcess, how: str) -> None:
     if how == "stopped":
         broker.stop()
     else:
         broker.kill()
 
 
-def _by_java(broker: BrokerProcess, classpath: str) -> list[bytes]:
-    """What the Java consumer reads under read_committed until nothing comes for three seconds."""
+def _read_with_java(broker: BrokerProcess, classpath: str) -> list[bytes]:
+    """Values that the Java consumer reads with read_committed, until three seconds
+    without records.
+    """
     command = java_command(
         classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
     )

@@ -1,4 +1,6 @@
-"""Clients that are asked for the newer group protocol (KIP-848) where only the classic one is spoken: they say so, and end."""
+"""Clients configured for the consumer group protocol of KIP-848, which is not supported, fail with
+a clear error.
+"""
 
 import subprocess
 
@@ -10,9 +12,9 @@ from tests.jars import java_command
 from tests.waiting import eventually
 
 
-def test_clients_are_told_that_the_newer_group_protocol_is_not_spoken(new_broker: NewBroker, classpath: str) -> None:
+def test_clients_get_an_error_for_the_newer_group_protocol(new_broker: NewBroker, classpath: str) -> None:
     with new_broker(group_coordinator_rebalance_protocols="classic") as broker:
-        rd.produce(broker.bootstrap, "topic", rd.numbered(0, 3))
+        rd.produce(broker.bootstrap, "topic", rd.numbered_messages(0, 3))
         wished = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "group.protocol": "consumer", "log_level": 0}
         reader = ck.Consumer(wished)
         reader.subscribe(["topic"])
@@ -29,4 +31,4 @@ def test_clients_are_told_that_the_newer_group_protocol_is_not_spoken(new_broker
         command += ["--topic", "topic", "--consumer-property", "group.protocol=consumer", "--timeout-ms", "20000"]
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert "UnsupportedVersionException" in said.stdout + said.stderr, said
-        assert rd.values(rd.consume(broker.bootstrap, "topic")) == [it.value for it in rd.numbered(0, 3)]
+        assert rd.values_of(rd.consume(broker.bootstrap, "topic")) == [it.value for it in rd.numbered_messages(0, 3)]

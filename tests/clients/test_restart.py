@@ -1,4 +1,4 @@
-"""What a broker still knows after SIGTERM and after SIGKILL."""
+"""What a broker keeps after SIGTERM and after SIGKILL."""
 
 import threading
 
@@ -8,12 +8,12 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.members import Member, members, shared_fairly
-from tests.clients.sample import messages
+from tests.clients.group_members import GroupMember, run_members, wait_until_balanced
+from tests.clients.sample_messages import messages
 from tests.waiting import eventually
 
 
-def end(broker: BrokerProcess, how: str) -> None:
+def terminate(broker: BrokerProcess, how: str) -> None:
     if how == "SIGTERM":
         broker.stop()
     else:
@@ -21,19 +21,19 @@ def end(broker: BrokerProcess, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_records_settings_and_commits_are_kept(new_broker: NewBroker, how: str) -> None:
+def test_records_configs_and_commits_are_kept(new_broker: NewBroker, how: str) -> None:
     with new_broker() as broker:
-        rd.create(broker.bootstrap, "kept", 3, retention_ms=-1, segment_bytes=1048576)
+        rd.create_topic(broker.bootstrap, "kept", 3, retention_ms=-1, segment_bytes=1048576)
         for partition in range(3):
             rd.produce(broker.bootstrap, "kept", messages(), partition=partition, compression_type="lz4")
         with rd.consumer(broker.bootstrap, "group") as reader:
             reader.commit(offsets=[ck.TopicPartition("kept", 1, 33, metadata="half way")], asynchronous=False)
         before = topic_id(broker, "kept")
-        end(broker, how)
+        terminate(broker, how)
         broker.start()
         assert topic_id(broker, "kept") == before
         for partition in range(3):
-            assert rd.plain(rd.consume(broker.bootstrap, "kept", partition=partition)) == messages()
+            assert rd.to_messages(rd.consume(broker.bootstrap, "kept", partition=partition)) == messages()
         with rd.consumer(broker.bootstrap, "group") as reader:
             (found,) = reader.committed([ck.TopicPartition("kept", 1)], timeout=20)
         assert (found.offset, found.metadata) == (33, "half way")
@@ -41,9 +41,9 @@ def test_records_settings_and_commits_are_kept(new_broker: NewBroker, how: str) 
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_an_idempotent_producer_goes_on_without_loss_or_doubles(new_broker: NewBroker, how: str) -> None:
+def test_idempotent_producer_continues_without_loss_or_duplicates(new_broker: NewBroker, how: str) -> None:
     with new_broker() as broker:
-        rd.create(broker.bootstrap, "sequence")
+        rd.create_topic(broker.bootstrap, "sequence")
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 1})
         refused: list[ck.KafkaError] = []
         sent = 0
@@ -67,61 +67,61 @@ def test_an_idempotent_producer_goes_on_without_loss_or_doubles(new_broker: NewB
         try:
             assert halfway.wait(30)
             for _ in range(2):
-                end(broker, how)
+                terminate(broker, how)
                 broker.start()
         finally:
             stop.set()
             thread.join()
         assert producer.flush(30) == 0
         assert refused == []
-        got = [int(value or b"") for value in rd.values(rd.consume(broker.bootstrap, "sequence"))]
+        got = [int(value or b"") for value in rd.values_of(rd.consume(broker.bootstrap, "sequence"))]
         assert got == list(range(sent))
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_members_of_a_group_find_back(new_broker: NewBroker, how: str) -> None:
+def test_group_members_rejoin(new_broker: NewBroker, how: str) -> None:
     with new_broker() as broker:
-        rd.create(broker.bootstrap, "work", 4)
+        rd.create_topic(broker.bootstrap, "work", 4)
         settings: dict[str, object] = {"reconnect_backoff_max_ms": 200, "auto_commit_interval_ms": 100}
-        with members(broker.bootstrap, "workers", "work", [settings, settings]) as both:
-            shared_fairly(both, 4)
-            rd.produce(broker.bootstrap, "work", rd.numbered(0, 10), partition=0)
+        with run_members(broker.bootstrap, "workers", "work", [settings, settings]) as both:
+            wait_until_balanced(both, 4)
+            rd.produce(broker.bootstrap, "work", rd.numbered_messages(0, 10), partition=0)
             eventually(lambda: count(both) == 10)
-            end(broker, how)
+            terminate(broker, how)
             broker.start()
-            rd.produce(broker.bootstrap, "work", rd.numbered(10, 20), partition=3)
+            rd.produce(broker.bootstrap, "work", rd.numbered_messages(10, 20), partition=3)
             eventually(
                 lambda: {b"value 19", b"value 10"} <= {value for one in both for value in one.values}, within_s=30
             )
-            shared_fairly(both, 4)
+            wait_until_balanced(both, 4)
 
 
-def test_a_torn_tail_is_cut_off(new_broker: NewBroker) -> None:
+def test_torn_tail_is_truncated(new_broker: NewBroker) -> None:
     with new_broker() as broker:
-        rd.create(broker.bootstrap, "torn")
+        rd.create_topic(broker.bootstrap, "torn")
         rd.produce(broker.bootstrap, "torn", messages())
         broker.kill()
         (log,) = (broker.log_dir / "torn-0").glob("*.log")
         whole = log.read_bytes()
-        log.write_bytes(whole + whole[: len(whole) // 3])  # as if the last append had not reached the disk whole
+        log.write_bytes(whole + whole[: len(whole) // 3])  # as after an incomplete append
         broker.start()
-        assert rd.plain(rd.consume(broker.bootstrap, "torn")) == messages()
-        assert rd.produce(broker.bootstrap, "torn", rd.numbered(0, 1)) == [50]
+        assert rd.to_messages(rd.consume(broker.bootstrap, "torn")) == messages()
+        assert rd.produce(broker.bootstrap, "torn", rd.numbered_messages(0, 1)) == [50]
 
 
-def test_flushed_before_acknowledged(new_broker: NewBroker) -> None:
+def test_records_are_flushed_before_acknowledgement(new_broker: NewBroker) -> None:
     with new_broker() as broker:
-        rd.create(broker.bootstrap, "flushed", flush_messages=1)
+        rd.create_topic(broker.bootstrap, "flushed", flush_messages=1)
         assert len(rd.produce(broker.bootstrap, "flushed", messages(), linger_ms=0)) == 50
         broker.kill()
         broker.start()
-        assert rd.plain(rd.consume(broker.bootstrap, "flushed")) == messages()
+        assert rd.to_messages(rd.consume(broker.bootstrap, "flushed")) == messages()
 
 
-def count(those: list[Member]) -> int:
+def count(those: list[GroupMember]) -> int:
     return sum(len(member.values) for member in those)
 
 
 def topic_id(broker: BrokerProcess, topic: str) -> str:
-    client = rd.admin(broker.bootstrap)
+    client = rd.admin_client(broker.bootstrap)
     return str(client.describe_topics(ck.TopicCollection([topic]))[topic].result(30).topic_id)

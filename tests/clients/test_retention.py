@@ -1,4 +1,4 @@
-"""Segments, retention and compaction, seen by a client and in the folder."""
+"""Segments, retention and compaction, as a client sees them and in the folder."""
 
 import time
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.sample import Message
+from tests.clients.sample_messages import Message
 from tests.waiting import eventually
 
-SEGMENT = 1024 * 1024  # Kafka takes no smaller one
+SEGMENT = 1024 * 1024  # Kafka's minimum
 LARGE = bytes(range(256)) * 400  # 100 KiB
 
 
 @pytest.fixture(scope="module")
-def tidy(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    """A broker that looks after its logs all the time."""
+def cleaning_broker(new_broker: NewBroker) -> Iterator[BrokerProcess]:
+    """A broker that cleans its logs continuously."""
     with new_broker(
         log_retention_check_interval_ms=100,
         log_initial_task_delay_ms=100,
@@ -39,48 +39,48 @@ def earliest(broker: BrokerProcess, topic: str) -> int:
         return int(low)
 
 
-def stamped(count: int, age_ms: int, key: bytes | None = None) -> list[Message]:
+def messages_of_age(count: int, age_ms: int, key: bytes | None = None) -> list[Message]:
     at = int(time.time() * 1000) - age_ms
     return [Message(key or b"%d" % number, LARGE, at + number) for number in range(count)]
 
 
-def test_segments_roll_by_size_and_are_read_across(tidy: BrokerProcess, name: str) -> None:
-    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT)
-    rd.produce(tidy.bootstrap, name, stamped(50, 0))
-    assert len(segments(tidy, name)) >= 5
-    assert all(file.stat().st_size <= SEGMENT for file in segments(tidy, name))
-    assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == list(range(50))
+def test_segments_roll_by_size_and_are_read_across(cleaning_broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT)
+    rd.produce(cleaning_broker.bootstrap, name, messages_of_age(50, 0))
+    assert len(segments(cleaning_broker, name)) >= 5
+    assert all(file.stat().st_size <= SEGMENT for file in segments(cleaning_broker, name))
+    assert [message.offset() for message in rd.consume(cleaning_broker.bootstrap, name)] == list(range(50))
 
 
-def test_retention_by_size(tidy: BrokerProcess, name: str) -> None:
-    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_bytes=2 * SEGMENT)
-    rd.produce(tidy.bootstrap, name, stamped(60, 0))
-    eventually(lambda: len(segments(tidy, name)) <= 3)
-    low = eventually(lambda: earliest(tidy, name))
-    assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == list(range(low, 60))
+def test_retention_by_size(cleaning_broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_bytes=2 * SEGMENT)
+    rd.produce(cleaning_broker.bootstrap, name, messages_of_age(60, 0))
+    eventually(lambda: len(segments(cleaning_broker, name)) <= 3)
+    low = eventually(lambda: earliest(cleaning_broker, name))
+    assert [message.offset() for message in rd.consume(cleaning_broker.bootstrap, name)] == list(range(low, 60))
 
 
-def test_retention_by_time(tidy: BrokerProcess, name: str) -> None:
-    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_ms=60_000)
-    rd.produce(tidy.bootstrap, name, stamped(30, 3_600_000))
-    eventually(lambda: earliest(tidy, name) == 30, message="everything is an hour old")
-    assert rd.produce(tidy.bootstrap, name, stamped(2, 0)) == [30, 31]
-    assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == [30, 31]
+def test_retention_by_time(cleaning_broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_ms=60_000)
+    rd.produce(cleaning_broker.bootstrap, name, messages_of_age(30, 3_600_000))
+    eventually(lambda: earliest(cleaning_broker, name) == 30, message="everything is an hour old")
+    assert rd.produce(cleaning_broker.bootstrap, name, messages_of_age(2, 0)) == [30, 31]
+    assert [message.offset() for message in rd.consume(cleaning_broker.bootstrap, name)] == [30, 31]
 
 
-def test_a_setting_changed_while_running_counts(tidy: BrokerProcess, name: str) -> None:
-    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_ms=-1)
-    rd.produce(tidy.bootstrap, name, stamped(30, 3_600_000))
-    assert earliest(tidy, name) == 0
+def test_changed_config_takes_effect_while_running(cleaning_broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_ms=-1)
+    rd.produce(cleaning_broker.bootstrap, name, messages_of_age(30, 3_600_000))
+    assert earliest(cleaning_broker, name) == 0
     resource = rd.config_change(name, "retention.ms", "60000")
-    client = rd.admin(tidy.bootstrap)
+    client = rd.admin_client(cleaning_broker.bootstrap)
     client.incremental_alter_configs([resource])[resource].result(30)
-    eventually(lambda: earliest(tidy, name) == 30)
+    eventually(lambda: earliest(cleaning_broker, name) == 30)
 
 
-def test_compaction_keeps_the_last_of_each_key(tidy: BrokerProcess, name: str) -> None:
-    rd.create(
-        tidy.bootstrap,
+def test_compaction_keeps_the_last_value_of_each_key(cleaning_broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(
+        cleaning_broker.bootstrap,
         name,
         cleanup_policy="compact",
         segment_bytes=SEGMENT,
@@ -90,16 +90,18 @@ def test_compaction_keeps_the_last_of_each_key(tidy: BrokerProcess, name: str) -
     at = int(time.time() * 1000) - 1000
     records = [Message(b"key %d" % (number % 5), b"%d " % number + LARGE, at + number) for number in range(60)]
     records.append(Message(b"key 0", None, at + 100))
-    rd.produce(tidy.bootstrap, name, records)
+    rd.produce(cleaning_broker.bootstrap, name, records)
     newer = [Message(b"key 1", LARGE, at + 200 + number) for number in range(11)]
 
     def compacted() -> bool:
-        rd.produce(tidy.bootstrap, name, newer)  # a tombstone goes with a later cleaning, and that wants something new
-        kept = rd.consume(tidy.bootstrap, name)
+        rd.produce(
+            cleaning_broker.bootstrap, name, newer
+        )  # a later cleaning removes the tombstone, and needs new records
+        kept = rd.consume(cleaning_broker.bootstrap, name)
         return kept[0].offset() > 40 and b"key 0" not in {message.key() for message in kept}
 
     eventually(compacted, message="old values and the tombstone are gone")
-    kept = rd.consume(tidy.bootstrap, name)
+    kept = rd.consume(cleaning_broker.bootstrap, name)
     offsets = [message.offset() for message in kept]
     assert offsets == sorted(set(offsets)), "offsets stay, with gaps"
     last = {message.key(): message for message in kept}

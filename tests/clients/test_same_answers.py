@@ -1,8 +1,9 @@
-"""Every API in every version gives Apache Kafka's answers, in the good cases and in the bad ones.
+"""Every API in every version gets Apache Kafka's responses, in valid and invalid cases.
 
-`tests/clients/kafka-4.1-answers.json` holds what Apache Kafka 4.1 answered: by API and case, for each run of versions
-(`"0-3"`) the answer. It is written by `pytest tests/clients/test_same_answers.py --against kafka --record-answers`;
-without the switch `--against kafka` checks that what is recorded is still true. `KNOWN` is where we mean to differ.
+`tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1: by API and case,
+for each range of versions (`"0-3"`). `pytest tests/clients/test_same_answers.py --against kafka
+--record-responses` writes it; without the option, `--against kafka` checks that it is still true.
+`KNOWN_DIFFERENCES` are those on purpose.
 """
 
 import asyncio
@@ -15,23 +16,24 @@ from typing import NamedTuple
 import pytest
 
 from ottla_broker.wire.channel import open_channel
-from ottla_broker.wire.codec import request_class
 from tests.brokers import BrokerProcess
-from tests.clients.asking import KEYS, NAMES, VERSIONS, Json, Talk
+from tests.clients.api_session import KEYS, VERSIONS, ApiSession, Json, has_message_class
 from tests.clients.conftest import NewBroker
-from tests.clients.group_questions import GROUP_QUESTIONS
-from tests.clients.offset_questions import OFFSET_QUESTIONS
-from tests.clients.record_questions import RECORD_QUESTIONS
-from tests.clients.topic_questions import TOPIC_QUESTIONS
+from tests.clients.group_cases import GROUP_CASES
+from tests.clients.offset_cases import OFFSET_CASES
+from tests.clients.record_cases import RECORD_CASES
+from tests.clients.response_differences import MISSING, unequal
+from tests.clients.topic_cases import TOPIC_CASES
 
-RECORDED = Path(__file__).with_name("kafka-4.1-answers.json")
-QUESTIONS = {each.__name__: each for each in (*TOPIC_QUESTIONS, *RECORD_QUESTIONS, *GROUP_QUESTIONS, *OFFSET_QUESTIONS)}
-NOTHING = "nothing"
+STORED = Path(__file__).with_name("kafka-4.1-responses.json")
+CASES = {each.__name__: each for each in (*TOPIC_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES)}
 RUN = "run"
 
 
-class Known(NamedTuple):
-    """Differences of the APIs, in the cases and places (`case: .path`), that both patterns match from the start."""
+class KnownDifference(NamedTuple):
+    """Differences of APIs in cases and places (`case: .path`); both patterns match from
+    the start.
+    """
 
     api: str
     where: str
@@ -39,36 +41,44 @@ class Known(NamedTuple):
 
 
 UNSERVED = "groups' and clients' own settings come with KIP-848 and client metrics"
-OPAQUE = "we do not look into batches, so we cannot tell"
-NO_BUG = "Kafka fails on it with an exception of its own; we say what is wrong"
-KNOWN: tuple[Known, ...] = (
-    Known("metadata", "unknown, to be made: ", "the topic is there when we answer; Kafka makes clients ask again"),
-    Known("metadata", "neither id nor name: ", NO_BUG),
-    Known("create_topics", r"collides: .topics\[x_y\]", "Kafka overlooks names of the same request"),
-    Known(".*_(topics|configs)", r".*\[min.insync.replicas( 1)?\]", "Kafka's format sets it for the cluster, with ELR"),
-    Known("alter_configs", "all brokers', only validated: ", "Kafka refuses to drop what its format had set"),
-    Known(
-        "describe_configs", r".*\[log.retention.hours\]", "it is where the value comes from when the topic's is deleted"
+OPAQUE = "Ottla does not parse records"
+NO_BUG = "Kafka fails with an internal exception; Ottla returns the error"
+KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
+    KnownDifference(
+        "metadata", "unknown, to be made: ", "the topic exists when Ottla responds; Kafka makes clients retry"
     ),
-    Known(
+    KnownDifference("metadata", "neither id nor name: ", NO_BUG),
+    KnownDifference("create_topics", r"collides: .topics\[x_y\]", "Kafka does not compare names within a request"),
+    KnownDifference(
+        ".*_(topics|configs)", r".*\[min.insync.replicas( 1)?\]", "Kafka's format sets it for the cluster, with ELR"
+    ),
+    KnownDifference("alter_configs", "all brokers', only validated: ", "Kafka refuses to drop what its format had set"),
+    KnownDifference(
+        "describe_configs", r".*\[log.retention.hours\]", "it is the value's source after the topic's is deleted"
+    ),
+    KnownDifference(
         "describe_configs",
         r".*\[node.id 1\]",
-        "Kafka's has no default; ours is 1, so that one broker needs no settings",
+        "Kafka has no default; Ottla's is 1, so that one broker needs no settings",
     ),
-    Known("describe_configs", "(a group|client metrics): ", UNSERVED),
-    Known("incremental_alter_configs", "a group: ", UNSERVED),
-    Known("incremental_alter_configs", "unknown operation: ", NO_BUG),
-    Known("produce", "bytes behind: ", "Kafka drops them in silence"),
-    Known("produce", "LogAppendTime from a client: ", "it would pass a client's clock off as the broker's"),
-    Known("produce", "an unknown codec: ", NO_BUG),
-    Known("produce", "(records behind|fewer records than) the count: ", OPAQUE),
-    Known("produce", "recompressed, nonsense inside: ", OPAQUE),
-    Known("produce", "a transaction that was not begun: ", "there are no transactions yet"),
-    Known("produce", r".*\.record_errors", OPAQUE),
-    Known("fetch", "isolation level 7: ", NO_BUG),
-    Known("fetch", r".*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"),
-    Known("fetch", r"6000 bytes: .*\.records", "Kafka cuts the last batch at the limit; we give whole ones"),
-    Known("fetch", r"a replica that is none: .*\.current_leader", "only clients are told of another leader"),
+    KnownDifference("describe_configs", "(a group|client metrics): ", UNSERVED),
+    KnownDifference("incremental_alter_configs", "a group: ", UNSERVED),
+    KnownDifference("incremental_alter_configs", "unknown operation: ", NO_BUG),
+    KnownDifference("produce", "bytes behind: ", "Kafka drops them silently"),
+    KnownDifference("produce", "LogAppendTime from a client: ", "the client's time would pass for the broker's"),
+    KnownDifference("produce", "an unknown codec: ", NO_BUG),
+    KnownDifference("produce", "(records behind|fewer records than) the count: ", OPAQUE),
+    KnownDifference("produce", "recompressed, nonsense inside: ", OPAQUE),
+    KnownDifference("produce", "a transaction that was not begun: ", "there are no transactions yet"),
+    KnownDifference("produce", r".*\.record_errors", OPAQUE),
+    KnownDifference("fetch", "isolation level 7: ", NO_BUG),
+    KnownDifference(
+        "fetch", r".*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"
+    ),
+    KnownDifference(
+        "fetch", r"6000 bytes: .*\.records", "Kafka truncates the last batch at the limit; Ottla returns complete ones"
+    ),
+    KnownDifference("fetch", r"a replica that is none: .*\.current_leader", "only clients get the current leader"),
 )
 
 
@@ -80,63 +90,59 @@ def asked(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def recording(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--record-answers"))
+    return bool(request.config.getoption("--record-responses"))
 
 
-@pytest.mark.parametrize("api", QUESTIONS)
+@pytest.mark.parametrize("api", CASES)
 def test_same_answers(api: str, asked: BrokerProcess, broker_kind: str, recording: bool) -> None:
-    recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    recorded = json.loads(STORED.read_text()) if STORED.exists() else {}
     if recording:
-        assert broker_kind == "kafka", "what is recorded is Apache Kafka's answers"
-        recorded[api] = grouped(asyncio.run(answers(asked.bootstrap, RUN, api, None)))
-        RECORDED.write_text(written(recorded))
+        assert broker_kind == "kafka", "only Apache Kafka's responses are recorded"
+        recorded[api] = group_by_version_range(asyncio.run(collect_responses(asked.bootstrap, RUN, api, None)))
+        STORED.write_text(to_json_text(recorded))
         return
     wanted = recorded[api]
     versions = sorted({version for case in wanted.values() for runs in case for version in versions_in(runs)})
-    got = grouped(asyncio.run(answers(asked.bootstrap, RUN, api, versions)))
+    got = group_by_version_range(asyncio.run(collect_responses(asked.bootstrap, RUN, api, versions)))
     found = [
         f"{api} {line}"
         for line in differences(wanted, got)
-        if not any(re.fullmatch(known.api, api) and re.match(known.where, line) for known in KNOWN)
+        if not any(re.fullmatch(known.api, api) and re.match(known.where, line) for known in KNOWN_DIFFERENCES)
     ]
     assert not found, "\n".join(found)
 
 
-async def answers(bootstrap: str, run: str, api: str, versions: list[int] | None) -> dict[int, dict[str, Json]]:
-    """By version, the answers by case. `run` is part of every name; `versions`: those both sides speak, unless they
-    are known."""
+async def collect_responses(
+    bootstrap: str, run: str, api: str, versions: list[int] | None
+) -> dict[int, dict[str, Json]]:
+    """The responses by version and case. `run` is part of every name; `versions` None: those that
+    both sides support.
+    """
     host, _, port = bootstrap.partition(":")
     if versions is None:
         channel = await open_channel(host, int(port), "asking")
         low, high = channel.versions[KEYS[api]]
         channel.close()
         first, last = VERSIONS[api]
-        versions = [version for version in range(max(low, first), min(high, last) + 1) if exists(api, version)]
+        versions = [
+            version for version in range(max(low, first), min(high, last) + 1) if has_message_class(api, version)
+        ]
     found = {}
     for version in versions:
-        talk = Talk(host, int(port), run, api, version)
+        session = ApiSession(host, int(port), run, api, version)
         try:
-            await QUESTIONS[api](talk)
+            await CASES[api](session)
         finally:
-            talk.close()
-        found[version] = talk.answers
+            session.close()
+        found[version] = session.responses
     return found
 
 
-def exists(api: str, version: int) -> bool:
-    """kio has no class of what only the oldest clients speak."""
-    try:
-        request_class(KEYS[api], version)
-    except RuntimeError:
-        return False
-    return True
+# --- stored form
 
 
-# --- what is kept
-
-
-def grouped(found: dict[int, dict[str, Json]]) -> dict[str, dict[str, Json]]:
-    """By case and run of versions (`"0-3"`), the answer that all of them gave."""
+def group_by_version_range(found: dict[int, dict[str, Json]]) -> dict[str, dict[str, Json]]:
+    """The responses by case and range of versions with the same response."""
     cases: dict[str, list[tuple[int, int, Json]]] = {}
     for version, by_case in sorted(found.items()):
         for case, answer in by_case.items():
@@ -153,8 +159,10 @@ def versions_in(runs: str) -> range:
     return range(int(low), int(high) + 1)
 
 
-def written(recorded: dict[str, dict[str, dict[str, Json]]]) -> str:
-    """One line for each case and run of versions, in an order that does not change: a diff shows what changed."""
+def to_json_text(recorded: dict[str, dict[str, dict[str, Json]]]) -> str:
+    """JSON text in a stable order with one line per case and range, so that a diff shows what
+    changed.
+    """
     apis = []
     for api, cases in sorted(recorded.items()):
         lines = [
@@ -169,16 +177,16 @@ def written(recorded: dict[str, dict[str, dict[str, Json]]]) -> str:
     return "{\n" + ",\n".join(apis) + "\n}\n"
 
 
-# --- what differs
+# --- differences
 
 
 def differences(wanted: dict[str, dict[str, Json]], got: dict[str, dict[str, Json]]) -> Iterator[str]:
-    """A line for each place that differs, with the versions it differs in."""
+    """One line per differing place, with the versions in which it differs."""
     lines: dict[str, list[int]] = {}
     for case in wanted | got:
         theirs, ours = by_version(wanted.get(case, {})), by_version(got.get(case, {}))
         for version in sorted(theirs | ours):
-            for path, before, after in unequal(theirs.get(version, NOTHING), ours.get(version, NOTHING)):
+            for path, before, after in unequal(theirs.get(version, MISSING), ours.get(version, MISSING)):
                 said = f"{case}: {path} Kafka {before!r}, we {after!r}"
                 lines.setdefault(said, []).append(version)
     for line, versions in lines.items():
@@ -187,25 +195,3 @@ def differences(wanted: dict[str, dict[str, Json]], got: dict[str, dict[str, Jso
 
 def by_version(runs: dict[str, Json]) -> dict[int, Json]:
     return {version: answer for each, answer in runs.items() for version in versions_in(each)}
-
-
-def unequal(wanted: Json, got: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
-    """Each place that differs: its path and both values. Entries of lists go by what names them."""
-    if isinstance(wanted, list) and isinstance(got, list):
-        wanted, got = named(wanted), named(got)
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        for name in wanted | got:
-            yield from unequal(
-                wanted.get(name, NOTHING), got.get(name, NOTHING), path + (name if name.startswith("[") else f".{name}")
-            )
-    elif wanted != got or type(wanted) is not type(got):
-        yield path, wanted, got
-
-
-def named(entries: list[Json]) -> dict[str, Json]:
-    """By what names an entry, so that one missing does not shift the rest; by its place without a name."""
-    found: dict[str, Json] = {}
-    for at, entry in enumerate(entries):
-        name = next((entry[field] for field in NAMES if entry.get(field)), at) if isinstance(entry, dict) else at
-        found[f"[{name}]" if f"[{name}]" not in found else f"[{name} {at}]"] = entry
-    return found

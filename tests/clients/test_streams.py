@@ -1,6 +1,7 @@
-"""Kafka Streams: words counted `at_least_once`, over a repartition topic, with counts that are kept in a changelog topic.
+"""Kafka Streams: a word count with `at_least_once`, a repartition topic and a changelog topic.
 
-The application is put together from Python (py4j, which PySpark brings) in a JVM of its own, so no Java is compiled.
+The application is built from Python (py4j, which PySpark includes) in its own JVM, so no Java is
+compiled.
 """
 
 import time
@@ -15,7 +16,7 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.sample import Message
+from tests.clients.sample_messages import Message
 from tests.jars import QUIET, SHORT_LIVED_JVM, STREAMS, java_program, kafka_classpath
 from tests.waiting import eventually
 
@@ -24,7 +25,7 @@ LINES = ("the hen and the egg", "the egg", "a hen", "and the hen and")
 
 
 class Words:
-    """A `ValueMapper`: a line to its words."""
+    """A `ValueMapper` from a line to its words."""
 
     def __init__(self, gateway: JavaGateway) -> None:
         self._array_list = gateway.jvm.java.util.ArrayList
@@ -40,7 +41,7 @@ class Words:
 
 
 class ByWord:
-    """A `KeyValueMapper`: the value becomes the key, so that a record goes to the partition of its word."""
+    """A `KeyValueMapper` that makes the word the key, so that records are partitioned by word."""
 
     def apply(self, _: str | None, word: str) -> str:
         return word
@@ -74,8 +75,8 @@ def gateway() -> Iterator[JavaGateway]:
 
 
 @contextmanager
-def counting(gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path) -> Iterator[None]:
-    """The application while it runs: from the lines in topic `name` to the counts in `name`-counts."""
+def run_word_count(gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path) -> Iterator[None]:
+    """Run the application: from lines in topic `name` to counts in `name`-counts."""
     streams = gateway.jvm.org.apache.kafka.streams
     serdes = gateway.jvm.org.apache.kafka.common.serialization.Serdes
     builder = streams.StreamsBuilder()
@@ -91,7 +92,7 @@ def counting(gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path
         "default.value.serde": text,
         "commit.interval.ms": "100",
         "num.stream.threads": "2",
-        "session.timeout.ms": "3000",  # Streams leaves no group when it closes: the next life waits for this
+        "session.timeout.ms": "3000",  # Streams does not leave the group when it closes: a restart waits for this
         "heartbeat.interval.ms": "500",
     }.items():
         properties.put(key, value)
@@ -112,23 +113,23 @@ def counts(broker: BrokerProcess, name: str) -> Counter[str]:
     return found
 
 
-def test_words_are_counted_and_counts_come_back_from_the_changelog(
+def test_words_are_counted_and_counts_restored_from_the_changelog(
     gateway: JavaGateway, broker: BrokerProcess, name: str, tmp_path: Path
 ) -> None:
     for topic in (name, f"{name}-counts"):
-        rd.create(broker.bootstrap, topic, PARTITIONS)
+        rd.create_topic(broker.bootstrap, topic, PARTITIONS)
     wanted: Counter[str] = Counter()
-    for life in ("first", "second"):  # the second on a new disk
+    for start in ("first", "second"):  # the second one with an empty state folder
         for partition in range(PARTITIONS):
             lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
             rd.produce(broker.bootstrap, name, lines, partition=partition)
             wanted.update(" ".join(LINES * 10).split())
-        with counting(gateway, broker, name, tmp_path / life):
+        with run_word_count(gateway, broker, name, tmp_path / start):
             eventually(
                 lambda: counts(broker, name) == wanted,
                 within_s=60,
                 message=lambda: f"{wanted}; counted: {counts(broker, name)}",
             )
-    topics = rd.admin(broker.bootstrap).list_topics(timeout=20).topics
+    topics = rd.admin_client(broker.bootstrap).list_topics(timeout=20).topics
     store = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003"
     assert {f"{store}-changelog", f"{store}-repartition"} <= set(topics)

@@ -1,4 +1,6 @@
-"""Clients over TLS: librdkafka, kafka-python, aiokafka, Java's and our own command, on a listener that asks for no certificate and on one that does."""
+"""Clients over TLS: librdkafka, kafka-python, aiokafka, Java's and `ottla`, with and without client
+certificates.
+"""
 
 import asyncio
 import ssl
@@ -18,7 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.sample import messages
+from tests.clients.sample_messages import messages
 from tests.jars import java_command
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.ports import free_port
@@ -29,7 +31,7 @@ WITHIN_S = 30.0
 
 @dataclass(frozen=True)
 class Secured:
-    """`tls`, `mutual`: addresses of the listeners; the latter wants certificates of clients."""
+    """`tls` and `mutual` are addresses of listeners; `mutual` requires client certificates."""
 
     broker: BrokerProcess
     made: CertificateAuthority
@@ -63,7 +65,7 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
         yield Secured(broker, made, f"127.0.0.1:{ports['TLS']}", f"127.0.0.1:{ports['MUTUAL']}", alice)
 
 
-def of_librdkafka(secured: Secured, *, certificate: bool) -> dict[str, Any]:
+def librdkafka_settings(secured: Secured, *, certificate: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca_location": str(secured.made.certificate)}
     if certificate:
         found |= {"ssl_certificate_location": str(secured.alice[0]), "ssl_key_location": str(secured.alice[1])}
@@ -71,42 +73,44 @@ def of_librdkafka(secured: Secured, *, certificate: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mutual", [False, True], ids=["tls", "mutual"])
-def test_librdkafka_produces_consumes_and_is_in_a_group(secured: Secured, name: str, mutual: bool) -> None:
-    at, how = secured.mutual if mutual else secured.tls, of_librdkafka(secured, certificate=mutual)
-    rd.create(secured.broker.bootstrap, name, 1)
+def test_librdkafka_produces_consumes_and_joins_a_group(secured: Secured, name: str, mutual: bool) -> None:
+    at, how = secured.mutual if mutual else secured.tls, librdkafka_settings(secured, certificate=mutual)
+    rd.create_topic(secured.broker.bootstrap, name, 1)
     assert rd.produce(at, name, messages(), compression_type="lz4", **how) == list(range(50))
-    assert rd.plain(rd.consume(at, name, 50, **how)) == messages()
+    assert rd.to_messages(rd.consume(at, name, 50, **how)) == messages()
     with rd.consumer(at, name, **how) as reader:
         reader.subscribe([name])
-        got = [rd.next_message(reader).value() for _ in range(50)]
+        got = [rd.poll_message(reader).value() for _ in range(50)]
         reader.commit(asynchronous=False)
     assert got == [it.value for it in messages()]
     with rd.consumer(at, name, **how) as reader:
         assert reader.committed([ck.TopicPartition(name, 0)])[0].offset == 50
 
 
-def test_many_megabytes_go_both_ways(secured: Secured, name: str) -> None:
-    how = of_librdkafka(secured, certificate=False)
-    rd.create(secured.broker.bootstrap, name, 1)
-    records = [replace(it, value=bytes([number % 256]) * 500_000) for number, it in enumerate(rd.numbered(0, 60))]
+def test_large_records_are_produced_and_consumed(secured: Secured, name: str) -> None:
+    how = librdkafka_settings(secured, certificate=False)
+    rd.create_topic(secured.broker.bootstrap, name, 1)
+    records = [
+        replace(it, value=bytes([number % 256]) * 500_000) for number, it in enumerate(rd.numbered_messages(0, 60))
+    ]
     assert len(rd.produce(secured.tls, name, records, **how)) == 60
     got = rd.consume(secured.tls, name, 60, fetch_message_max_bytes=20 << 20, **how)
-    assert rd.values(got) == [it.value for it in records]
+    assert rd.values_of(got) == [it.value for it in records]
 
 
-def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured, name: str, tmp_path: Path) -> None:
-    rd.create(secured.broker.bootstrap, name, 1)
+def test_clients_without_trust_or_certificate_are_rejected(secured: Secured, name: str, tmp_path: Path) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
     others = create_certificate_authority(tmp_path / "others", ["127.0.0.1"], ["localhost"])
     distrusts = {"security_protocol": "SSL", "ssl_ca_location": str(others.certificate)}
     for at, how in (
         (secured.tls, distrusts),
-        (secured.mutual, of_librdkafka(secured, certificate=False)),
+        (secured.mutual, librdkafka_settings(secured, certificate=False)),
         (secured.tls, {}),
-        (secured.broker.bootstrap, of_librdkafka(secured, certificate=False)),
+        (secured.broker.bootstrap, librdkafka_settings(secured, certificate=False)),
     ):
         with pytest.raises(ck.KafkaException, match="_MSG_TIMED_OUT"):
-            rd.produce(at, name, rd.numbered(0, 1), **{"message_timeout_ms": 1500, **how})
-    assert rd.produce(secured.broker.bootstrap, name, rd.numbered(0, 1)) == [0]
+            rd.produce(at, name, rd.numbered_messages(0, 1), **{"message_timeout_ms": 1500, **how})
+    assert rd.produce(secured.broker.bootstrap, name, rd.numbered_messages(0, 1)) == [0]
     if secured.broker.kind == "ottla":
         for said in (
             "the client does not trust this broker's certificate",
@@ -118,7 +122,7 @@ def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured
         assert "Traceback" not in secured.broker.log_tail()
 
 
-def test_our_own_command(secured: Secured, name: str, tmp_path: Path) -> None:
+def test_ottla_command(secured: Secured, name: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n"
@@ -142,7 +146,7 @@ def test_our_own_command(secured: Secured, name: str, tmp_path: Path) -> None:
 
 
 def test_kafka_python(secured: Secured, name: str) -> None:
-    rd.create(secured.broker.bootstrap, name, 1)
+    rd.create_topic(secured.broker.bootstrap, name, 1)
     how: dict[str, Any] = {
         "bootstrap_servers": secured.mutual,
         "security_protocol": "SSL",
@@ -162,7 +166,7 @@ def test_kafka_python(secured: Secured, name: str) -> None:
 
 
 def test_aiokafka(secured: Secured, name: str) -> None:
-    rd.create(secured.broker.bootstrap, name, 1)
+    rd.create_topic(secured.broker.bootstrap, name, 1)
     context = ssl.create_default_context(cafile=secured.made.certificate)
     how: dict[str, Any] = {
         "bootstrap_servers": secured.tls,
@@ -180,8 +184,8 @@ def test_aiokafka(secured: Secured, name: str) -> None:
     assert asyncio.run(asyncio.wait_for(there_and_back(), WITHIN_S)) == [it.value for it in messages()]
 
 
-def test_javas_tools(secured: Secured, name: str, classpath: str, tmp_path: Path) -> None:
-    rd.create(secured.broker.bootstrap, name, 1)
+def test_java_tools(secured: Secured, name: str, classpath: str, tmp_path: Path) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
     store = tmp_path / "alice.pem"
     key = subprocess.run(
         ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", secured.alice[1]], capture_output=True, text=True, check=True

@@ -1,5 +1,5 @@
-"""A kubelet of processes, for the stand-in API server of the unit tests: pods of StatefulSets become broker processes, each on a loopback address of
-its own. So the operator's looks meet real brokers without Kubernetes."""
+"""A kubelet of processes for the fake API server of the unit tests: pods of StatefulSets become broker processes, each
+on its own loopback address, so that the operator reconciles real brokers without Kubernetes."""
 
 import asyncio
 import copy
@@ -12,14 +12,15 @@ from typing import Any, cast
 
 import aiohttp
 
-from ottla_operator.kube.api import Api
-from ottla_operator.kube.clusters import Clusters
+from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import POD, TOPIC
-from ottla_operator.kube.known import Key, slim
-from ottla_operator.kube.telling import Telling, now_text
-from ottla_operator.kube.topics import Topics
+from ottla_operator.kube.platform import KubePlatform
+from ottla_operator.kube.status_writer import EventRecorder, now_text
+from ottla_operator.plan.objects.config import COMMON_FILE, parse_properties
 from ottla_operator.plan.objects.pods import BrokerImages
-from ottla_operator.plan.objects.settings import COMMON_FILE, parse_properties
+from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.reconcile.controller import Controller
+from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
 from tests.unit.operator.api_server import FakeApi
 
@@ -45,16 +46,16 @@ class World:
     folder: Path
     api: FakeApi = field(default_factory=FakeApi)
     made: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    gone: dict[str, bool] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
     _containers: dict[str, Container] = field(default_factory=dict)
     _net: str = field(default_factory=lambda: f"127.{random.randint(1, 250)}.{random.randint(0, 250)}")
 
     def __post_init__(self) -> None:
-        as_api = cast(Api, self.api)
-        told = Told(as_api, "test", said=self.said)
-        self.clusters = Clusters(as_api, told, BrokerImages("broker", "1"), lambda key: self._body("Cluster", key.name))
-        self.topics = Topics(as_api, told, lambda key: self._topics(), self._cluster, lambda _: self.gone)
+        as_api, cache = cast(ApiClient, self.api), WatchCache()
+        platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
+        platform.events = RecordedEvents(as_api, "test", messages=self.events)
+        platform.pods.events = platform.events
+        self.controller = Controller(platform, cache)
 
     # --- people
 
@@ -77,20 +78,19 @@ class World:
         return next((it for it in self.status(kind, name).get("conditions", []) if it["type"] == type_), {})
 
     async def until(self, holds: Any, within_s: float = 40.0) -> None:
-        """Looks, as the operator's loops do, and lets the kubelet work, until it holds."""
+        """Reconciles, as the operator's loops do, and runs the kubelet until `holds`."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
                     await self.kubelet()
-                    await self.clusters.look(KEY)
-                    await self.topics.look(KEY)
+                    await self.reconcile()
                     if holds():
                         return
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
             every = {name: self.status(kind, name) for kind in ("Cluster", "Topic") for name in self.api.of(kind)}
             logs = {name: it.log.read_text()[-800:] for name, it in self._containers.items()}
-            raise AssertionError(f"{every}\n{self.said}\n{logs}") from error
+            raise AssertionError(f"{every}\n{self.events}\n{logs}") from error
 
     async def current(self, kind: str = "Cluster", name: str = "demo") -> None:
         generation = self.api.objects[kind, "events", name]["metadata"]["generation"]
@@ -100,6 +100,12 @@ class World:
             return bool(found.get("status") == "True" and found["observedGeneration"] == generation)
 
         await self.until(there)
+
+    async def reconcile(self) -> None:
+        for it in (*self.api.of("Cluster").values(), *self.api.of("Topic").values()):
+            self.controller.update(it)
+        await self.controller.clusters.reconcile(KEY)
+        await self.controller.topics.reconcile(KEY)
 
     # --- what Kubernetes does
 
@@ -177,25 +183,15 @@ class World:
             container.process.terminate()
             await container.process.wait()
 
-    def _body(self, kind: str, name: str) -> Json | None:
-        it = self.api.objects.get((kind, "events", name))
-        return slim(it) if it else None
-
-    async def _cluster(self, key: Key) -> Json | None:
-        return self._body("Cluster", key.name)
-
-    def _topics(self) -> dict[str, Json]:
-        return {name: slim(it) for name, it in self.api.of("Topic").items()}
-
 
 @dataclass(slots=True)
-class Told(Telling):
-    """Keeps what events say."""
+class RecordedEvents(EventRecorder):
+    """Keeps events in memory."""
 
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
-    async def event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
-        self.said.append(f"{reason}: {message}")
+    async def record(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
+        self.messages.append(f"{reason}: {message}")
 
 
 def _ready(ready: bool) -> list[Json]:

@@ -218,5 +218,5 @@ def test_failed_over_mirror_has_ended(west: BrokerProcess) -> None:
         assert (told["state"], told["end"], told["sourceEnd"], told["lag"]) == ("FailedOver", 20, 20, 0)
         produce(west.bootstrap, "flights", numbered("late", 20))
         append(west, here, "west", role="Replicate")
-        eventually(lambda: "its copying has ended for good" in here.log_tail(), within_s=30)
+        eventually(lambda: "appending it has ended for good" in here.log_tail(), within_s=30)
         has(here, "flights", {"west": numbered("west", 20)})

@@ -92,7 +92,7 @@ def test_tools_that_move_and_elect(cluster: ProcessCluster, tmp_path: Path) -> N
     topic = "moved"
     make_topic(cluster, topic, {})
     for partition in range(PARTITIONS):
-        rd.produce(cluster.bootstrap, topic, rd.numbered(0, 2000), partition=partition)
+        rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 2000), partition=partition)
     where = ("--bootstrap-server", cluster.bootstrap)
 
     said = run_java_tool(f"{TOOLS}.MetadataQuorumCommand", *where, "describe", "--status")
@@ -113,8 +113,8 @@ def test_tools_that_move_and_elect(cluster: ProcessCluster, tmp_path: Path) -> N
         assert list(seen.replicas) == to and set(seen.isr) == set(to)
         gone = next(broker for number, broker in cluster.brokers.items() if number not in to)
         eventually(lambda gone=gone, p=partition: not (gone.log_dir / f"{topic}-{p}").exists(), message="it left")  # type: ignore[misc]
-        assert rd.values(rd.consume(cluster.bootstrap, topic, partition=partition)) == [
-            record.value for record in rd.numbered(0, 2000)
+        assert rd.values_of(rd.consume(cluster.bootstrap, topic, partition=partition)) == [
+            record.value for record in rd.numbered_messages(0, 2000)
         ]
 
     away = cluster.brokers[cluster.partition_state(topic).leader]
@@ -136,11 +136,11 @@ def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
     for turn in range(4):
         for partition in range(PARTITIONS):
             settings = {"compression_type": ["none", "gzip", "lz4", "zstd"][turn], "enable_idempotence": turn % 2 == 0}
-            rd.produce(cluster.bootstrap, topic, rd.numbered(0, 1000), partition=partition, **settings)
+            rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 1000), partition=partition, **settings)
         if turn < 3:
             hit = cluster.brokers[turn + 1]
             hit.kill()
-            rd.produce(cluster.bootstrap, topic, rd.numbered(0, 500), partition=0)
+            rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 500), partition=0)
             hit.start()
             eventually(lambda: cluster.is_healthy(), within_s=60, message="whole again")
     with start_java_tool(

@@ -12,6 +12,7 @@ from ottla_broker.wire.records import Record
 from ottla_operator.kafka import configs, groups, topics
 from ottla_operator.kafka.client import KafkaClient, connect
 from ottla_operator.kafka.producer import Producer
+from ottla_operator.reconcile.watch_cache import reduce_resource
 from ottla_operator.resources.model import Json
 from tests.e2e.kubelet import KEY, World
 
@@ -50,15 +51,14 @@ def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
         assert world.status("Topic", "flights")["partitions"] == 2
         before = list(world.api.writes)
         for _ in range(3):
-            await world.clusters.look(KEY)
-            await world.topics.look(KEY)
-        assert world.api.writes == before, "what is as wished is not written"
+            await world.reconcile()
+        assert world.api.writes == before, "converged objects are not written"
         world.edit("Topic", "flights", partitions=4, config={"retention.ms": 2000})
         await world.current("Topic", "flights")
         async with brokers(world) as link:
             assert (await topics.describe_topics(link, ["flights"]))["flights"].partitions[3]
             await configs.alter_topic_config(link, "flights", {"retention.ms": "7"}, ())
-            await world.until(lambda: "topic flights: retention.ms=2000" in world.said[-1])
+            await world.until(lambda: "topic flights: retention.ms=2000" in world.events[-1])
             assert (await configs.describe_topic_overrides(link, ["flights"]))["flights"] == {"retention.ms": "2000"}
 
     run(tmp_path, 1, story)
@@ -73,22 +73,28 @@ def test_a_topic_stays_or_goes_with_its_resource_as_that_said_last(tmp_path: Pat
         for name in ("gone", "unseen", "again"):
             await world.current("Topic", name)
         before = world.status("Topic", "again")["topicId"]
-        early = World(world.folder, api=world.api)  # another operator, whose watches have shown nothing yet
-        early.topics.bodies = lambda key: {}
-        await early.topics.look(KEY)
-        assert {"kept", "gone", "unseen", "again"} <= await names(world), "what was not seen is not gone"
+        early = World(world.folder, api=world.api)  # another operator, whose watches have shown no Topic yet
+        early.controller.update(world.api.objects["Cluster", "events", "demo"])
+        await early.controller.topics.reconcile(KEY)
+        assert {"kept", "gone", "unseen", "again"} <= await names(world), (
+            "a Topic that no watch has shown is not deleted"
+        )
         for name in ("kept", "gone", "unseen", "again"):
             it = world.api.objects.pop(("Topic", "events", name))
             assert "finalizers" not in it["metadata"]
             if name in ("gone", "again"):
-                world.gone[it["metadata"]["uid"]] = True
+                world.controller.update(it, is_deleted=True)
+            else:
+                world.controller.forget(reduce_resource(it))
         world.topic("again", deletionPolicy="Delete")
-        await world.topics.look(KEY)
+        await world.reconcile()
         found = await names(world)
         assert {"kept", "unseen"} <= found and "gone" not in found
-        assert any(it.startswith("TopicKept: ") and it.endswith(": unseen") for it in world.said)
+        assert any(it.startswith("TopicRetained: ") and it.endswith(": unseen") for it in world.events)
         await world.current("Topic", "again")
-        assert world.status("Topic", "again")["topicId"] != before, "one that is made anew has no records of the other"
+        assert world.status("Topic", "again")["topicId"] != before, (
+            "a topic that is created again has no records of the deleted one"
+        )
 
     run(tmp_path, 1, story)
 
@@ -101,7 +107,7 @@ def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: 
         world.topic("late", topicName="old")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
         await world.current("Topic", "adopted")
         assert world.status("Topic", "adopted")["partitions"] == 3
-        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameTaken"
+        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameConflict"
 
     run(tmp_path, 1, story)
 
@@ -179,7 +185,7 @@ def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp
         assert world.made == ["demo-1"]
         world.edit("Cluster", "demo", config={"log.retention.ms": 5000})
         await world.current()
-        assert world.made == ["demo-1"] and "SettingChanged: log.retention.ms=5000, without a restart" in world.said
+        assert world.made == ["demo-1"] and "ConfigChanged: log.retention.ms=5000, without a restart" in world.events
         world.edit("Cluster", "demo", config={"log.retention.ms": 5000, "num.partitions": 5})
         await world.current()
         assert world.made == ["demo-1", "demo-1"]
@@ -194,7 +200,7 @@ def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp
 def test_a_value_that_brokers_refuse_is_told_and_no_broker_is_stopped_for_it(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         world.edit("Cluster", "demo", config={"log.retention.ms": "soon"})
-        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "SettingRefused")
+        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "ConfigRejected")
         assert world.made == ["demo-1"]
         world.edit("Cluster", "demo", config={})
         await world.current()
@@ -272,7 +278,7 @@ def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched
         await world.current("Topic", "flights")
         before = await told(world)
         world.edit("Cluster", "demo", replicas=2)
-        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "CannotScale")
+        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "ScaleDownBlocked")
         assert "flights" in world.condition("Cluster", "demo", "Stalled")["message"]
         assert await told(world) == before
         world.edit("Cluster", "demo", replicas=3)

@@ -1,4 +1,4 @@
-"""Fewer brokers, on a kubelet that lets pods go in its own time, as Kubernetes does."""
+"""Fewer brokers, on a kubelet that takes its time to delete pods, as Kubernetes does."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32
 
 from ottla_operator.kafka import topics
-from ottla_operator.kube.telling import now_text
+from ottla_operator.kube.status_writer import now_text
 from tests.e2e.kubelet import World
 from tests.e2e.test_operator import brokers
 
@@ -18,7 +18,7 @@ STORAGE = {"size": "1Gi"}
 
 @dataclass
 class Patient(World):
-    """A kubelet that lets pods go as Kubernetes does: they are there, leaving, until their process has ended."""
+    """A kubelet that deletes pods as Kubernetes does: they are terminating until their process has exited."""
 
     stopping: dict[str, "asyncio.Task[int]"] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ def test_what_a_broker_is_given_while_it_is_let_go_is_moved_off_it(tmp_path: Pat
             async with brokers(world) as link:
                 assert (await topics.describe_topics(link, ["late"]))["late"].partitions[0].replicas == (3, 1)
             await world.until(lambda: "demo-3" not in world.api.of("Pod"))
-            await world.until(lambda: any("was given" in it for it in world.said))
+            await world.until(lambda: any("it got replicas while" in it for it in world.events))
             await world.until(lambda: set(world.api.of("Pod")) == {"demo-1", "demo-2"})
             await world.current()
             async with brokers(world) as link:

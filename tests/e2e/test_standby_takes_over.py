@@ -80,9 +80,7 @@ def test_sources_continue_at_their_positions_after_failover_and_failback() -> No
         region.start()
         until(lambda: watermarks(region.bootstrap, TOPIC, 0)[1] == 170, region)
         mirror(standby, region, "back", on_divergence="Truncate")
-        until(
-            lambda: "records are appended to it by mirror 'newark': that has to end first" in region.log_tail(), region
-        )
+        until(lambda: "mirror 'newark' appends records to it: end that first" in region.log_tail(), region)
         mirror(newark, region, "newark", role="FailedOver")
         until(lambda: seen(region.bootstrap, TOPIC, 0) == seen(standby.bootstrap, TOPIC, 0), region, standby)
         until(lambda: status(region.bootstrap, TOPIC, 0).get("state") == "Replicating", region)

@@ -94,7 +94,7 @@ class BrokerPods:
     def whole(self, brokers: int, bootstrap: str) -> bool:
         """Whether so many brokers are known, and every replica of every partition is in sync."""
         try:
-            told = rd.admin(bootstrap).list_topics(timeout=5)
+            told = rd.admin_client(bootstrap).list_topics(timeout=5)
         except ck.KafkaException:
             return False
         partitions = [partition for topic in told.topics.values() for partition in topic.partitions.values()]

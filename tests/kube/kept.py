@@ -89,12 +89,12 @@ class Kept:
 
     def holding(self, topic: str) -> set[int]:
         """Brokers that have replicas of it."""
-        told = rd.admin(self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
+        told = rd.admin_client(self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
         return {broker for it in told.partitions.values() for broker in it.replicas}
 
     def leading(self, topic: str, bootstrap: str = "") -> set[int]:
         """`bootstrap`: where to ask, when the API server cannot tell."""
-        told = rd.admin(bootstrap or self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
+        told = rd.admin_client(bootstrap or self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
         return {it.leader for it in told.partitions.values()}
 
     @contextmanager

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube.broker_pods import BrokerPods
 from tests.kube.cluster import Kube
 from tests.waiting import eventually
@@ -16,7 +16,7 @@ def test_a_broker_pod_serves_clients_and_keeps_its_register_in_a_lease(kube: Kub
     brokers.wait_ready(0)
     assert brokers.lease()["spec"]["holderIdentity"] == "broker-0"
     bootstrap = brokers.bootstrap(0)
-    rd.create(bootstrap, "kept")
+    rd.create_topic(bootstrap, "kept")
     rd.produce(bootstrap, "kept", [Message(None, b"%d" % number, START_MS) for number in range(100)])
 
     before = brokers.pod(0)

@@ -19,7 +19,7 @@ from ottla_operator.kube.kinds import (
     TOPIC,
 )
 from ottla_operator.plan.objects.names import OPERATOR
-from ottla_operator.plan.pipeline.access import RULES
+from ottla_operator.plan.pipeline.desired import DRIVER_RULES
 from ottla_operator.resources import crds
 from ottla_operator.resources.validation import validate_resource
 from tests.kube import helm
@@ -91,7 +91,7 @@ def test_the_operator_may_what_it_does() -> None:
     for kind in (CONFIG_MAP, SERVICE, STATEFUL_SET, LEASE, DEPLOYMENT, SPARK_APPLICATION, CLAIM):
         assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "create", "patch")} <= may
     assert {("", NODE.plural, "get"), ("", CLAIM.plural, "patch"), ("", POD.plural, "delete")} <= may
-    assert rights(list(RULES)) <= may, "who gives drivers their rights has to have them"
+    assert rights(list(DRIVER_RULES)) <= may, "who gives drivers their rights has to have them"
     assert {("ottla.dev", f"{kind.plural}/status", "patch") for kind in (CLUSTER, TOPIC, PIPELINE)} <= may
     assert not any(resource == "secrets" for _, resource, _ in may)
     (more,) = [

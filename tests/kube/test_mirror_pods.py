@@ -12,7 +12,7 @@ import confluent_kafka as ck
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.e2e.mirroring import seen
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.cluster import PREMISES, Kube
@@ -199,7 +199,7 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
 def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp_path: Path) -> None:
     """Apache Kafka beside the nodes. A Secret that is made later counts then; one that is wrong, and changes, too."""
     with secured_kafka(tmp_path, f"{PREMISES}.1") as source:
-        rd.create(source.broker.bootstrap, "invoices", 1)
+        rd.create_topic(source.broker.bootstrap, "invoices", 1)
         rd.produce(source.broker.bootstrap, "invoices", messages([b"copied"] * 50))
         secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
         api = demo.resources.api
@@ -253,7 +253,7 @@ def first_records(bootstrap: str) -> list[bytes | None]:
     with rd.consumer(bootstrap, GROUP) as reader:
         reader.subscribe(["orders"])
         while len(found) < PARTITIONS:
-            message = rd.next_message(reader)
+            message = rd.poll_message(reader)
             assert message.error() is None, message.error()
             found.setdefault(message.partition(), message.value())
     return [found[it] for it in range(PARTITIONS)]

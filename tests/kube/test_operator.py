@@ -3,7 +3,7 @@
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube.api import Json
 from tests.kube.broker_pods import LIMITED, RESTRICTED
 from tests.kube.images import build

@@ -60,7 +60,7 @@ def test_a_resource_that_nobody_has_looked_at_is_not_done(resources: Resources) 
             {**SPEC, "listeners": [{"name": "a", "port": 1}, {"name": "b", "port": 1}]},
             "two listeners have the same port",
         ),
-        ({**SPEC, "version": "1", "image": "a:1"}, "set version or image, not both"),
+        ({**SPEC, "version": "1", "image": "a:1"}, "version and image exclude each other"),
     ],
 )
 def test_the_api_server_itself_refuses_what_is_wrong(resources: Resources, spec: Json, said: str) -> None:
@@ -70,10 +70,10 @@ def test_the_api_server_itself_refuses_what_is_wrong(resources: Resources, spec:
 
 def test_storage_never_shrinks_and_partitions_never_fall(resources: Resources) -> None:
     resources.make("Cluster", "demo", SPEC)
-    with pytest.raises(Refused, match="storage can grow but never shrink"):
+    with pytest.raises(Refused, match="storage size cannot be decreased"):
         resources.edit("Cluster", "demo", {"storage": {"size": "9Gi"}})
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 3})
-    with pytest.raises(Refused, match="partitions can grow but never shrink"):
+    with pytest.raises(Refused, match="partitions cannot be decreased"):
         resources.edit("Topic", "flights", {"partitions": 2})
 
 
@@ -128,7 +128,8 @@ def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, ope
 def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
     eventually(
-        lambda: resources.condition("Topic", "flights").get("reason") == "NoCluster", message=operator.daemon.log_tail()
+        lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotFound",
+        message=operator.daemon.log_tail(),
     )
     resources.make("Cluster", "demo", SPEC)
     eventually(lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotReady")

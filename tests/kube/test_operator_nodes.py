@@ -7,7 +7,7 @@ import confluent_kafka as ck
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube.cluster import Kube
 from tests.kube.installed import Installed, ready
 from tests.kube.kept import PARTITIONS, SPEC, Kept
@@ -63,7 +63,7 @@ def give_addresses(made: Kept) -> None:
 def test_there_is_a_broker_on_each_node_and_it_knows_its_rack(spread: Kept) -> None:
     where = {int(name.rpartition("-")[2]): it["spec"]["nodeName"] for name, it in spread.pods().items()}
     assert sorted(where.values()) == ["node-1", "node-2", "node-3"]
-    admin = rd.admin(spread.bootstrap())
+    admin = rd.admin_client(spread.bootstrap())
     known = admin.describe_cluster().result(30).nodes
     assert {it.id: it.rack for it in known} == {id_: node.replace("node", "zone") for id_, node in where.items()}
 
@@ -72,7 +72,7 @@ def test_clients_come_through_load_balancers(spread: Kept) -> None:
     spread.topic("balanced")
     begin = spread.status["bootstrap"]["cloud"]
     assert begin == f"{BALANCED}.1:9095"
-    told = {f"{it.host}:{it.port}" for it in rd.admin(begin).list_topics(timeout=10).brokers.values()}
+    told = {f"{it.host}:{it.port}" for it in rd.admin_client(begin).list_topics(timeout=10).brokers.values()}
     assert told == {f"{BALANCED}.{number}:9095" for number in (2, 3, 4)}
     for partition in range(PARTITIONS):
         value = b"to %d" % partition

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.kube.installed import Installed
 from tests.kube.kept import Kept
@@ -86,9 +86,9 @@ def safe(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def nothing_before_the_secret_is_right(safe: Safe, first: Path) -> None:
     def stalled() -> str:
         found = safe.kept.resources.condition("Cluster", NAME, "Stalled")
-        return found["message"] if found.get("status") == "True" and found["reason"] == "NoCertificate" else ""
+        return found["message"] if found.get("status") == "True" and found["reason"] == "CertificateUnusable" else ""
 
-    eventually(lambda: stalled() == f"spec.tls: there is no Secret {SECRET}", within_s=60, message=safe.kept.said)
+    eventually(lambda: stalled() == f"spec.tls: Secret {SECRET} does not exist", within_s=60, message=safe.kept.said)
     safe.put(first, without="tls.key")
     eventually(lambda: f"Secret {SECRET} has no tls.key" in stalled(), within_s=60, message=safe.kept.said)
     assert not safe.kept.pods()
@@ -101,7 +101,7 @@ def test_clients_outside_produce_and_consume_over_tls(safe: Safe) -> None:
     at = how.pop("bootstrap.servers")
     sent = [Message(None, b"%d" % it, START_MS) for it in range(100)]
     assert len(rd.produce(at, "secret", sent, **how)) == 100
-    assert rd.values(rd.consume(at, "secret", 100, **how)) == [it.value for it in sent]
+    assert rd.values_of(rd.consume(at, "secret", 100, **how)) == [it.value for it in sent]
     assert {safe.shown(broker) for broker in (1, 2, 3)} == {(safe.made.folder / "first.crt").read_text().strip()}
 
 
@@ -128,9 +128,9 @@ def test_a_wrong_certificate_restarts_nobody_and_is_told(safe: Safe) -> None:
     safe.put(other)
     kept.wait("Failed")
     said = kept.resources.condition("Cluster", NAME, "Stalled")
-    assert said["reason"] == "NoCertificate"
+    assert said["reason"] == "CertificateUnusable"
     assert "has a key that does not belong to its certificate" in said["message"]
-    assert kept.resources.condition("Cluster", NAME, "Serving")["status"] == "True"
+    assert kept.resources.condition("Cluster", NAME, "Available")["status"] == "True"
     safe.put(good)
     kept.wait()
     assert kept.uids() == before

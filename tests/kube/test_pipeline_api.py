@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube import spark_application_crd
 from tests.kube.api import Json
 from tests.kube.control_plane import ControlPlane
@@ -208,9 +208,12 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"trigger": {"interval": "1s", "availableNow": True}}, "exactly one of them"),
+        (
+            {"trigger": {"interval": "1s", "availableNow": True}},
+            "a trigger has exactly one of interval and availableNow: true",
+        ),
         ({"sinks": [{"from": "nobody", "topic": "late"}]}, "must name a source or a transform"),
-        ({"checkpoint": {"path": "a", "pvc": {"size": "1Gi"}}}, "a checkpoint is in exactly one place"),
+        ({"checkpoint": {"path": "a", "pvc": {"size": "1Gi"}}}, "a checkpoint has exactly one of path, pvc and s3"),
         ({"launcher": "Somebody"}, "spec.launcher"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clients.sample import START_MS, Message
+from tests.clients.sample_messages import START_MS, Message
 from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kube
 from tests.kube.installed import HOME, Installed, told

@@ -37,7 +37,7 @@ def under_load(pods: BrokerPods, topic: str) -> Iterator[Load]:
         return pods.whole(3, pods.bootstrap(*BROKERS))
 
     eventually(whole, within_s=HEALS_WITHIN_S, message="the cluster is whole")
-    admin = rd.admin(pods.bootstrap(*BROKERS))
+    admin = rd.admin_client(pods.bootstrap(*BROKERS))
     admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
     with loaded.under_load(topic, PARTITIONS, lambda: pods.bootstrap(*BROKERS), whole) as load:
         yield load
@@ -93,7 +93,7 @@ def test_the_controller_is_killed_while_the_api_server_is_away(pods: BrokerPods,
 
 
 def leads(bootstrap: str, topic: str, broker: int) -> bool:
-    told = rd.admin(bootstrap).list_topics(topic, timeout=10).topics[topic]
+    told = rd.admin_client(bootstrap).list_topics(topic, timeout=10).topics[topic]
     return any(partition.leader == broker for partition in told.partitions.values())
 
 

@@ -67,7 +67,7 @@ class Nemesis:
             self._faults += [
                 (4, "wiped disk", single.wipe),
                 (4, "isolation", net.isolate),
-                (2, "single-way isolation", net.isolate_one_way),
+                (2, "one-way isolation", net.isolate_one_way),
                 (3, "broker link cut", net.cut_between_two),
                 (4, "controller fault", self._controller_loss),
                 (2, "several crashes", self._crash_several),

@@ -1,14 +1,14 @@
-"""What it means in records that a broker comes, is heard, is lost, stops or is taken out: pure.
+"""Plans for brokers that register, are fenced or unfenced, shut down, lose directories or are unregistered. Pure.
 
-Every plan is the records of one commit: the broker's own change, and the next state of every partition that it touches. What a partition's state
-becomes is `election`'s.
+Each plan is one commit: the broker's own record and the next state of every partition with a replica on it, which
+`election` decides.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 from ottla_broker.metadata import election
-from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules, directory_of
+from ottla_broker.metadata.election import ElectionCandidates, TopicRulesLookup, directory_of
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -19,11 +19,6 @@ from ottla_broker.metadata.records import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-TopicRulesLookup = Callable[[UUID], TopicElectionRules]
-"""A topic's election rules, by its id."""
-
-UNCLEAN_SHUTDOWN = -1  # the previous broker epoch of a broker that did not stop cleanly
-
 
 def election_candidates(image: MetadataImage) -> ElectionCandidates:
     return ElectionCandidates(
@@ -32,153 +27,156 @@ def election_candidates(image: MetadataImage) -> ElectionCandidates:
     )
 
 
-def validate_registration(image: MetadataImage, coming: RegisterBrokerRecord, *, in_session: bool) -> None:
-    """DUPLICATE_BROKER_REGISTRATION when another process lives under this id, INVALID_REGISTRATION for what no broker can be.
+def validate_registration(image: MetadataImage, registration: RegisterBrokerRecord, *, in_session: bool) -> None:
+    """INVALID_REGISTRATION; DUPLICATE_BROKER_REGISTRATION when another process with this broker id has a session.
 
-    Two processes never share a log directory (each locks it), so one that comes with a directory of its predecessor proves that this is gone.
+    A process locks its log directories, so one that registers with a directory of its predecessor proves that the
+    predecessor has ended.
     """
-    if not coming.endpoints or not coming.directories or len(set(coming.directories)) != len(coming.directories):
+    directories = registration.directories
+    if not registration.endpoints or not directories or len(set(directories)) != len(directories):
         raise KafkaError(
-            ErrorCode.invalid_registration, f"broker {coming.broker} names no listener, or no directory, or one twice"
+            ErrorCode.invalid_registration,
+            f"broker {registration.broker} has no listener, no log directory, or one of them twice",
         )
-    known = image.brokers.get(coming.broker)
-    if known is None or not in_session or known.incarnation == coming.incarnation:
+    known = image.brokers.get(registration.broker)
+    if known is None or not in_session or known.incarnation == registration.incarnation:
         return
-    if not set(known.directories) & set(coming.directories):
+    if not set(known.directories) & set(directories):
         raise KafkaError(
             ErrorCode.duplicate_broker_registration,
-            f"another process is broker {coming.broker} and was heard a moment ago; it may take its place when it is silent for a session",
+            f"another process is registered as broker {registration.broker} and has a session; this one can register when "
+            "that session has expired",
         )
 
 
 def plan_registration(
-    image: MetadataImage, coming: RegisterBrokerRecord, previous_epoch: int, rules_of: TopicRulesLookup
+    image: MetadataImage, registration: RegisterBrokerRecord, previous_epoch: int, rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """A broker has come, fenced until it is heard: what it led goes to others, and it is trusted with as much as its previous life warrants.
+    """The broker is fenced until its first heartbeat, so others lead its partitions. Its replicas are trusted as far as
+    the end of its previous incarnation allows.
 
-    `previous_epoch`: its epoch when it last stopped cleanly, or UNCLEAN. Nothing when exactly this is registered already: a request that was
-    sent twice.
+    `previous_epoch`: the broker epoch of that incarnation if it lost no records, else −1. No records for a request that
+    was sent twice.
     """
-    known = image.brokers.get(coming.broker)
-    if known is not None and _is_same_registration(known, coming):
+    broker = registration.broker
+    known = image.brokers.get(broker)
+    if known is not None and _is_same_registration(known, registration):
         return []
-    voters = election_candidates(image).without(coming.broker)
-    lost_nothing = known is not None and previous_epoch == known.epoch
-    lost = _has_lost_directory(known, coming)
-    changed = []
-    for state in image.partitions_on_broker(coming.broker):
+    candidates = election_candidates(image).without(broker)
+    lost_no_records = known is not None and previous_epoch == known.epoch
+    lost_directory = known is not None and not set(known.directories) <= set(registration.directories)
+
+    def next_state(state: PartitionRecord) -> PartitionRecord | None:
         rules = rules_of(state.topic)
-        if _is_replica_lost(state, coming, lost):
-            changed.append(
-                election.state_after_directory_loss(state, coming.broker, coming.directories[0], voters, rules)
-            )
-        elif lost_nothing and not _had_failed_directory(state, known, coming):
-            changed.append(election.state_after_fencing(state, coming.broker, voters, rules))
-        else:
-            changed.append(election.state_after_unclean_shutdown(state, coming.broker, voters, rules))
-    return [*_changed_states(changed), coming]
+        if _is_replica_lost(state, registration, lost_directory):
+            directory = registration.directories[0]
+            return election.state_after_directory_loss(state, broker, directory, candidates, rules)
+        if lost_no_records and not _had_failed_directory(state, known, registration):
+            return election.state_after_fencing(state, broker, candidates, rules)
+        return election.state_after_unclean_shutdown(state, broker, candidates, rules)
+
+    return [*_change_partitions(image, broker, next_state), registration]
 
 
-def _is_same_registration(known: BrokerRegistration, coming: RegisterBrokerRecord) -> bool:
+def _is_same_registration(known: BrokerRegistration, new: RegisterBrokerRecord) -> bool:
     return (known.incarnation, known.endpoints, known.rack, known.directories, known.http) == (
-        coming.incarnation,
-        coming.endpoints,
-        coming.rack,
-        coming.directories,
-        coming.http,
+        new.incarnation,
+        new.endpoints,
+        new.rack,
+        new.directories,
+        new.http,
     )
 
 
-def _has_lost_directory(known: BrokerRegistration | None, coming: RegisterBrokerRecord) -> bool:
-    return known is not None and not set(known.directories) <= set(coming.directories)
+def _is_replica_lost(state: PartitionRecord, new: RegisterBrokerRecord, lost_directory: bool) -> bool:
+    """`lost_directory`: any of the broker's directories is missing, which counts for replicas of unknown directories."""
+    directory = directory_of(state, new.broker)
+    return lost_directory if directory is None else directory not in new.directories
 
 
-def _is_replica_lost(state: PartitionRecord, coming: RegisterBrokerRecord, lost_any: bool) -> bool:
-    where = directory_of(state, coming.broker)
-    return lost_any if where is None else where not in coming.directories
-
-
-def _had_failed_directory(
-    state: PartitionRecord, known: BrokerRegistration | None, coming: RegisterBrokerRecord
-) -> bool:
-    """Whether the replica's directory was reported as failed in the broker's last life: then it may lack anything."""
-    where = directory_of(state, coming.broker)
-    had = () if known is None else known.directories
-    return where not in had if where is not None else not set(coming.directories) <= set(had)
+def _had_failed_directory(state: PartitionRecord, known: BrokerRegistration | None, new: RegisterBrokerRecord) -> bool:
+    """True if the previous incarnation reported the replica's directory as failed, so that it may lack any record."""
+    directory = directory_of(state, new.broker)
+    working = () if known is None else known.directories
+    return directory not in working if directory is not None else not set(new.directories) <= set(working)
 
 
 def plan_fencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker is silent, or wants it: nothing is led by it any more, and it is in no ISR that has others. Nothing when it is fenced."""
+    """The broker leads no partition and leaves every ISR with other members. No records when it is fenced."""
     known = image.brokers.get(broker)
     if known is None or known.fenced:
         return []
-    voters = election_candidates(image).without(broker)
-    changed = (
-        election.state_after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_on_broker(broker)
-    )
-    return [*_changed_states(changed), BrokerRegistrationChangeRecord(broker, known.epoch, True, known.shutting_down)]
+    changed = _fence_replicas(image, broker, rules_of)
+    return [*changed, BrokerRegistrationChangeRecord(broker, known.epoch, True, known.shutting_down)]
 
 
 def plan_unfencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker is heard and knows the metadata: it may lead what has no leader. Nothing when it is unfenced, or about to stop."""
+    """The broker may lead its partitions without a leader. No records when it is unfenced or shutting down."""
     known = image.brokers[broker]
     if not known.fenced or known.shutting_down:
         return []
-    voters = election_candidates(image)
-    voters = ElectionCandidates({**voters.unfenced, broker: known.directories}, voters.shutting_down)
-    changed = (election.state_after_unfencing(s, voters, rules_of(s.topic)) for s in image.partitions_on_broker(broker))
-    return [BrokerRegistrationChangeRecord(broker, known.epoch, False), *_changed_states(changed)]
+    candidates = election_candidates(image)
+    candidates = ElectionCandidates({**candidates.unfenced, broker: known.directories}, candidates.shutting_down)
+    changed = _change_partitions(
+        image, broker, lambda state: election.state_after_unfencing(state, candidates, rules_of(state.topic))
+    )
+    return [BrokerRegistrationChangeRecord(broker, known.epoch, False), *changed]
 
 
 def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker wants to stop: others lead where others in sync can. Asked again until nothing is left to do."""
+    """Other in-sync replicas become leaders where they can. Repeated until there are no more records."""
     known = image.brokers[broker]
-    voters = election_candidates(image).with_shutting_down(broker)
-    changed = _changed_states(
-        election.state_after_shutdown_request(s, broker, voters, rules_of(s.topic))
-        for s in image.partitions_on_broker(broker)
-    )
-    said: list[MetadataRecord] = (
-        []
-        if known.shutting_down
-        else [BrokerRegistrationChangeRecord(broker, known.epoch, known.fenced, shutting_down=True)]
-    )
-    return [*said, *changed]
+    candidates = election_candidates(image).with_shutting_down(broker)
+    records: list[MetadataRecord] = []
+    if not known.shutting_down:
+        records.append(BrokerRegistrationChangeRecord(broker, known.epoch, known.fenced, shutting_down=True))
+
+    def next_state(state: PartitionRecord) -> PartitionRecord | None:
+        return election.state_after_shutdown_request(state, broker, candidates, rules_of(state.topic))
+
+    return [*records, *_change_partitions(image, broker, next_state)]
 
 
 def plan_directory_failure(
     image: MetadataImage, broker: int, offline: Collection[UUID], rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """Directories of a broker have failed: what lies on them is led by others. They are taken for good again when the broker comes anew."""
+    """Others lead the replicas on failed directories. These count again when the broker registers again."""
     known = image.brokers[broker]
-    left = tuple(directory for directory in known.directories if directory not in offline)
-    if left == known.directories:
+    working = tuple(directory for directory in known.directories if directory not in offline)
+    if working == known.directories:
         return []
-    voters = election_candidates(image)
+    candidates = election_candidates(image)
     if not known.fenced:
-        voters = ElectionCandidates({**voters.unfenced, broker: left}, voters.shutting_down)
-    changed = (
-        election.state_after_fencing(s, broker, voters, rules_of(s.topic))
-        for s in image.partitions_on_broker(broker)
-        if directory_of(s, broker) in offline
-    )
-    return [
-        BrokerRegistrationChangeRecord(broker, known.epoch, known.fenced, known.shutting_down, left),
-        *_changed_states(changed),
-    ]
+        candidates = ElectionCandidates({**candidates.unfenced, broker: working}, candidates.shutting_down)
+
+    def next_state(state: PartitionRecord) -> PartitionRecord | None:
+        if directory_of(state, broker) not in offline:
+            return None
+        return election.state_after_fencing(state, broker, candidates, rules_of(state.topic))
+
+    change = BrokerRegistrationChangeRecord(broker, known.epoch, known.fenced, known.shutting_down, working)
+    return [change, *_change_partitions(image, broker, next_state)]
 
 
 def plan_unregistration(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker is taken out of the cluster; its replicas stay where they are until they are reassigned. BROKER_ID_NOT_REGISTERED."""
+    """The broker's replicas remain assigned to it until they are reassigned. BROKER_ID_NOT_REGISTERED."""
     known = image.brokers.get(broker)
     if known is None:
         raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker} is registered")
-    voters = election_candidates(image).without(broker)
-    changed = (
-        election.state_after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_on_broker(broker)
+    return [*_fence_replicas(image, broker, rules_of), UnregisterBrokerRecord(broker, known.epoch)]
+
+
+def _fence_replicas(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[PartitionRecord]:
+    candidates = election_candidates(image).without(broker)
+    return _change_partitions(
+        image, broker, lambda state: election.state_after_fencing(state, broker, candidates, rules_of(state.topic))
     )
-    return [*_changed_states(changed), UnregisterBrokerRecord(broker, known.epoch)]
 
 
-def _changed_states(states: Iterable[PartitionRecord | None]) -> list[PartitionRecord]:
+def _change_partitions(
+    image: MetadataImage, broker: int, next_state: Callable[[PartitionRecord], PartitionRecord | None]
+) -> list[PartitionRecord]:
+    """The next states of the broker's partitions that change."""
+    states = (next_state(state) for state in image.partitions_on_broker(broker))
     return [state for state in states if state is not None]

@@ -1,11 +1,14 @@
-"""The controller's part that deals with brokers: registration, heartbeats, fencing, their orderly stop, taking them out.
+"""The controller's part for brokers: registration, heartbeats, fencing, controlled shutdown, unregistration.
 
-- A broker registers fenced, and is unfenced by its first heartbeat that shows that it knows the metadata up to its own registration; one that was fenced
-  later, up to that: or it would believe that it still leads what others lead by now, and that the controller hears it (rule 6).
-- It is fenced when it wants to be, when it is silent for a session, or when its port refuses connections (`pulses`).
-- A new controller has heard nobody. Who is not fenced in its image may be the life of a broker before its disk was wiped, and a partition that is given
-  to that life alone is nobody's when the wiped one comes (rule 4): so before new partitions are placed, everybody is heard, or fenced.
-- It may stop when what it led is led by others and every other live broker knows that; the answer that says so fences it.
+- A broker registers fenced. It is unfenced by the first heartbeat that shows that it has applied the metadata up to its
+  registration, or, if it was fenced later, up to that fencing. Otherwise it would believe that it still leads partitions
+  that others lead by now, and that it has a session (rule 6).
+- It is fenced on request, when its session expires, or when its port refuses connections (`failure_detector`).
+- A new controller has received no heartbeats. A broker that is unfenced in its image may be an incarnation before a
+  disk was wiped, and a partition placed on that incarnation alone would have no replica (rule 4). So before new
+  partitions are placed, every broker has sent a heartbeat or is fenced.
+- A broker may stop when others lead its partitions and every other unfenced broker has applied that. The response that
+  allows the stop fences the broker.
 """
 
 import asyncio
@@ -27,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat:
-    """`offset`: the last metadata record that the broker has applied. `offline`: those of its directories that have failed."""
+    """`metadata_offset`: the last metadata record that the broker has applied; `offline_directories`: its log.dirs that
+    have failed."""
 
     broker_id: int
     broker_epoch: int
@@ -39,7 +43,7 @@ class BrokerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatReply:
-    """What a broker is told of itself. `caught_up`: it knows the metadata that it must know before it is unfenced."""
+    """`is_caught_up`: the broker has applied the metadata that it needs to be unfenced."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -47,125 +51,118 @@ class BrokerHeartbeatReply:
 
 
 class ClusterControl:
-    """`believed_s`: see `sessions`. Times are the running loop's. Commands raise KafkaError: NOT_CONTROLLER when the lead was lost meanwhile."""
+    """Methods raise KafkaError, NOT_CONTROLLER when another broker was elected meanwhile. `leadership_timeout_s`: see
+    `quorum.leadership_timeout_s`."""
 
-    def __init__(self, turn: MetadataWriter, session_timeout_s: float, believed_s: float) -> None:
-        self._writer = turn
-        self._leadership_timeout_s = believed_s
-        self._image = turn.image
+    def __init__(self, writer: MetadataWriter, session_timeout_s: float, leadership_timeout_s: float) -> None:
+        self._writer = writer
+        self._leadership_timeout_s = leadership_timeout_s
+        self._image = writer.image
         self._now = asyncio.get_running_loop().time
         self.heartbeats = HeartbeatTracker(session_timeout_s, self._now())
-        for (
-            broker
-        ) in self._image.unfenced_brokers():  # a new controller has heard nobody yet: everybody gets a whole session
+        for broker in self._image.unfenced_brokers():  # each has a whole session for its first heartbeat here
             self.heartbeats.record_heartbeat(broker.id, broker.epoch, -1, self._now())
-        self._unfence_offsets: dict[
-            int, int
-        ] = {}  # fenced brokers → the metadata record that they have to know before they are not
         self._heartbeat_received = StateCondition()
-        self._shutdown_offsets: dict[
-            int, int
-        ] = {}  # brokers about to stop → the metadata record that others must know before
+        self._unfence_offsets: dict[int, int] = {}  # fenced broker → metadata record to apply before it is unfenced
+        self._shutdown_offsets: dict[int, int] = {}  # stopping broker → metadata record that others must have applied
 
-    async def register_broker(self, coming: RegisterBrokerRecord, previous_epoch: int) -> int:
-        """The broker epoch. DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION."""
+    async def register_broker(self, registration: RegisterBrokerRecord, previous_epoch: int) -> int:
+        """Returns the broker epoch. DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION."""
+        broker = registration.broker
 
         def plan() -> list[MetadataRecord]:
-            known = self._image.brokers.get(coming.broker)
-            lives = known is not None and self.heartbeats.is_alive(known.id, known.epoch, self._now())
-            broker_plans.validate_registration(self._image, coming, in_session=lives)
-            return broker_plans.plan_registration(self._image, coming, previous_epoch, self._writer.topic_rules())
+            known = self._image.brokers.get(broker)
+            in_session = known is not None and self.heartbeats.is_alive(known.id, known.epoch, self._now())
+            broker_plans.validate_registration(self._image, registration, in_session=in_session)
+            return broker_plans.plan_registration(self._image, registration, previous_epoch, self._writer.topic_rules())
 
-        came = await self._writer.apply_plan(plan)
-        epoch = self._image.brokers[coming.broker].epoch
-        if came:
-            self.heartbeats.remove(coming.broker, epoch)
-            self._shutdown_offsets.pop(coming.broker, None)
-            self._unfence_offsets[coming.broker] = epoch
+        is_new = await self._writer.apply_plan(plan)
+        epoch = self._image.brokers[broker].epoch
+        if is_new:
+            self.heartbeats.remove(broker, epoch)
+            self._shutdown_offsets.pop(broker, None)
+            self._unfence_offsets[broker] = epoch
             self._heartbeat_received.notify_all()
-            logger.info("broker %d is registered with epoch %d", coming.broker, epoch)
+            logger.info("registered broker %d with epoch %d", broker, epoch)
         return epoch
 
-    async def process_heartbeat(self, beat: BrokerHeartbeat) -> BrokerHeartbeatReply:
-        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER when there may be another one, because no majority is heard."""
-        if not self._writer.log.hears_majority(self._leadership_timeout_s):
+    async def process_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER without a majority of the metadata log's voters,
+        because another controller may have been elected."""
+        if not self._writer.quorum.hears_majority(self._leadership_timeout_s):
             raise KafkaError(
-                ErrorCode.not_controller, "this controller hears no majority of the metadata log's members"
+                ErrorCode.not_controller, "this controller hears from no majority of the metadata log's voters"
             )
-        known = self.check_broker_epoch(beat.broker_id, beat.broker_epoch)
-        self.heartbeats.record_heartbeat(beat.broker_id, beat.broker_epoch, beat.metadata_offset, self._now())
+        broker, epoch = heartbeat.broker_id, heartbeat.broker_epoch
+        registered = self.check_broker_epoch(broker, epoch)
+        self.heartbeats.record_heartbeat(broker, epoch, heartbeat.metadata_offset, self._now())
         self._heartbeat_received.notify_all()
-        if beat.want_shut_down:
-            return await self._process_controlled_shutdown(known, beat)
-        caught_up = beat.metadata_offset >= self._required_offset(known)
-        if beat.want_fence:
-            await self.fence_broker(beat.broker_id, beat.broker_epoch, "it asked to be")
-        elif known.fenced and caught_up:
-            await self._unfence(beat.broker_id, beat.broker_epoch)
-        if set(known.directories) & set(beat.offline_directories):
+        if heartbeat.want_shut_down:
+            return await self._process_controlled_shutdown(registered, heartbeat)
+        is_caught_up = heartbeat.metadata_offset >= self._required_offset(registered)
+        if heartbeat.want_fence:
+            await self.fence_broker(broker, epoch, "requested by the broker")
+        elif registered.fenced and is_caught_up:
+            await self._unfence(broker, epoch)
+        offline = heartbeat.offline_directories
+        if set(registered.directories) & set(offline):
             await self._writer.apply_plan(
-                lambda: broker_plans.plan_directory_failure(
-                    self._image, beat.broker_id, beat.offline_directories, self._writer.topic_rules()
-                )
+                lambda: broker_plans.plan_directory_failure(self._image, broker, offline, self._writer.topic_rules())
             )
-        now = self.check_broker_epoch(beat.broker_id, beat.broker_epoch)
-        return BrokerHeartbeatReply(caught_up, now.fenced)
+        return BrokerHeartbeatReply(is_caught_up, self.check_broker_epoch(broker, epoch).fenced)
 
     async def wait_until_all_heard(self) -> None:
-        """Returns when this controller has heard every broker that is not fenced; in any case when who was silent is fenced."""
+        """Returns when every unfenced broker has sent a heartbeat to this controller, at the latest when those that did
+        not are fenced."""
 
-        def heard() -> bool:
-            return all(self.heartbeats.metadata_offset(one.id) >= 0 for one in self._image.unfenced_brokers())
+        def are_all_heard() -> bool:
+            return all(self.heartbeats.metadata_offset(broker.id) >= 0 for broker in self._image.unfenced_brokers())
 
-        await self._heartbeat_received.wait_for(
-            heard, timeout_s=self.heartbeats.timeout_s + 2 * self.heartbeats.check_interval_s
-        )
+        timeout_s = self.heartbeats.timeout_s + 2 * self.heartbeats.check_interval_s
+        await self._heartbeat_received.wait_for(are_all_heard, timeout_s=timeout_s)
 
-    async def fence_broker(self, broker: int, epoch: int, why: str, *, level: int = logging.WARNING) -> None:
-        """Nothing when it is fenced, or registered anew."""
-
-        def plan() -> list[MetadataRecord]:
-            return self._plan_fencing(broker, epoch)
-
-        if await self._writer.apply_plan(plan):
-            logger.log(level, "broker %d is fenced: %s", broker, why)
+    async def fence_broker(self, broker: int, epoch: int, reason: str, *, level: int = logging.WARNING) -> None:
+        """Does nothing when the broker is fenced, or registered with another epoch."""
+        if await self._writer.apply_plan(lambda: self._plan_fencing(broker, epoch)):
+            logger.log(level, "fenced broker %d: %s", broker, reason)
         self.heartbeats.remove(broker, epoch)
         self._heartbeat_received.notify_all()
 
     async def fence_expired_sessions(self) -> None:
-        """Called every `sessions.turn_s`."""
+        """Called every `heartbeats.check_interval_s`."""
         for broker, epoch in self.heartbeats.expire_sessions(self._now()):
 
             def plan(broker: int = broker, epoch: int = epoch) -> list[MetadataRecord]:
-                heard_meanwhile = self.heartbeats.is_alive(broker, epoch, self._now())
-                return [] if heard_meanwhile else self._plan_fencing(broker, epoch)
+                is_alive = self.heartbeats.is_alive(broker, epoch, self._now())  # since a heartbeat meanwhile
+                return [] if is_alive else self._plan_fencing(broker, epoch)
 
             if await self._writer.apply_plan(plan):
-                logger.warning("broker %d is fenced: it was silent for %g s", broker, self.heartbeats.timeout_s)
+                logger.warning("fenced broker %d: no heartbeat for %g s", broker, self.heartbeats.timeout_s)
             if not self.heartbeats.is_alive(broker, epoch, self._now()):
                 self.heartbeats.remove(broker, epoch)
                 self._heartbeat_received.notify_all()
 
     async def unregister_broker(self, broker: int) -> None:
         """BROKER_ID_NOT_REGISTERED."""
-        known = self._image.brokers.get(broker)
+        registered = self._image.brokers.get(broker)
         await self._writer.apply_plan(
             lambda: broker_plans.plan_unregistration(self._image, broker, self._writer.topic_rules())
         )
-        if known is not None:
-            self.heartbeats.remove(broker, known.epoch)
-        logger.warning("broker %d is not registered any more", broker)
+        if registered is not None:
+            self.heartbeats.remove(broker, registered.epoch)
+        logger.warning("unregistered broker %d", broker)
 
     def check_broker_epoch(self, broker: int, epoch: int) -> BrokerRegistration:
-        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
-        known = self._image.brokers.get(broker)
-        if known is None:
+        """The broker's registration. BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+        registered = self._image.brokers.get(broker)
+        if registered is None:
             raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker} is registered")
-        if known.epoch != epoch:
+        if registered.epoch != epoch:
             raise KafkaError(
-                ErrorCode.stale_broker_epoch, f"broker {broker} is registered with epoch {known.epoch}, not {epoch}"
+                ErrorCode.stale_broker_epoch,
+                f"broker {broker} is registered with epoch {registered.epoch}, not {epoch}",
             )
-        return known
+        return registered
 
     async def _unfence(self, broker: int, epoch: int) -> None:
         def plan() -> list[MetadataRecord]:
@@ -173,33 +170,37 @@ class ClusterControl:
             return broker_plans.plan_unfencing(self._image, broker, self._writer.topic_rules())
 
         if await self._writer.apply_plan(plan):
-            logger.info("broker %d is unfenced", broker)
+            logger.info("unfenced broker %d", broker)
             self._unfence_offsets.pop(broker, None)
 
-    def _required_offset(self, known: BrokerRegistration) -> int:
-        """Everything until now, of a broker that is heard for the first time since it was fenced."""
-        return self._unfence_offsets.setdefault(known.id, self._image.end_offset - 1) if known.fenced else known.epoch
+    def _required_offset(self, broker: BrokerRegistration) -> int:
+        """The metadata record that the broker must have applied: the newest at its first heartbeat after a fencing."""
+        if not broker.fenced:
+            return broker.epoch
+        return self._unfence_offsets.setdefault(broker.id, self._image.end_offset - 1)
 
     async def _process_controlled_shutdown(
-        self, known: BrokerRegistration, beat: BrokerHeartbeat
+        self, registered: BrokerRegistration, heartbeat: BrokerHeartbeat
     ) -> BrokerHeartbeatReply:
-        def plan() -> list[MetadataRecord]:
-            self.check_broker_epoch(beat.broker_id, beat.broker_epoch)
-            return broker_plans.plan_controlled_shutdown(self._image, beat.broker_id, self._writer.topic_rules())
+        broker, epoch = heartbeat.broker_id, heartbeat.broker_epoch
 
-        if await self._writer.apply_plan(plan) or beat.broker_id not in self._shutdown_offsets:
-            self._shutdown_offsets[beat.broker_id] = self._image.end_offset - 1
-        others = [one for one in self._image.unfenced_brokers() if one.id != beat.broker_id and not one.shutting_down]
-        may_stop = all(
-            self.heartbeats.metadata_offset(one.id) >= self._shutdown_offsets[beat.broker_id] for one in others
-        )
+        def plan() -> list[MetadataRecord]:
+            self.check_broker_epoch(broker, epoch)
+            return broker_plans.plan_controlled_shutdown(self._image, broker, self._writer.topic_rules())
+
+        if await self._writer.apply_plan(plan) or broker not in self._shutdown_offsets:
+            self._shutdown_offsets[broker] = self._image.end_offset - 1
+        offset = self._shutdown_offsets[broker]
+        others = [it.id for it in self._image.unfenced_brokers() if it.id != broker and not it.shutting_down]
+        may_stop = all(self.heartbeats.metadata_offset(other) >= offset for other in others)
         if may_stop:
-            await self.fence_broker(beat.broker_id, beat.broker_epoch, "it stops", level=logging.INFO)
-            self._shutdown_offsets.pop(beat.broker_id, None)
-        return BrokerHeartbeatReply(beat.metadata_offset >= known.epoch, may_stop, should_shut_down=may_stop)
+            await self.fence_broker(broker, epoch, "controlled shutdown", level=logging.INFO)
+            self._shutdown_offsets.pop(broker, None)
+        is_caught_up = heartbeat.metadata_offset >= registered.epoch
+        return BrokerHeartbeatReply(is_caught_up, may_stop, should_shut_down=may_stop)
 
     def _plan_fencing(self, broker: int, epoch: int) -> list[MetadataRecord]:
-        known = self._image.brokers.get(broker)
-        if known is None or known.epoch != epoch:
+        registered = self._image.brokers.get(broker)
+        if registered is None or registered.epoch != epoch:
             return []
         return broker_plans.plan_fencing(self._image, broker, self._writer.topic_rules())

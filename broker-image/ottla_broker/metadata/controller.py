@@ -1,7 +1,7 @@
-"""The active controller: every change of the cluster's metadata is decided and committed here, one at a time.
+"""The active controller: plans and commits every change of the cluster's metadata, one at a time (`MetadataWriter`).
 
-A command looks at the image, asks a pure plan for records, commits them and returns when they are committed (`Turn`). Brokers are
-`brokers`' to deal with, replicas `replicas`', copies of other clusters' topics `mirrors`'; topics, configs and producer ids are dealt with here.
+Brokers are the part of `cluster_control`, partitions that of `replication_control`, mirrors that of `mirror_control`.
+Topics, configs and producer ids are here.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from ottla_broker.metadata.cluster_control import ClusterControl
 from ottla_broker.metadata.config_plans import plan_config_change
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.failure_detector import FailureDetector
-from ottla_broker.metadata.heartbeat_tracker import leadership_timeout_s
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.metadata_writer import CommitLog, Decision, MetadataWriter
+from ottla_broker.metadata.metadata_writer import Decision, MetadataWriter
 from ottla_broker.metadata.mirror_control import MirrorControl
+from ottla_broker.metadata.quorum import CommitLog, leadership_timeout_s
 from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord
 from ottla_broker.metadata.replication_control import ReplicationControl
 from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
@@ -34,62 +34,55 @@ from ottla_broker.wire.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK_SIZE = 1000
-PRODUCER_IDS_PER_CLUSTER = 1 << 40  # so many producer ids has each cluster, and there are some four million such ranges
+PRODUCER_IDS_PER_CLUSTER = 1 << 40  # which leaves some four million ranges to choose from
 T = TypeVar("T")
 
 
 class Controller:
-    """Commands raise KafkaError with the code that a client should see; with `validate_only` nothing is committed. `me`: the broker that
-    this is; `pulses`: those it feels of the others."""
+    """Methods raise KafkaError with the error code for the client. With `validate_only` nothing is committed."""
 
     def __init__(
         self,
         image: MetadataImage,
-        log: CommitLog,
+        quorum: CommitLog,
         runtime: Runtime,
         config: Config,
-        me: int,
-        pulses: FailureDetector | None = None,
+        broker_id: int,
+        failure_detector: FailureDetector | None = None,
     ) -> None:
         self._image = image
         self._runtime = runtime
         self._config = config
-        self._me = me
-        self._writer = MetadataWriter(image, log, config)
-        self.cluster_control = ClusterControl(
-            self._writer, config(BROKER_SESSION_TIMEOUT_MS) / 1000, leadership_timeout_s(config)
-        )
+        self._broker_id = broker_id
+        self._writer = MetadataWriter(image, quorum, config)
+        session_timeout_s = config(BROKER_SESSION_TIMEOUT_MS) / 1000
+        self.cluster_control = ClusterControl(self._writer, session_timeout_s, leadership_timeout_s(config))
         self.replication_control = ReplicationControl(self._writer)
         self.mirror_control = MirrorControl(self._writer, runtime, self.cluster_control.wait_until_all_heard)
-        self._failure_detector = pulses or FailureDetector(me, image, config.inter_broker_listener)
+        self._failure_detector = failure_detector or FailureDetector(broker_id, image, config.inter_broker_listener)
         self._failed_brokers: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
-    def hears_majority(self, within_s: float) -> bool:
-        return self._writer.log.hears_majority(within_s)
-
     async def run(self) -> None:
-        """What a controller does unasked, until it is cancelled. First: who was controller before was silent or is gone, so nothing is led by it
-        any more."""
-        hook = self._failure_detector.on_broker_failed = lambda *gone: self._failed_brokers.put_nowait(gone)
+        """Background work until cancelled. First fences the previous controller, which has failed or is partitioned."""
+        callback = self._failure_detector.on_broker_failed = lambda *failed: self._failed_brokers.put_nowait(failed)
         try:
-            known = self._image.brokers.get(self._image.previous_controller_id)
-            if known is not None and known.id != self._me:
-                await run_and_log_failure(
-                    self.cluster_control.fence_broker(
-                        known.id, known.epoch, "it was the controller, and is not any more"
-                    )
+            previous = self._image.brokers.get(self._image.previous_controller_id)
+            if previous is not None and previous.id != self._broker_id:
+                fencing = self.cluster_control.fence_broker(
+                    previous.id, previous.epoch, "another controller was elected"
                 )
+                await run_and_log_failure(fencing)
             await run_and_log_failure(self.replication_control.clear_unneeded_eligible_replicas())
-            for gone in self._failure_detector.failed_brokers():
-                self._failed_brokers.put_nowait(gone)
+            for failed in self._failure_detector.failed_brokers():
+                self._failed_brokers.put_nowait(failed)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._fence_failed_brokers())
                 tasks.create_task(self._fence_expired_sessions())
                 tasks.create_task(self._restore_preferred_leaders())
         finally:
             if (
-                self._failure_detector.on_broker_failed is hook
-            ):  # else a later office of this broker has taken over already
+                self._failure_detector.on_broker_failed is callback
+            ):  # else a later controller of this broker has set its own
                 self._failure_detector.on_broker_failed = None
 
     async def _fence_failed_brokers(self) -> None:
@@ -104,30 +97,29 @@ class Controller:
     async def _restore_preferred_leaders(self) -> None:
         while True:
             await asyncio.sleep(self._config(LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS))
-            if self._config(AUTO_LEADER_REBALANCE_ENABLE) and (
-                moved := await run_and_log_failure(self.replication_control.restore_preferred_leaders())
-            ):
-                logger.info("%d partitions are led by their first replicas again", moved)
+            if self._config(AUTO_LEADER_REBALANCE_ENABLE):
+                changed = await run_and_log_failure(self.replication_control.restore_preferred_leaders())
+                if changed:
+                    logger.info("restored the preferred leaders of %d partitions", changed)
 
     # --- topics
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[UUID | KafkaError]:
-        """In one commit; what came of each, in their order: its id or why not."""
+        """In one commit; for each topic its id or error, in their order."""
 
         def plan() -> Decision[list[UUID | KafkaError]]:
-            made, records, answers = TopicPlanner(self._image), list[MetadataRecord](), list[UUID | KafkaError]()
+            planner, records, results = TopicPlanner(self._image), list[MetadataRecord](), list[UUID | KafkaError]()
             for topic in topics:
                 topic_id = self._runtime.new_uuid()
                 try:
-                    records += _with_initial_eligible_replicas(
-                        made.plan_creation(topic, topic_id), self._writer.rules_for_config(topic.config)
-                    )
-                    answers.append(topic_id)
+                    created = planner.plan_creation(topic, topic_id)
+                    records += _with_initial_eligible_replicas(created, self._writer.rules_for_config(topic.config))
+                    results.append(topic_id)
                 except KafkaError as reason:
-                    answers.append(reason)
-            return [] if validate_only else records, answers
+                    results.append(reason)
+            return [] if validate_only else records, results
 
         await self.cluster_control.wait_until_all_heard()
         return await self._writer.execute(plan)
@@ -150,29 +142,26 @@ class Controller:
     async def alter_configs(
         self, resource_type: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Sets (or with None removes) keys of one resource. Values were validated by the caller against the table of settings."""
+        """Sets keys of one resource, or with None removes them. The caller has validated the values."""
         await self._commit(
             lambda: plan_config_change(self._image, resource_type, name, changes, self._writer.rules_for_config),
             validate_only=validate_only,
         )
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that nobody else gets, ever: the first one lies at a random place, so that not even another cluster's producers, whose
-        records are copied here, have the ids of ours (Kafka's begin at 0)."""
+        """A block of ids that is allocated to no other broker. The first one is random, so that the ids also differ from
+        those of clusters whose records are mirrored here (Kafka's start at 0)."""
 
         def plan() -> Decision[range]:
-            first = (
-                self._image.next_producer_id or (self._runtime.random.getrandbits(22) + 1) * PRODUCER_IDS_PER_CLUSTER
-            )
+            random_start = (self._runtime.random.getrandbits(22) + 1) * PRODUCER_IDS_PER_CLUSTER
+            first = self._image.next_producer_id or random_start
             return [ProducerIdsRecord(first + PRODUCER_ID_BLOCK_SIZE)], range(first, first + PRODUCER_ID_BLOCK_SIZE)
 
         return await self._writer.execute(plan)
 
     async def adopt_topics(self, broker: int, topics: Mapping[str, tuple[UUID, Mapping[int, int]]]) -> None:
-        """Takes partition folders found on a first start into the metadata: name → (topic id, partition → latest leader epoch).
-
-        The epoch is raised above the folder's, so that no client takes the new leader for an old one.
-        """
+        """Adds the topics of partition folders that were found at a broker's first start: name → (topic id, partition →
+        latest leader epoch). The leader epoch is raised above the folder's, so that clients see a new leader."""
 
         def plan() -> list[MetadataRecord]:
             records: list[MetadataRecord] = []
@@ -189,11 +178,11 @@ class Controller:
         await self._commit(plan)
 
     async def _commit(self, plan: Callable[[], Sequence[MetadataRecord]], *, validate_only: bool = False) -> None:
-        def decided() -> Decision[None]:
+        def decide() -> Decision[None]:
             records = plan()
             return [] if validate_only else records, None
 
-        await self._writer.execute(decided)
+        await self._writer.execute(decide)
 
 
 def _with_initial_eligible_replicas(
@@ -206,9 +195,9 @@ def _with_initial_eligible_replicas(
 
 
 async def run_and_log_failure(work: Awaitable[T]) -> T | None:
-    """What nobody asked for is tried again at its next turn; a controller that has lost the lead is told so by others."""
+    """Background work that fails is repeated at its next interval, or by the next controller."""
     try:
         return await work
     except KafkaError as reason:
-        logger.warning("the controller could not do its work: %s", reason)
+        logger.warning("background work of the controller failed: %s", reason)
         return None

@@ -1,14 +1,16 @@
-"""What the cluster is, as the metadata log tells it: the fold of every committed record.
+"""The cluster's metadata in memory: the result of all committed records.
 
-An image is changed only by `apply`, which also says what changed, so that a broker acts on differences and never compares worlds.
+An image is changed only by `apply_records` and `replace_with`, which return what changed, so that a broker acts on
+differences and never compares images.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, fields, replace
 from uuid import UUID
 
-from ottla_broker.metadata.placed import ReplicaIndex
 from ottla_broker.metadata.records import (
+    NO_LEADER,
     AppendedPartitionRecord,
     AppendedSourceRecord,
     BrokerRegistrationChangeRecord,
@@ -28,10 +30,12 @@ from ottla_broker.metadata.records import (
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-MIRROR_RESOURCE = 101  # Kafka's own kinds are powers of two
+MIRROR_RESOURCE = 101  # Kafka's own resource types are powers of two
 MIRRORED_TOPIC_RESOURCE = 102
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+TopicIdPartition = tuple[UUID, int]
 
 
 @dataclass(slots=True)
@@ -57,20 +61,63 @@ class BrokerRegistration:
     shutting_down: bool = False
     http: str | None = None
 
+    def to_records(self) -> list[MetadataRecord]:
+        registration = RegisterBrokerRecord(
+            self.id, self.incarnation, self.endpoints, self.rack, self.directories, self.http, epoch=self.epoch
+        )
+        change = BrokerRegistrationChangeRecord(self.id, self.epoch, self.fenced, self.shutting_down)
+        return [registration, change]
+
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """What a run of records changed. Topics by name; configs by (resource type, name)."""
+    """What a sequence of records changed. Topics by name; configs by (resource type, name)."""
 
     created_topics: list[str] = field(default_factory=list)
     deleted_topics: list[TopicImage] = field(default_factory=list)
     changed_partitions: set[tuple[str, int]] = field(default_factory=set)
     changed_configs: set[tuple[int, str]] = field(default_factory=set)
     changed_brokers: set[int] = field(default_factory=set)
-    changed_mirrors: set[str] = field(
-        default_factory=set
-    )  # topics of which something is said as copies of another cluster's
+    changed_mirrors: set[str] = field(default_factory=set)  # topics whose mirror records changed
     controller_changed: bool = False
+
+
+class ReplicaIndex:
+    """The replicas and the number of led partitions of each broker, kept in step with the image: a change of one broker
+    costs in proportion to its own partitions. Partitions are in the order in which they were added."""
+
+    __slots__ = ("_partitions", "directory_counts", "leader_counts")
+
+    def __init__(self) -> None:
+        self._partitions: dict[int, dict[TopicIdPartition, None]] = {}
+        self.leader_counts: Counter[int] = Counter()  # partitions led, by broker
+        self.directory_counts: Counter[UUID] = Counter()  # replicas, by directory
+
+    def partitions_on(self, broker: int) -> Collection[TopicIdPartition]:
+        return self._partitions.get(broker, {})
+
+    def replica_counts(self) -> Counter[int]:
+        """Replicas, by broker."""
+        return Counter({broker: len(partitions) for broker, partitions in self._partitions.items()})
+
+    def update(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
+        """A partition changed from `old`, None if it was created, to `new`, None if it was deleted."""
+        before, after = (() if old is None else old.replicas), (() if new is None else new.replicas)
+        state = new or old
+        if before != after and state is not None:
+            key = (state.topic, state.partition)
+            for broker in before:
+                if broker not in after:
+                    del self._partitions[broker][key]
+            for broker in after:
+                self._partitions.setdefault(broker, {})[key] = None
+        for record, step in ((old, -1), (new, 1)):
+            if record is not None:
+                if record.leader != NO_LEADER:
+                    self.leader_counts[record.leader] += step
+                if old is None or new is None or old.directories != new.directories:
+                    for directory in record.directories:
+                        self.directory_counts[directory] += step
 
 
 @dataclass(slots=True)
@@ -85,17 +132,56 @@ class MetadataImage:
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
-    previous_controller_id: int = -1  # who had the office before, perhaps the same
+    previous_controller_id: int = -1  # of the previous epoch; may be the same broker
     end_offset: int = 0  # offset after the last record applied
     _replica_index: ReplicaIndex | None = None
 
     def apply_records(self, records: Iterable[tuple[int, MetadataRecord]]) -> MetadataDelta:
         """Applies (offset, record) pairs in order."""
-        changes = MetadataDelta()
+        delta = MetadataDelta()
         for offset, record in records:
-            self._apply(offset, record, changes)
+            self._apply(offset, record, delta)
             self.end_offset = offset + 1
-        return changes
+        return delta
+
+    def replace_with(self, other: "MetadataImage") -> MetadataDelta:
+        """Takes over the state of `other`, which must not be used afterwards."""
+        delta = MetadataDelta(
+            created_topics=[name for name, topic in other.topics.items() if topic.id not in self.topic_names],
+            deleted_topics=[topic for topic in self.topics.values() if topic.id not in other.topic_names],
+            changed_partitions={(name, index) for name, topic in other.topics.items() for index in topic.partitions},
+            changed_configs=self.configs.keys() | other.configs.keys(),
+            changed_brokers=self.brokers.keys() | other.brokers.keys(),
+            changed_mirrors={
+                other.topic_names[topic] for topic in other.mirrored_topics.keys() | other.appended_sources.keys()
+            },
+        )
+        for attribute in fields(self):
+            setattr(self, attribute.name, getattr(other, attribute.name))
+        return delta
+
+    def to_records(self, epoch: int) -> list[MetadataRecord]:
+        """Records from which an equal image results: the content of a snapshot. `epoch`: of the last record applied.
+        Copies one reference for each partition, so that it may run on the event loop."""
+        records: list[MetadataRecord] = [
+            LeaderChangeRecord(broker, epoch)
+            for broker in (self.previous_controller_id, self.controller_id)
+            if broker != NO_LEADER
+        ]
+        for broker in self.brokers.values():
+            records += broker.to_records()
+        for topic in self.topics.values():
+            records.append(TopicRecord(topic.name, topic.id))
+            records += topic.partitions.values()
+        for (resource_type, name), config in self.configs.items():
+            records += [ConfigRecord(resource_type, name, key, value) for key, value in config.items()]
+        records += self.mirrored_topics.values()
+        records += self.mirrored_partitions.values()
+        records += (source for sources in self.appended_sources.values() for source in sources.values())
+        records += self.appended_partitions.values()
+        if self.next_producer_id:
+            records.append(ProducerIdsRecord(self.next_producer_id))
+        return records
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -105,16 +191,17 @@ class MetadataImage:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
     def active_mirror(self, topic_id: UUID) -> MirroredTopicRecord | None:
-        """What is said of a topic that takes no other records than its source's."""
-        known = self.mirrored_topics.get(topic_id)
-        return None if known is None or known.failed_over else known
+        """The record of a mirrored topic that has not failed over, which takes only its source's records."""
+        mirror = self.mirrored_topics.get(topic_id)
+        return None if mirror is None or mirror.failed_over else mirror
 
     def is_writable(self, topic_id: UUID, partition: int) -> bool:
-        """Whether producers may write to it: it is no copy, or has failed over, and is known to end here as its last leader left it."""
+        """True if producers may write to the partition: the topic is not mirrored, or has failed over and the end of the
+        mirrored records is known."""
         if topic_id not in self.mirrored_topics:
             return True
-        known = self.mirrored_partitions.get((topic_id, partition))
-        return self.mirrored_topics[topic_id].failed_over and known is not None and known.end >= 0
+        mirrored = self.mirrored_partitions.get((topic_id, partition))
+        return self.mirrored_topics[topic_id].failed_over and mirrored is not None and mirrored.end >= 0
 
     def partition(self, topic_id: UUID, partition: int) -> PartitionRecord | None:
         topic = self.topic_by_id(topic_id)
@@ -122,7 +209,7 @@ class MetadataImage:
 
     @property
     def replica_index(self) -> ReplicaIndex:
-        """What lies on and is led by which broker. Counted at the first question and kept from then on: only a controller asks."""
+        """Built at first use and kept up to date from then on: only a controller uses it."""
         if self._replica_index is None:
             self._replica_index = ReplicaIndex()
             for topic in self.topics.values():
@@ -132,20 +219,18 @@ class MetadataImage:
 
     def partitions_on_broker(self, broker: int) -> list[PartitionRecord]:
         """The partitions that have a replica on this broker."""
-        found = (
-            self.partition(topic_id, partition) for topic_id, partition in self.replica_index.partitions_on(broker)
-        )
-        return [state for state in found if state is not None]
+        states = (self.partition(*key) for key in self.replica_index.partitions_on(broker))
+        return [state for state in states if state is not None]
 
     def broker_addresses(self, listener: str) -> list[tuple[str, int]]:
-        """Of all brokers that have such a listener."""
+        """(host, port) of all brokers with this listener."""
         endpoints = [broker.endpoints.get(listener) for broker in self.brokers.values()]
-        return [(one.host, one.port) for one in endpoints if one is not None]
+        return [(endpoint.host, endpoint.port) for endpoint in endpoints if endpoint is not None]
 
     def unfenced_brokers(self) -> list[BrokerRegistration]:
         return [self.brokers[broker] for broker in sorted(self.brokers) if not self.brokers[broker].fenced]
 
-    def _apply(self, offset: int, record: MetadataRecord, changes: MetadataDelta) -> None:
+    def _apply(self, offset: int, record: MetadataRecord, delta: MetadataDelta) -> None:
         match record:
             case PartitionRecord():
                 name = self.topic_names[record.topic]
@@ -153,18 +238,18 @@ class MetadataImage:
                 if self._replica_index is not None:
                     self._replica_index.update(partitions.get(record.partition), record)
                 partitions[record.partition] = record
-                changes.changed_partitions.add((name, record.partition))
+                delta.changed_partitions.add((name, record.partition))
             case TopicRecord():
                 self.topics[record.name] = TopicImage(record.name, record.id)
                 self.topic_names[record.id] = record.name
-                changes.created_topics.append(record.name)
+                delta.created_topics.append(record.name)
             case RemoveTopicRecord():
                 name = self.topic_names.pop(record.id)
                 removed = self.topics.pop(name)
                 if self._replica_index is not None:
                     for state in removed.partitions.values():
                         self._replica_index.update(state, None)
-                changes.deleted_topics.append(removed)
+                delta.deleted_topics.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
                 self.mirrored_topics.pop(record.id, None)
                 sources = self.appended_sources.pop(record.id, {})
@@ -174,21 +259,21 @@ class MetadataImage:
                         self.appended_partitions.pop((record.id, source, partition), None)
             case ConfigRecord():
                 self._apply_config(record)
-                changes.changed_configs.add((record.resource_type, record.name))
+                delta.changed_configs.add((record.resource_type, record.name))
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
             case MirroredTopicRecord():
                 self.mirrored_topics[record.topic] = record
-                changes.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrors.add(self.topic_names[record.topic])
             case MirroredPartitionRecord():
                 self.mirrored_partitions[record.topic, record.partition] = record
-                changes.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrors.add(self.topic_names[record.topic])
             case AppendedSourceRecord():
                 self.appended_sources.setdefault(record.topic, {})[record.source_id] = record
-                changes.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrors.add(self.topic_names[record.topic])
             case AppendedPartitionRecord():
                 self.appended_partitions[record.topic, record.source_id, record.partition] = record
-                changes.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrors.add(self.topic_names[record.topic])
             case RegisterBrokerRecord():
                 self.brokers[record.broker] = BrokerRegistration(
                     record.broker,
@@ -200,16 +285,16 @@ class MetadataImage:
                     fenced=True,
                     http=record.http,
                 )
-                changes.changed_brokers.add(record.broker)
+                delta.changed_brokers.add(record.broker)
             case BrokerRegistrationChangeRecord():
                 self._apply_registration_change(record)
-                changes.changed_brokers.add(record.broker)
+                delta.changed_brokers.add(record.broker)
             case LeaderChangeRecord():
                 self.previous_controller_id, self.controller_id = self.controller_id, record.broker
-                changes.controller_changed = True
+                delta.controller_changed = True
             case UnregisterBrokerRecord():
                 self.brokers.pop(record.broker, None)
-                changes.changed_brokers.add(record.broker)
+                delta.changed_brokers.add(record.broker)
 
     def _apply_config(self, record: ConfigRecord) -> None:
         resource = self.configs.setdefault((record.resource_type, record.name), {})

@@ -1,28 +1,35 @@
-"""What the leader of a partition asks for: another ISR. Checked (design rules 1 and 4), and turned into the partition's next state: pure.
+"""AlterPartition: validates a leader's ISR change (design rules 1 and 4) and returns the partition's next state. Pure.
 
-Invariant: nobody joins an ISR but by its leader's word, and only as the broker that is registered now: unfenced, not about to stop, under its
-registered epoch. So a wiped disk, which registers anew, never passes as its old self. A proposal is taken only on the very state that the leader
-saw (leader epoch and partition epoch); one that rests on another state means that one of the two must refresh.
+Invariant: a replica joins an ISR only at its leader's request, and only if its broker is unfenced, not shutting down and
+registered with the broker epoch in the request. So a broker with a wiped disk, which registers again, is not taken for
+its former incarnation. A request must name the current leader epoch and partition epoch; otherwise the leader or this
+broker has stale metadata.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import msgspec
+from msgspec.structs import replace
 
-from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules, elect_leader, with_next_epochs
+from ottla_broker.metadata.election import (
+    ElectionCandidates,
+    TopicElectionRules,
+    elect_leader,
+    trusted_replicas,
+    with_next_epochs,
+)
 from ottla_broker.metadata.image import BrokerRegistration
 from ottla_broker.metadata.reassignment import complete_reassignment
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-UNKNOWN_BROKER_EPOCH = -1  # a broker epoch that its sender did not know
+UNKNOWN_BROKER_EPOCH = -1  # in requests of leaders that do not know it
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeRequest:
-    """`isr`: (broker, its epoch as the leader knows it) of each member. Epochs: those of the state that the leader saw."""
+    """`isr`: (broker, broker epoch) of each member, as the leader knows them; epochs of the state that it changes."""
 
     topic: UUID
     partition: int
@@ -33,52 +40,52 @@ class IsrChangeRequest:
 
 def apply_isr_change(
     old: PartitionRecord,
-    proposal: IsrChangeRequest,
+    request: IsrChangeRequest,
     leader: int,
     brokers: Mapping[int, BrokerRegistration],
-    voters: ElectionCandidates,
+    candidates: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord:
-    """The partition's next state by the word of broker `leader`. A reassignment whose last target has come ends with it. An ISR that is as
-    it was raises the partition epoch all the same: so its leader makes sure that nothing it proposed before can still happen.
+    """The partition's next state at the request of broker `leader`. A reassignment whose last target joins is completed.
+    An unchanged ISR raises the partition epoch too: the leader so ensures that none of its earlier requests can still be
+    applied.
 
-    KafkaError NOT_CONTROLLER (the leader knows newer metadata than we), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST,
-    INELIGIBLE_REPLICA.
+    NOT_CONTROLLER (the leader has newer metadata than this broker), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION,
+    INVALID_REQUEST, INELIGIBLE_REPLICA.
     """
-    check_epochs(old, proposal)
+    check_epochs(old, request)
     if leader != old.leader:
         raise KafkaError(ErrorCode.invalid_request, f"broker {leader} does not lead the partition; {old.leader} does")
-    members = [broker for broker, _ in proposal.isr]
-    if leader not in members or len(set(members)) != len(members) or not set(members) <= set(old.replicas):
+    isr = [broker for broker, _ in request.isr]
+    if leader not in isr or len(set(isr)) != len(isr) or not set(isr) <= set(old.replicas):
         raise KafkaError(
             ErrorCode.invalid_request,
-            f"ISR {members} must hold the leader {leader} and distinct replicas, which are {list(old.replicas)}",
+            f"the ISR {isr} must contain the leader {leader} and distinct replicas of {list(old.replicas)}",
         )
-    for broker, epoch in proposal.isr:
+    for broker, epoch in request.isr:
         check_isr_member(brokers.get(broker), broker, epoch, joins=broker not in old.isr)
-    trusted = (*old.isr, *old.eligible)
-    wanted = elect_leader(old, members, trusted, voters, rules)
-    new = with_next_epochs(old, complete_reassignment(wanted, voters, rules) or wanted)
-    return new or msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1)
+    changed = elect_leader(old, isr, trusted_replicas(old), candidates, rules)
+    new = with_next_epochs(old, complete_reassignment(changed, candidates, rules) or changed)
+    return new or replace(old, partition_epoch=old.partition_epoch + 1)
 
 
-def check_epochs(old: PartitionRecord, proposal: IsrChangeRequest) -> None:
+def check_epochs(old: PartitionRecord, request: IsrChangeRequest) -> None:
     """NOT_CONTROLLER, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION."""
-    if proposal.leader_epoch > old.leader_epoch or proposal.partition_epoch > old.partition_epoch:
-        raise KafkaError(ErrorCode.not_controller, "the leader knows a newer state of the partition than this broker")
-    if proposal.leader_epoch < old.leader_epoch:
+    if request.leader_epoch > old.leader_epoch or request.partition_epoch > old.partition_epoch:
+        raise KafkaError(ErrorCode.not_controller, "the leader has newer metadata of the partition than this broker")
+    if request.leader_epoch < old.leader_epoch:
         raise KafkaError(
-            ErrorCode.fenced_leader_epoch, f"leader epoch {proposal.leader_epoch}, but it is {old.leader_epoch}"
+            ErrorCode.fenced_leader_epoch, f"leader epoch {request.leader_epoch}, but it is {old.leader_epoch}"
         )
-    if proposal.partition_epoch < old.partition_epoch:
+    if request.partition_epoch < old.partition_epoch:
         raise KafkaError(
             ErrorCode.invalid_update_version,
-            f"partition epoch {proposal.partition_epoch}, but it is {old.partition_epoch}",
+            f"partition epoch {request.partition_epoch}, but it is {old.partition_epoch}",
         )
 
 
 def check_isr_member(registered: BrokerRegistration | None, broker: int, epoch: int, *, joins: bool) -> None:
-    """INELIGIBLE_REPLICA when it may not be in an ISR."""
+    """INELIGIBLE_REPLICA."""
     if registered is None:
         why = "is not registered"
     elif registered.fenced:
@@ -86,7 +93,7 @@ def check_isr_member(registered: BrokerRegistration | None, broker: int, epoch: 
     elif epoch not in (UNKNOWN_BROKER_EPOCH, registered.epoch):
         why = f"is registered with epoch {registered.epoch}, not {epoch}"
     elif joins and registered.shutting_down:
-        why = "is about to stop"
+        why = "is shutting down"
     else:
         return
     raise KafkaError(ErrorCode.ineligible_replica, f"broker {broker} {why}")

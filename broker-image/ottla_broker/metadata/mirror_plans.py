@@ -1,14 +1,15 @@
-"""What mirrors mean in records: pure functions from the image and a wish to records, or a refusal.
+"""Plans for mirrored topics, which have the records of another cluster's topic at the same offsets. Pure.
 
 Invariants:
-- A topic is a copy from its first moment: what makes it says so in the same commit. So nobody can write to it before its source's records come.
-- A source's leader epoch is in the metadata before a record of it is in a log. So whoever leads can tell the source of which epoch its last
-  record is, and the source can tell whether it still has that record.
-- A failover is one record in the one log that also says who leads. So a leader that takes producers' records has no successor that would still
-  copy the source's.
-- What becomes a copy becomes one while its mirror replicates: a failover opens all that there are.
-- Where a topic that had records of its own joins its source's log is said in the same commit that begins a new leader epoch. So what is cut off is cut by a leader of whom
-  nobody has fetched yet; and nothing is without consent.
+- A topic is mirrored from its creation, by a record of the same commit. So no producer writes before the source's
+  records arrive.
+- A source's leader epoch is in the metadata before one of its records is in a log. So a leader can name the epoch of its
+  last record, and the source can tell whether it still has that record.
+- A failover is one record in the log that also elects leaders. So no successor of a leader that accepts producers'
+  records still fetches from the source.
+- A topic becomes mirrored only while its mirror replicates, so a failover covers all topics of the mirror.
+- The offset at which a topic with records of its own joins its source's log is committed together with a new leader
+  epoch. So a leader from which no follower has fetched truncates the log, and only with consent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,8 +37,8 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class NewMirroredTopic:
-    """A topic that is to be made as a copy. `source_id`: of the source's topic, whose name is `source_topic`; `sources`: that are
-    appended to that."""
+    """A topic to mirror. `source_id`, `source_topic`: id and name of the source's topic; `sources`: those that are
+    appended to the source's topic."""
 
     mirror: str
     name: str
@@ -51,11 +52,14 @@ class NewMirroredTopic:
 
 
 class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `broker` says, who leads a copied partition in `leader_epoch`. As for the others, see MirroredPartition; `epochs` None: as known. `source_id`:
-    of which source, where records are appended (AppendedPartition).
-    It comes to the controller as a value of the config resource `mirrored topic`, in JSON."""
+    """The mirroring state of a partition as its leader reports it to the controller, as JSON in the value of a config of
+    the resource type `mirrored topic`.
 
-    broker_id: int
+    Fields as in MirroredPartitionRecord. `epochs` None: unchanged; `source_id`: the source, where records are appended
+    (AppendedPartitionRecord); `cut`: how many offsets of this log are at or above `joined`.
+    """
+
+    broker_id: int = msgspec.field(name="broker")
     topic_id: UUID
     partition: int
     leader_epoch: int
@@ -65,187 +69,10 @@ class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
     end: int = NO_OFFSET
     source_end: int = NO_OFFSET
     joined: int = NO_OFFSET
-    cut: int = 0  # offsets that are here beyond `joined`
+    cut: int = 0
 
 
-def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
-    """INVALID_REQUEST when it does not any more: what became its copy now would be closed, and nobody would open it."""
-    settings = image.configs.get((MIRROR_RESOURCE, mirror))
-    if settings is None:
-        raise KafkaError(ErrorCode.invalid_request, f"there is no mirror {mirror!r} any more")
-    if (role := settings.get(MIRROR_ROLE.name, REPLICATE)) != REPLICATE:
-        raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not replicate: its role is {role}")
-
-
-def plan_mirrored_topic(made: TopicPlanner, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """The errors of `NewTopics.creation`."""
-    topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
-    return [
-        *made.plan_creation(topic, topic_id),
-        MirroredTopicRecord(topic_id, wish.mirror, wish.source_topic, wish.source_id, origins=wish.origins),
-        *carried_source_records(MetadataImage(), topic_id, wish.sources),
-    ]
-
-
-def plan_recreation(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
-    """The copy `old_id` is thrown away for a new one of the same name. UNKNOWN_TOPIC_ID when it is there no more, or no copy any more."""
-    name = image.topic_names.get(old_id)
-    if name != wish.name or image.active_mirror(old_id) is None:
-        raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the copy that was to be made anew")
-    without = MetadataImage(
-        topics={other: topic for other, topic in image.topics.items() if other != name},
-        brokers=image.brokers,
-    )
-    return [RemoveTopicRecord(old_id), *plan_mirrored_topic(TopicPlanner(without), wish, topic_id)]
-
-
-def check_leader(image: MetadataImage, told: MirrorReport) -> PartitionRecord:
-    """The partition, which who tells leads. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH when somebody else leads, or leads anew."""
-    state = image.partition(told.topic_id, told.partition)
-    if state is None:
-        code = ErrorCode.unknown_topic_or_partition if image.topic_by_id(told.topic_id) else ErrorCode.unknown_topic_id
-        raise KafkaError(code)
-    if (state.leader, state.leader_epoch) != (told.broker_id, told.leader_epoch):
-        raise KafkaError(ErrorCode.fenced_leader_epoch, f"broker {state.leader} leads in epoch {state.leader_epoch}")
-    return state
-
-
-def plan_report(image: MetadataImage, told: MirrorReport) -> list[MetadataRecord]:
-    """The errors of `led`; INVALID_TOPIC_EXCEPTION when the topic is no copy."""
-    state = check_leader(image, told)
-    topic = image.mirrored_topics.get(told.topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.invalid_topic_exception, "the topic is no copy")
-    before = mirrored_partition(image, told.topic_id, told.partition)
-    if told.joined != NO_OFFSET:
-        return _plan_join(image, state, topic, before, told)
-    if told.end != NO_OFFSET and not topic.failed_over:
-        raise KafkaError(ErrorCode.invalid_request, "the topic does not fail over")
-    after = replace(
-        before,
-        epochs=before.epochs if told.epochs is None else told.epochs,
-        stopped=told.stopped or before.stopped,
-        end=before.end if told.end == NO_OFFSET else told.end,
-        end_epoch=before.end_epoch if told.end == NO_OFFSET else state.leader_epoch,
-        source_end=before.source_end if told.source_end == NO_OFFSET else told.source_end,
-    )
-    return [] if after == before else [after]
-
-
-def plan_origins(
-    image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
-) -> list[MetadataRecord]:
-    """The copy's records come by way of these clusters now, and from these sources. UNKNOWN_TOPIC_ID when it is no copy any more."""
-    known = image.active_mirror(topic_id)
-    if known is None:
-        raise KafkaError(ErrorCode.unknown_topic_id, "the topic is no copy any more")
-    changed: list[MetadataRecord] = [] if known.origins == origins else [replace(known, origins=origins)]
-    return [*changed, *carried_source_records(image, topic_id, sources)]
-
-
-def _plan_join(
-    image: MetadataImage,
-    state: PartitionRecord,
-    topic: MirroredTopicRecord,
-    before: MirroredPartitionRecord,
-    told: MirrorReport,
-) -> list[MetadataRecord]:
-    """INVALID_REQUEST for what is not to be joined; POLICY_VIOLATION without consent to cut. Told again, it begins another epoch: a leader who had not
-    cut yet begins in it."""
-    waits = is_awaiting_join(topic, before)
-    if topic.failed_over or not (waits or before.joined == told.joined):
-        raise KafkaError(ErrorCode.invalid_request, "the partition is not to be joined to its source's, or not there")
-    if told.cut and waits and not _may_truncate(image, topic.mirror):
-        raise KafkaError(ErrorCode.policy_violation, f"mirror {topic.mirror!r} may not cut anything off")
-    epochs = before.epochs if told.epochs is None else told.epochs
-    return [
-        MirroredPartitionRecord(
-            before.topic,
-            before.partition,
-            epochs,
-            before.stopped,
-            joined=told.joined,
-            joined_epoch=state.leader_epoch,
-        ),
-        replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1),
-    ]
-
-
-def _may_truncate(image: MetadataImage, mirror: str) -> bool:
-    return image.configs.get((MIRROR_RESOURCE, mirror), {}).get(MIRROR_ON_DIVERGENCE.name) == TRUNCATE
-
-
-def plan_failback(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """A copy that has failed over becomes one again. UNKNOWN_TOPIC_ID when it is none; INVALID_REQUEST while it fails over; POLICY_VIOLATION without consent
-    to cut off what it has of its own."""
-    topic, copy = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
-    if topic is None or copy is None or not copy.failed_over:
-        raise KafkaError(ErrorCode.unknown_topic_id, "it is no copy that has failed over")
-    if why := failback_obstacle(image, topic, copy):
-        raise KafkaError(ErrorCode.invalid_request, why)
-    if not _may_truncate(image, copy.mirror):
-        raise KafkaError(ErrorCode.policy_violation, f"mirror {copy.mirror!r} may not cut anything off")
-    taken_back = replace(copy, failed_over=False, adopted=False, origins=wish.origins)
-    return [taken_back, *carried_source_records(image, topic_id, wish.sources)]
-
-
-def failback_obstacle(image: MetadataImage, topic: TopicImage, copy: MirroredTopicRecord) -> str:
-    """Why a copy that has failed over cannot become one again; empty when it can."""
-    known = [mirrored_partition(image, topic.id, partition) for partition in topic.partitions]
-    if any(one.end == NO_OFFSET for one in known):
-        return "it is failing over still"
-    if copy.adopted and any(one.joined == NO_OFFSET for one in known):
-        return "it failed over before it was known up to where it and its source are one log"
-    return appending_obstacle(image, topic.id)
-
-
-def plan_adoption(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """A topic with records of its own becomes a copy: from now on it takes its source's only. UNKNOWN_TOPIC_ID when it is there no more;
-    INVALID_TOPIC_EXCEPTION when it is a copy already, or records are appended to it."""
-    topic = image.topic_by_id(topic_id)
-    if topic is None or topic.name != wish.name:
-        raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the topic that was to become a copy")
-    if image.active_mirror(topic_id) is not None:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is a copy already")
-    if why := appending_obstacle(image, topic_id):
-        raise KafkaError(ErrorCode.invalid_topic_exception, why)
-    known = [one for one in topic.partitions if (topic_id, one) in image.mirrored_partitions]
-    before = image.mirrored_topics.get(topic_id)
-    again = before is not None and before.source_id == wish.source_id
-    return [
-        MirroredTopicRecord(
-            topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True, origins=wish.origins
-        ),
-        *(_adopted(mirrored_partition(image, topic_id, partition), again) for partition in known),
-        *carried_source_records(image, topic_id, wish.sources),
-    ]
-
-
-def _adopted(before: MirroredPartitionRecord, again: bool) -> MirroredPartitionRecord:
-    """`again`: it was a copy of the same topic. Then where it failed over says as much about the two logs as what the source says, and may be later."""
-    if not again:
-        return MirroredPartitionRecord(before.topic, before.partition)
-    return MirroredPartitionRecord(
-        before.topic, before.partition, before.epochs, end=before.end, end_epoch=before.end_epoch
-    )
-
-
-def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
-    """Whether every partition of a copy goes on where its source's log does."""
-    copy = image.mirrored_topics.get(topic.id)
-    return copy is None or not any(
-        is_awaiting_join(copy, mirrored_partition(image, topic.id, partition)) for partition in topic.partitions
-    )
-
-
-def is_awaiting_join(copy: MirroredTopicRecord, known: MirroredPartitionRecord) -> bool:
-    """Whether nobody has said yet where a partition of a copy, which has not failed over, goes on: it had records of its own."""
-    return known.end != NO_OFFSET or (copy.adopted and known.joined == NO_OFFSET)
-
-
-def plan_failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
-    """Opens every copy of this mirror for writing."""
-    return [replace(topic, failed_over=True) for topic in active_mirrored_topics(image, mirror)]
+# --- queries
 
 
 def active_mirrored_topics(image: MetadataImage, mirror: str) -> Iterable[MirroredTopicRecord]:
@@ -254,7 +81,6 @@ def active_mirrored_topics(image: MetadataImage, mirror: str) -> Iterable[Mirror
 
 
 def active_mirrored_topic_names(image: MetadataImage, mirror: str) -> list[str]:
-    """Names of topics that have not failed over, sorted."""
     return sorted(image.topic_names[topic.topic] for topic in active_mirrored_topics(image, mirror))
 
 
@@ -262,16 +88,210 @@ def mirrored_partition(image: MetadataImage, topic_id: UUID, partition: int) -> 
     return image.mirrored_partitions.get((topic_id, partition)) or MirroredPartitionRecord(topic_id, partition)
 
 
+def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
+    """True if the offset up to which its log is identical to the source's is known for every partition."""
+    mirrored = image.mirrored_topics.get(topic.id)
+    return mirrored is None or not any(
+        is_awaiting_join(mirrored, mirrored_partition(image, topic.id, partition)) for partition in topic.partitions
+    )
+
+
+def is_awaiting_join(topic: MirroredTopicRecord, partition: MirroredPartitionRecord) -> bool:
+    """True if a partition of a topic that has not failed over had records of its own, and has not joined its source."""
+    return partition.end != NO_OFFSET or (topic.adopted and partition.joined == NO_OFFSET)
+
+
+def failback_obstacle(image: MetadataImage, topic: TopicImage, mirrored: MirroredTopicRecord) -> str:
+    """The reason why a topic that has failed over cannot be mirrored again; empty without one."""
+    partitions = [mirrored_partition(image, topic.id, partition) for partition in topic.partitions]
+    if any(partition.end == NO_OFFSET for partition in partitions):
+        return "it is still failing over"
+    if mirrored.adopted and any(partition.joined == NO_OFFSET for partition in partitions):
+        return "it failed over before the offset was known up to which it is identical to its source"
+    return appending_obstacle(image, topic.id)
+
+
 def read_only_message(topic: str, mirror: str) -> str:
-    """Why a client may not change a copy."""
-    return f"topic {topic!r} is a copy that mirror {mirror!r} keeps; it is changed at its source only, until the mirror fails over"
+    return (
+        f"topic {topic!r} is mirrored by {mirror!r} and can be changed only at its source until the mirror fails over"
+    )
 
 
 def produce_rejection(image: MetadataImage, topic_id: UUID, name: str) -> KafkaError:
-    """Why a producer's records are not taken."""
-    if (copy := image.active_mirror(topic_id)) is not None:
-        return KafkaError(ErrorCode.invalid_topic_exception, read_only_message(name, copy.mirror))
+    """The error for producers of a topic that is not writable."""
+    if (mirrored := image.active_mirror(topic_id)) is not None:
+        return KafkaError(ErrorCode.invalid_topic_exception, read_only_message(name, mirrored.mirror))
     return KafkaError(
         ErrorCode.not_enough_replicas,
-        f"{name} is failing over: its in-sync replicas do not have all that was copied yet",
+        f"{name} is failing over: its in-sync replicas do not have all mirrored records yet",
     )
+
+
+def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
+    """INVALID_REQUEST unless the mirror replicates: no later failover would make a new topic of it writable."""
+    settings = image.configs.get((MIRROR_RESOURCE, mirror))
+    if settings is None:
+        raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not exist any more")
+    if (role := settings.get(MIRROR_ROLE.name, REPLICATE)) != REPLICATE:
+        raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not replicate: its role is {role}")
+
+
+def check_leader(image: MetadataImage, report: MirrorReport) -> PartitionRecord:
+    """The partition. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH when the sender does not lead it
+    in this epoch."""
+    state = image.partition(report.topic_id, report.partition)
+    if state is None:
+        is_topic_known = image.topic_by_id(report.topic_id) is not None
+        raise KafkaError(ErrorCode.unknown_topic_or_partition if is_topic_known else ErrorCode.unknown_topic_id)
+    if (state.leader, state.leader_epoch) != (report.broker_id, report.leader_epoch):
+        raise KafkaError(ErrorCode.fenced_leader_epoch, f"broker {state.leader} leads in epoch {state.leader_epoch}")
+    return state
+
+
+# --- plans
+
+
+def plan_mirrored_topic(planner: TopicPlanner, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
+    """The errors of `TopicPlanner.plan_creation`."""
+    topic = NewTopic(new.name, new.partitions, new.replication_factor, config=new.config)
+    return [
+        *planner.plan_creation(topic, topic_id),
+        MirroredTopicRecord(topic_id, new.mirror, new.source_topic, new.source_id, origins=new.origins),
+        *carried_source_records(MetadataImage(), topic_id, new.sources),
+    ]
+
+
+def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
+    """Replaces the mirrored topic `old_id` by a new one of the same name. UNKNOWN_TOPIC_ID when it was deleted or has
+    failed over."""
+    name = image.topic_names.get(old_id)
+    if name != new.name or image.active_mirror(old_id) is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the mirrored topic to recreate")
+    without = MetadataImage(
+        topics={other: topic for other, topic in image.topics.items() if other != name},
+        brokers=image.brokers,
+    )
+    return [RemoveTopicRecord(old_id), *plan_mirrored_topic(TopicPlanner(without), new, topic_id)]
+
+
+def plan_report(image: MetadataImage, report: MirrorReport) -> list[MetadataRecord]:
+    """The errors of `check_leader`; INVALID_TOPIC_EXCEPTION when the topic is not mirrored."""
+    state = check_leader(image, report)
+    topic = image.mirrored_topics.get(report.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, "the topic is not mirrored")
+    before = mirrored_partition(image, report.topic_id, report.partition)
+    if report.joined != NO_OFFSET:
+        return _plan_join(image, state, topic, before, report)
+    if report.end != NO_OFFSET and not topic.failed_over:
+        raise KafkaError(ErrorCode.invalid_request, "the topic does not fail over")
+    after = replace(
+        before,
+        epochs=before.epochs if report.epochs is None else report.epochs,
+        stopped=report.stopped or before.stopped,
+        end=before.end if report.end == NO_OFFSET else report.end,
+        end_epoch=before.end_epoch if report.end == NO_OFFSET else state.leader_epoch,
+        source_end=before.source_end if report.source_end == NO_OFFSET else report.source_end,
+    )
+    return [] if after == before else [after]
+
+
+def _plan_join(
+    image: MetadataImage,
+    state: PartitionRecord,
+    topic: MirroredTopicRecord,
+    before: MirroredPartitionRecord,
+    report: MirrorReport,
+) -> list[MetadataRecord]:
+    """INVALID_REQUEST for a partition that does not join its source; POLICY_VIOLATION without consent to truncate. A
+    repeated report starts another leader epoch, in which a leader that has not truncated yet starts over."""
+    is_waiting = is_awaiting_join(topic, before)
+    if topic.failed_over or not (is_waiting or before.joined == report.joined):
+        raise KafkaError(ErrorCode.invalid_request, "the partition does not join its source, or not at this offset")
+    if report.cut and is_waiting:
+        _check_may_truncate(image, topic.mirror)
+    epochs = before.epochs if report.epochs is None else report.epochs
+    return [
+        MirroredPartitionRecord(
+            before.topic,
+            before.partition,
+            epochs,
+            before.stopped,
+            joined=report.joined,
+            joined_epoch=state.leader_epoch,
+        ),
+        replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1),
+    ]
+
+
+def _check_may_truncate(image: MetadataImage, mirror: str) -> None:
+    """POLICY_VIOLATION without the mirror's consent."""
+    if image.configs.get((MIRROR_RESOURCE, mirror), {}).get(MIRROR_ON_DIVERGENCE.name) != TRUNCATE:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"mirror {mirror!r} may not truncate diverging records without {MIRROR_ON_DIVERGENCE.name}={TRUNCATE}",
+        )
+
+
+def plan_origins(
+    image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
+) -> list[MetadataRecord]:
+    """Updates the clusters through which a mirrored topic's records come, and its carried sources. UNKNOWN_TOPIC_ID when
+    the topic is not mirrored any more."""
+    mirrored = image.active_mirror(topic_id)
+    if mirrored is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, "the topic is not mirrored any more")
+    changed: list[MetadataRecord] = [] if mirrored.origins == origins else [replace(mirrored, origins=origins)]
+    return [*changed, *carried_source_records(image, topic_id, sources)]
+
+
+def plan_failback(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
+    """A topic that has failed over is mirrored again. UNKNOWN_TOPIC_ID when it has not failed over; INVALID_REQUEST with
+    an obstacle; POLICY_VIOLATION without consent to truncate its own records."""
+    topic, mirrored = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
+    if topic is None or mirrored is None or not mirrored.failed_over:
+        raise KafkaError(ErrorCode.unknown_topic_id, "it is not a mirrored topic that has failed over")
+    if obstacle := failback_obstacle(image, topic, mirrored):
+        raise KafkaError(ErrorCode.invalid_request, obstacle)
+    _check_may_truncate(image, mirrored.mirror)
+    mirrored_again = replace(mirrored, failed_over=False, adopted=False, origins=new.origins)
+    return [mirrored_again, *carried_source_records(image, topic_id, new.sources)]
+
+
+def plan_adoption(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
+    """A topic with records of its own becomes mirrored. UNKNOWN_TOPIC_ID when it was deleted; INVALID_TOPIC_EXCEPTION
+    when it is mirrored already, or has active sources."""
+    topic = image.topic_by_id(topic_id)
+    if topic is None or topic.name != new.name:
+        raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the topic to mirror")
+    if image.active_mirror(topic_id) is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{new.name!r} is already mirrored")
+    if obstacle := appending_obstacle(image, topic_id):
+        raise KafkaError(ErrorCode.invalid_topic_exception, obstacle)
+    before = image.mirrored_topics.get(topic_id)
+    has_same_source = before is not None and before.source_id == new.source_id
+    partitions = [
+        mirrored_partition(image, topic_id, partition)
+        for partition in topic.partitions
+        if (topic_id, partition) in image.mirrored_partitions
+    ]
+    return [
+        MirroredTopicRecord(topic_id, new.mirror, new.source_topic, new.source_id, adopted=True, origins=new.origins),
+        *(_adopted_partition(partition, has_same_source) for partition in partitions),
+        *carried_source_records(image, topic_id, new.sources),
+    ]
+
+
+def _adopted_partition(before: MirroredPartitionRecord, has_same_source: bool) -> MirroredPartitionRecord:
+    """With the same source as before, the offset of its last failover is kept: both logs are identical up to there, and
+    the source may know an earlier offset only."""
+    if not has_same_source:
+        return MirroredPartitionRecord(before.topic, before.partition)
+    return MirroredPartitionRecord(
+        before.topic, before.partition, before.epochs, end=before.end, end_epoch=before.end_epoch
+    )
+
+
+def plan_failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
+    """Makes every topic of this mirror writable."""
+    return [replace(topic, failed_over=True) for topic in active_mirrored_topics(image, mirror)]

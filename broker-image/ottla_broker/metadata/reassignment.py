@@ -1,23 +1,24 @@
-"""Moving a partition to other brokers (KIP-455): begin, end, cancel. Pure.
+"""Partition reassignment (KIP-455): begin, complete, cancel. Pure.
 
-While a partition moves, `replicas` are its targets and then those that will leave, `adding` are the targets that were no replicas before, and
-`removing` those that will leave.
+During a reassignment, `replicas` are the targets followed by the replicas to remove, `adding` the targets that were not
+replicas before, and `removing` the replicas to remove.
 
-Invariant (design rule 12): `replicas` without `adding` is what it was before, so that a move can be cancelled at any time; a move ends only
-when every target is in the ISR, so no record is ever held by fewer in-sync brokers than the reassignment was to give it. Neither a begin nor a
-cancel takes the last of the ISR away.
+Invariants (design rule 12): `replicas` without `adding` is the original assignment, so that a reassignment can be
+cancelled at any time. It is completed only when every target is in the ISR, so no record is ever on fewer in-sync
+replicas than the new assignment has. Neither begin nor cancel removes the last member of the ISR.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
-import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.metadata.election import (
     ElectionCandidates,
     TopicElectionRules,
     directory_of,
     elect_leader,
+    trusted_replicas,
     with_next_epochs,
 )
 from ottla_broker.metadata.records import PartitionRecord
@@ -25,12 +26,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def target_replicas(state: PartitionRecord) -> tuple[int, ...]:
-    """Where the partition is to be when nothing moves any more."""
+    """The replicas after the ongoing reassignment."""
     return tuple(broker for broker in state.replicas if broker not in state.removing)
 
 
 def original_replicas(state: PartitionRecord) -> tuple[int, ...]:
-    """Where it was before anything moved."""
+    """The replicas before the ongoing reassignment."""
     return tuple(broker for broker in state.replicas if broker not in state.adding)
 
 
@@ -40,81 +41,83 @@ def is_reassigning(state: PartitionRecord) -> bool:
 
 def begin_reassignment(
     old: PartitionRecord,
-    wanted: Sequence[int],
+    targets: Sequence[int],
     directories: Mapping[int, UUID],
-    voters: ElectionCandidates,
+    candidates: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord | None:
-    """On the way to `wanted`, or there already when that takes no new replica; None when it is on that way. A move that is on its way is
-    replaced: what it was adding and is no longer wanted goes at once.
+    """Reassigns to `targets`, completely if that adds no replica. None if this reassignment is ongoing; another one is
+    replaced, and the replicas that only that one added are removed at once.
 
-    `directories`: where new replicas will lie. INVALID_REPLICA_ASSIGNMENT when nobody of the ISR would be left.
+    `directories`: of new replicas. INVALID_REPLICA_ASSIGNMENT when no member of the ISR would remain.
     """
-    before = original_replicas(old)
-    adding = tuple(broker for broker in wanted if broker not in before)
-    removing = tuple(broker for broker in before if broker not in wanted)
-    moving = _with_replicas(old, (*wanted, *removing), directories)
-    moving = msgspec.structs.replace(moving, adding=adding, removing=removing)
-    isr = [broker for broker in old.isr if broker in moving.replicas]
-    if not isr and old.isr:
-        raise KafkaError(
-            ErrorCode.invalid_replica_assignment,
-            f"of the in-sync replicas {list(old.isr)} none would be left among {list(moving.replicas)}",
-        )
-    moving = elect_leader(moving, isr, _trusted_among(old, moving.replicas), voters, rules)
-    return with_next_epochs(old, complete_reassignment(moving, voters, rules) or moving)
+    original = original_replicas(old)
+    adding = tuple(broker for broker in targets if broker not in original)
+    removing = tuple(broker for broker in original if broker not in targets)
+    state = _with_replicas(old, (*targets, *removing), directories)
+    state = replace(state, adding=adding, removing=removing)
+    isr = _remaining_isr(old, state.replicas)
+    state = elect_leader(state, isr, _trusted_among(old, state.replicas), candidates, rules)
+    return with_next_epochs(old, complete_reassignment(state, candidates, rules) or state)
 
 
 def complete_reassignment(
-    state: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules
+    state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """`state` with its move at the end, when every target is in the ISR; None while it is not. Epochs are not raised."""
-    wanted = target_replicas(state)
-    if not is_reassigning(state) or not set(wanted) <= set(state.isr):
+    """`state` with its reassignment completed; None unless every target is in the ISR. Epochs are unchanged."""
+    targets = target_replicas(state)
+    if not is_reassigning(state) or not set(targets) <= set(state.isr):
         return None
-    there = msgspec.structs.replace(_with_replicas(state, wanted, {}), adding=(), removing=())
-    return elect_leader(there, wanted, (), voters, rules)
+    completed = replace(_with_replicas(state, targets, {}), adding=(), removing=())
+    return elect_leader(completed, targets, (), candidates, rules)
 
 
 def cancel_reassignment(
-    old: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules
+    old: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Back to the replicas before the move. NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT when none of those is in sync."""
+    """Restores the original replicas. NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT when none of them is in
+    sync."""
     if not is_reassigning(old):
-        raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition does not move")
-    before = original_replicas(old)
-    isr = [broker for broker in old.isr if broker in before]
+        raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition has no ongoing reassignment")
+    original = original_replicas(old)
+    isr = _remaining_isr(old, original)
+    restored = replace(_with_replicas(old, original, {}), adding=(), removing=())
+    return with_next_epochs(old, elect_leader(restored, isr, _trusted_among(old, original), candidates, rules))
+
+
+def validate_targets(targets: Sequence[int], brokers: Collection[int], replication_factor: int | None) -> None:
+    """INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR if `replication_factor` is given and would change."""
+    if not targets or len(set(targets)) != len(targets) or min(targets) < 0:
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment, f"replicas {list(targets)} are empty, repeat a broker or are negative"
+        )
+    if unknown := [broker for broker in targets if broker not in brokers]:
+        raise KafkaError(ErrorCode.invalid_replica_assignment, f"no broker {unknown[0]} is registered")
+    if replication_factor is not None and len(targets) != replication_factor:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"{len(targets)} replicas, but the partition has {replication_factor} and its replication factor must not change",
+        )
+
+
+def _remaining_isr(old: PartitionRecord, replicas: Sequence[int]) -> list[int]:
+    """INVALID_REPLICA_ASSIGNMENT when none of the ISR is among the replicas."""
+    isr = [broker for broker in old.isr if broker in replicas]
     if not isr and old.isr:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
-            f"of the in-sync replicas {list(old.isr)} none is among those before the move, {list(before)}",
+            f"none of the in-sync replicas {list(old.isr)} would remain among {list(replicas)}",
         )
-    back = msgspec.structs.replace(_with_replicas(old, before, {}), adding=(), removing=())
-    return with_next_epochs(old, elect_leader(back, isr, _trusted_among(old, before), voters, rules))
-
-
-def validate_targets(wanted: Sequence[int], known: Collection[int], current: int | None) -> None:
-    """INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR when `current` is the number of replicas that must stay."""
-    if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
-        raise KafkaError(
-            ErrorCode.invalid_replica_assignment, f"replicas {list(wanted)} are empty, repeat a broker or are negative"
-        )
-    if unknown := [broker for broker in wanted if broker not in known]:
-        raise KafkaError(ErrorCode.invalid_replica_assignment, f"no broker {unknown[0]} is registered")
-    if current is not None and len(wanted) != current:
-        raise KafkaError(
-            ErrorCode.invalid_replication_factor,
-            f"{len(wanted)} replicas, but the partition has {current} and its replication factor is not to change",
-        )
+    return isr
 
 
 def _trusted_among(old: PartitionRecord, replicas: Collection[int]) -> list[int]:
-    return [broker for broker in (*old.isr, *old.eligible) if broker in replicas]
+    return [broker for broker in trusted_replicas(old) if broker in replicas]
 
 
 def _with_replicas(
     state: PartitionRecord, replicas: tuple[int, ...], directories: Mapping[int, UUID]
 ) -> PartitionRecord:
-    found = [directory_of(state, broker) or directories.get(broker) for broker in replicas]
-    known = tuple(directory for directory in found if directory is not None)
-    return msgspec.structs.replace(state, replicas=replicas, directories=known if len(known) == len(replicas) else ())
+    assigned = [directory_of(state, broker) or directories.get(broker) for broker in replicas]
+    known = tuple(directory for directory in assigned if directory is not None)
+    return replace(state, replicas=replicas, directories=known if len(known) == len(replicas) else ())

@@ -1,8 +1,8 @@
-"""The records of the metadata log, declared once: what can be said about a cluster, and how it is written.
+"""The records of the metadata log and their format.
 
-Each record of `__cluster_metadata` holds one of these as JSON (`{"type": "topic", …}`), so that a person can read the log with any
-consumer. Names follow Kafka's own metadata records (KIP-631). A reader that meets a type or a field that it does not know is older
-than the cluster's metadata, and says so instead of guessing.
+The value of each record of `__cluster_metadata` is one of these types as JSON (`{"type": "topic", …}`), readable with
+any consumer. Names follow Kafka's own metadata records (KIP-631). A reader raises UNSUPPORTED_VERSION for an unknown type
+or field: it is older than the broker that wrote it.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ NO_LEADER: Final = -1
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a listener is reached. `protocol`: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    """The advertised address of a listener. `protocol`: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
 
     host: str
     port: int
@@ -25,8 +25,8 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
-    """A broker process has come, fenced. Its epoch is the offset of this record, or in a snapshot what `epoch` says. `directories`: ids of its
-    log.dirs."""
+    """A broker process registered; it is fenced at first. The broker epoch is the offset of this record, in a snapshot
+    `epoch`. `directories`: ids of its log.dirs."""
 
     broker: int
     incarnation: UUID
@@ -38,8 +38,8 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, tag="broker-change", omit_defaults=True):
-    """Fenced: it may lead nothing and joins no ISR. Shutting down: it is about to stop, and is not given anything more to lead. `directories`:
-    those of its log.dirs that work; None: as they were."""
+    """A fenced broker leads no partition and joins no ISR. One that is shutting down is not elected leader.
+    `directories`: the log.dirs that have not failed; None: unchanged."""
 
     broker: int
     epoch: int
@@ -54,7 +54,7 @@ class UnregisterBrokerRecord(msgspec.Struct, frozen=True, tag="unregister-broker
 
 
 class LeaderChangeRecord(msgspec.Struct, frozen=True, tag="controller-change"):
-    """The first record of each epoch of the metadata log: `broker` leads it, and is the active controller."""
+    """The first record of each epoch of the metadata log: `broker` is its leader and the active controller."""
 
     broker: int
     epoch: int
@@ -70,8 +70,8 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, tag="remove-topic"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
-    """The whole state of one partition. `directories` runs beside `replicas`; `eligible`, `last_known`: eligible leader replicas, and those that were
-    in sync or eligible until they lost power (KIP-966)."""
+    """The state of one partition. `directories` has an element for each of `replicas`. `eligible`: eligible leader
+    replicas; `last_known`: replicas that were in the ISR or eligible until an unclean shutdown (both KIP-966)."""
 
     topic: UUID
     partition: int
@@ -88,7 +88,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_default
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
-    """`resource_type`: 2 topic, 4 broker (an empty name is the cluster-wide default). A value of None removes the key."""
+    """`resource_type`: 2 topic, 4 broker (with an empty name the cluster-wide default). The value None removes the key."""
 
     resource_type: int
     name: str
@@ -97,15 +97,17 @@ class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
 
 
 class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
-    """Every producer id below `next` has been handed out."""
+    """Every producer id below `next` is allocated."""
 
     next: int
 
 
 class MirroredTopicRecord(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
-    """A topic that is a copy of another cluster's topic. `mirror`: the name of the mirror (its settings are configs of resource type 101);
-    `failed_over`: copying has ended, and the topic is open for writing; `adopted`: it had records of its own before, of which its source
-    is a copy that has failed over, and which says up to where both are one; `origins`: ids of the clusters by way of which its records come, the source's among them."""
+    """A topic with the records of another cluster's topic at the same offsets. `mirror`: the mirror's name (its settings
+    are configs of resource type 101); `failed_over`: mirroring has ended and producers may write; `adopted`: the topic
+    had records before it became mirrored, and its source, which was its mirror and has failed over, knows the offset up
+    to which both are identical; `origins`: ids of the clusters through which its records come, the source's among them.
+    """
 
     topic: UUID
     mirror: str
@@ -117,12 +119,15 @@ class MirroredTopicRecord(msgspec.Struct, frozen=True, tag="mirrored-topic", omi
 
 
 class MirroredPartitionRecord(msgspec.Struct, frozen=True, tag="mirrored-partition", omit_defaults=True):
-    """What is known of a mirrored partition's source, whole. `epochs`: leader epoch of the source → offset from which on our records are of it;
-    written before a record of that epoch is. `stopped`: why nothing more is copied, in words; empty: it goes on. Of a topic that has failed over:
-    `end`: the offset from which on the records are our own, and below which every one is acknowledged (producers wait for that to be known);
-    `end_epoch`: our leader epoch then; `source_end`: what the source's high watermark was when last seen; −1: not known. A copy that has an `end` and has not
-    failed over had, and is to be joined to its source again. Of a topic that was adopted, or joined again: `joined`: the offset up to which it and its source
-    are one log, −1 while that is not known; no record of our leader epoch `joined_epoch` or an older one stays at or above it."""
+    """The mirroring state of one partition. −1 stands for an unknown offset.
+
+    `epochs`: leader epoch of the source → first offset of its records here; written before a record of that epoch is.
+    `stopped`: the reason why mirroring has stopped; empty while it runs. In a topic that has failed over, `end` is the
+    offset from which on the records are this cluster's own (all below it are committed), `end_epoch` the leader epoch at
+    that time and `source_end` the source's last known high watermark. A partition with an `end` in a topic that has not
+    failed over is waiting to be joined to its source again. In a topic that was adopted or failed back, `joined` is the
+    offset up to which both logs are identical: no record of leader epoch `joined_epoch` or older remains at or above it.
+    """
 
     topic: UUID
     partition: int
@@ -136,10 +141,11 @@ class MirroredPartitionRecord(msgspec.Struct, frozen=True, tag="mirrored-partiti
 
 
 class AppendedSourceRecord(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
-    """A topic of another cluster whose records are appended to `topic`. `mirror`, `source_topic`, `source_id`, `origins`: as of a mirrored topic.
-    `producer_id`: by which the records that were copied from it are known in the logs, and with them how far it was copied; `partitions`: how many it has;
-    `stopped`: why nothing is copied, in words; `ended`: copying has ended for good; `carried`: it was copied by another cluster, of whose topic this one is, or
-    was, an identical copy: what was copied there is known here by the same producer id, and goes on from there when a mirror here begins."""
+    """A topic of another cluster whose records are appended to `topic`, with new offsets. `mirror`, `source_topic`,
+    `source_id`, `origins`: as in MirroredTopicRecord. `producer_id`: marks its records in the logs, which so record the
+    source's position; `partitions`: the source's number of partitions; `stopped`: the reason why mirroring has stopped;
+    `ended`: mirroring has ended for good; `carried`: appended by another cluster to the topic that this one mirrors, so
+    that the logs here have the same marks and a mirror here continues at the same position."""
 
     topic: UUID
     source_id: UUID
@@ -154,8 +160,8 @@ class AppendedSourceRecord(msgspec.Struct, frozen=True, tag="appended-source", o
 
 
 class AppendedPartitionRecord(msgspec.Struct, frozen=True, tag="appended-partition", omit_defaults=True):
-    """What is known of one partition of such a source, whole. `epochs`: leader epoch of the source → offset of the source from which on its records
-    are of it; written before a record of that epoch is appended here. `stopped`: why nothing more is copied, in words."""
+    """The mirroring state of one partition of such a source. `epochs`: leader epoch of the source → its first offset
+    there; written before a record of that epoch is appended here. `stopped`: the reason why mirroring has stopped."""
 
     topic: UUID
     source_id: UUID
@@ -189,7 +195,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """KafkaError UNSUPPORTED_VERSION when the value is not one of ours (a newer Ottla's, or Apache Kafka's own metadata log)."""
+    """UNSUPPORTED_VERSION for a value of a newer Ottla or of Apache Kafka's own metadata log."""
     try:
         record: MetadataRecord = _decoder.decode(value)
         return record

@@ -1,68 +1,95 @@
-"""Where new partitions go in this cluster: `placement` over the brokers as the image shows them."""
+"""Placement of new partitions: `placement` applied to the brokers of the image."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
-from ottla_broker.metadata.placed import DirectoryAssigner
+from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, ReplicaIndex
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas, least_loaded_start
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def can_start_in_sync(broker: BrokerRegistration) -> bool:
-    """Whether a new replica there is in sync from its beginning."""
+    """True if a new replica on this broker is in sync from the start."""
     return not broker.fenced and not broker.shutting_down
 
 
+class DirectoryAssigner:
+    """Assigns new replicas to the directory of their broker with the fewest replicas, including those assigned before in
+    the same plan."""
+
+    def __init__(self, brokers: Mapping[int, BrokerRegistration], index: ReplicaIndex) -> None:
+        self._brokers = brokers
+        self._existing = index.directory_counts
+        self._assigned: Counter[UUID] = Counter()
+
+    def assign_directories(self, replicas: Sequence[int]) -> dict[int, UUID]:
+        """Directories by broker, without the brokers whose directories are unknown."""
+        assigned = {}
+        for broker in replicas:
+            if broker in self._brokers and (directories := self._brokers[broker].directories):
+                directory = min(directories, key=lambda it: self._existing[it] + self._assigned[it])
+                assigned[broker] = directory
+                self._assigned[directory] += 1
+        return assigned
+
+
 class ReplicaPlacer:
-    """For one plan: what it places counts for what it places next."""
+    """Places the partitions of one plan; each placement takes the earlier ones into account."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._brokers = image.brokers
-        self._leaders = Counter(image.replica_index.leader_counts)
-        self._held = image.replica_index.replica_counts()
-        self._topics = len(image.topics)
+        self._leader_counts = Counter(image.replica_index.leader_counts)
+        self._replica_counts = image.replica_index.replica_counts()
+        self._topic_count = len(image.topics)
         self._directories = DirectoryAssigner(image.brokers, image.replica_index)
 
-    def place_partitions(self, partitions: int, factor: int) -> list[tuple[int, ...]]:
-        """Replicas of new partitions. Brokers that are fenced or about to stop come last, and only where the others are too few.
-        INVALID_REPLICATION_FACTOR."""
-        known = [self._brokers[broker] for broker in sorted(self._brokers)]
-        living = [broker for broker in known if can_start_in_sync(broker)]
-        if not 1 <= factor <= len(known):
+    def place_partitions(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
+        """Replicas of new partitions. Fenced brokers and those that shut down are used last, and only if the others are
+        too few. INVALID_REPLICATION_FACTOR."""
+        brokers = [self._brokers[broker] for broker in sorted(self._brokers)]
+        usable = [broker for broker in brokers if can_start_in_sync(broker)]
+        if not 1 <= replication_factor <= len(brokers):
             raise KafkaError(
                 ErrorCode.invalid_replication_factor,
-                f"replication factor {factor}; between 1 and the {len(known)} registered brokers is allowed",
+                f"replication factor {replication_factor}; between 1 and the {len(brokers)} registered brokers is allowed",
             )
-        if not living:
-            raise KafkaError(ErrorCode.invalid_replication_factor, "every registered broker is fenced or about to stop")
-        placed = self._place_on(partitions, min(factor, len(living)), living)
-        if factor > len(living):
-            dead = [broker for broker in known if not can_start_in_sync(broker)]
-            rest = self._place_on(partitions, factor - len(living), dead)
+        if not usable:
+            raise KafkaError(ErrorCode.invalid_replication_factor, "every registered broker is fenced or shutting down")
+        placed = self._place_on(partitions, min(replication_factor, len(usable)), usable)
+        if replication_factor > len(usable):
+            others = [broker for broker in brokers if not can_start_in_sync(broker)]
+            rest = self._place_on(partitions, replication_factor - len(usable), others)
             placed = [first + last for first, last in zip(placed, rest, strict=True)]
-        self._leaders.update(replicas[0] for replicas in placed)
-        self._held.update(broker for replicas in placed for broker in replicas)
-        self._topics += 1
+        self._leader_counts.update(replicas[0] for replicas in placed)
+        self._replica_counts.update(broker for replicas in placed for broker in replicas)
+        self._topic_count += 1
         return placed
 
-    def _place_on(self, partitions: int, factor: int, brokers: Sequence[BrokerRegistration]) -> list[tuple[int, ...]]:
-        places = [UsableBroker(broker.id, broker.rack) for broker in brokers]
-        start = least_loaded_start(places, self._leaders)
-        return assign_replicas(partitions, factor, places, start=start, shift=self._topics, held=self._held)
+    def _place_on(
+        self, partitions: int, replication_factor: int, brokers: Sequence[BrokerRegistration]
+    ) -> list[tuple[int, ...]]:
+        usable = [UsableBroker(broker.id, broker.rack) for broker in brokers]
+        start = least_loaded_start(usable, self._leader_counts)
+        return assign_replicas(
+            partitions,
+            replication_factor,
+            usable,
+            start=start,
+            shift=self._topic_count,
+            replica_counts=self._replica_counts,
+        )
 
     def new_partition(self, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
-        """A new partition on these brokers, one of which lives. Those that do not are not in sync, and catch up when they come."""
-        members = tuple(replicas)
-        isr = tuple(broker for broker in members if can_start_in_sync(self._brokers[broker]))
-        directories = self._directories.assign_directories(members)
+        """A new partition on these brokers, at least one of which is usable. The others join the ISR later."""
+        isr = tuple(broker for broker in replicas if can_start_in_sync(self._brokers[broker]))
+        directories = self._directories.assign_directories(replicas)
         return PartitionRecord(
             topic,
             partition,
-            replicas=members,
+            replicas=tuple(replicas),
             isr=isr,
             leader=isr[0],
-            directories=tuple(directories.values()) if len(directories) == len(members) else (),
+            directories=tuple(directories.values()) if len(directories) == len(replicas) else (),
         )

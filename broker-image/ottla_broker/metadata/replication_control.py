@@ -1,8 +1,11 @@
-"""The controller's part that deals with replicas: ISR changes, elections, reassignments. Each request is one commit, however many partitions it
-names; what is refused of it stops nothing else."""
+"""The controller's part for partitions: ISR changes, elections, reassignments.
+
+Each request is one commit, whatever the number of its partitions. An error for one partition does not affect the others.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ottla_broker.metadata import election, reassignment
 from ottla_broker.metadata.broker_plans import election_candidates
@@ -10,17 +13,18 @@ from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRule
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.isr_changes import IsrChangeRequest, apply_isr_change
 from ottla_broker.metadata.metadata_writer import Decision, MetadataWriter
-from ottla_broker.metadata.placed import DirectoryAssigner
-from ottla_broker.metadata.records import NO_LEADER, MetadataRecord, PartitionRecord
+from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+from ottla_broker.metadata.replica_placer import DirectoryAssigner
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 TopicPartition = tuple[str, int]
 Outcome = KafkaError | None
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A wish of AlterPartitionReassignments. `replicas` None: cancel what is under way."""
+    """A request of AlterPartitionReassignments. `replicas` None: cancel the ongoing reassignment."""
 
     topic: str
     partition: int
@@ -28,111 +32,96 @@ class PartitionReassignment:
 
 
 class ReplicationControl:
-    def __init__(self, turn: MetadataWriter) -> None:
-        self._writer = turn
-        self._image = turn.image
+    def __init__(self, writer: MetadataWriter) -> None:
+        self._writer = writer
+        self._image = writer.image
 
     async def alter_partitions(
-        self, leader: int, proposals: Sequence[IsrChangeRequest]
+        self, leader: int, requests: Sequence[IsrChangeRequest]
     ) -> list[PartitionRecord | KafkaError]:
-        """The states that came of it, in the order of the proposals: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NEW_LEADER_ELECTED
-        (it was done, and with it a move ended in which the leader had no part), and those of `isr_changes`."""
+        """The new states or errors, in the order of the requests: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, those of
+        `isr_changes`, and NEW_LEADER_ELECTED when the change was made and completed a reassignment with another leader."""
 
         def plan() -> Decision[list[PartitionRecord | KafkaError]]:
-            voters, rules_of = election_candidates(self._image), self._writer.topic_rules()
-            records: list[MetadataRecord] = []
-            answers: list[PartitionRecord | KafkaError] = []
-            for proposal in proposals:
-                try:
-                    old = self._partition_of(proposal)
-                    rules = rules_of(proposal.topic)
-                    new = apply_isr_change(old, proposal, leader, self._image.brokers, voters, rules)
-                except KafkaError as reason:
-                    answers.append(reason)
-                    continue
-                records.append(new)
-                if new.leader == leader:
-                    answers.append(new)
-                else:
-                    answers.append(
-                        KafkaError(ErrorCode.new_leader_elected, f"the move ended, and broker {new.leader} leads")
-                    )
-            return records, answers
+            candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
+
+            def change_isr(request: IsrChangeRequest) -> PartitionRecord:
+                old, rules = self._partition_of(request), rules_of(request.topic)
+                return apply_isr_change(old, request, leader, self._image.brokers, candidates, rules)
+
+            results = _plan_each(requests, change_isr)
+            return _states(results), [_leader_result(result, leader) for result in results]
 
         return await self._writer.execute(plan)
 
-    async def elect_preferred_leaders(self, wanted: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
-        """None: every partition that is not led by its first replica and can be. UNKNOWN_TOPIC_OR_PARTITION,
+    async def elect_preferred_leaders(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, Outcome]:
+        """None: every partition that can be led by its preferred leader and is not. UNKNOWN_TOPIC_OR_PARTITION,
         PREFERRED_LEADER_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
 
-        def one(state: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
-            new = election.elect_preferred_leader(state, voters)
-            if new is None and state.leader == state.replicas[0]:
-                raise KafkaError(ErrorCode.election_not_needed, f"broker {state.leader} is the leader already")
+        def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
+            preferred = state.replicas[0]
+            new = election.elect_preferred_leader(state, candidates)
+            if new is None and state.leader == preferred:
+                raise KafkaError(ErrorCode.election_not_needed, f"broker {preferred} is already the leader")
             if new is None:
-                why = "is not in sync" if state.replicas[0] not in state.isr else "is not to be had"
+                why = "not in sync" if preferred not in state.isr else "fenced or shutting down"
                 raise KafkaError(
-                    ErrorCode.preferred_leader_not_available, f"the first replica, broker {state.replicas[0]}, {why}"
+                    ErrorCode.preferred_leader_not_available, f"the preferred leader, broker {preferred}, is {why}"
                 )
             return new
 
-        return await self._elect(wanted, one)
+        return await self._elect(partitions, elect)
 
-    async def elect_unclean_leaders(self, wanted: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
-        """For partitions without a leader. UNKNOWN_TOPIC_OR_PARTITION, ELIGIBLE_LEADERS_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
+    async def elect_unclean_leaders(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
+        """For partitions without a leader. UNKNOWN_TOPIC_OR_PARTITION, ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ELECTION_NOT_NEEDED."""
 
-        def one(state: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
+        def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             if state.leader != NO_LEADER:
-                raise KafkaError(ErrorCode.election_not_needed, f"broker {state.leader} leads")
-            new = election.elect_unclean_leader(state, voters, rules)
+                raise KafkaError(ErrorCode.election_not_needed, f"broker {state.leader} is the leader")
+            new = election.elect_unclean_leader(state, candidates, rules)
             if new is None:
-                raise KafkaError(ErrorCode.eligible_leaders_not_available, "none of its replicas lives")
+                raise KafkaError(ErrorCode.eligible_leaders_not_available, "every replica is fenced or shutting down")
             return new
 
-        return await self._elect(wanted, one)
+        return await self._elect(partitions, elect)
 
     async def reassign_partitions(
-        self, moves: Sequence[PartitionReassignment], *, same_factor: bool = False
+        self, requests: Sequence[PartitionReassignment], *, same_factor: bool = False
     ) -> list[Outcome]:
-        """What came of each wish, in their order. `same_factor`: the number of replicas must not change. UNKNOWN_TOPIC_OR_PARTITION,
-        and the codes of `reassignment`."""
+        """The outcomes, in the order of the requests. `same_factor`: the replication factor must not change.
+        UNKNOWN_TOPIC_OR_PARTITION, and the errors of `reassignment`."""
 
         def plan() -> Decision[list[Outcome]]:
-            voters, rules_of = election_candidates(self._image), self._writer.topic_rules()
+            candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
             directories = DirectoryAssigner(self._image.brokers, self._image.replica_index)
-            records: list[MetadataRecord] = []
-            outcomes: list[Outcome] = []
-            for move in moves:
-                try:
-                    topic, old = self._existing_partition(move.topic, move.partition)
-                    rules = rules_of(topic.id)
-                    if move.replicas is None:
-                        new = reassignment.cancel_reassignment(old, voters, rules)
-                    else:
-                        current = len(reassignment.original_replicas(old)) if same_factor else None
-                        reassignment.validate_targets(move.replicas, self._image.brokers, current)
-                        places = directories.assign_directories(move.replicas)
-                        new = reassignment.begin_reassignment(old, move.replicas, places, voters, rules)
-                except KafkaError as reason:
-                    outcomes.append(reason)
-                    continue
-                if new is not None:
-                    records.append(new)
-                outcomes.append(None)
-            return records, outcomes
+
+            def reassign(request: PartitionReassignment) -> PartitionRecord | None:
+                topic, old = self._existing_partition(request.topic, request.partition)
+                rules = rules_of(topic.id)
+                if request.replicas is None:
+                    return reassignment.cancel_reassignment(old, candidates, rules)
+                factor = len(reassignment.original_replicas(old)) if same_factor else None
+                reassignment.validate_targets(request.replicas, self._image.brokers, factor)
+                assigned = directories.assign_directories(request.replicas)
+                return reassignment.begin_reassignment(old, request.replicas, assigned, candidates, rules)
+
+            results = _plan_each(requests, reassign)
+            return _states(results), [result if isinstance(result, KafkaError) else None for result in results]
 
         return await self._writer.execute(plan)
 
     def ongoing_reassignments(self) -> Iterator[tuple[TopicImage, PartitionRecord]]:
-        """Partitions whose reassignment is under way."""
         for topic in self._image.topics.values():
             for state in topic.partitions.values():
                 if reassignment.is_reassigning(state):
                     yield topic, state
 
     async def clear_unneeded_eligible_replicas(self) -> None:
-        """Where the ISR is large enough by this controller's settings, which may be others than its predecessor's: while somebody is eligible, a
-        leader's high watermark stands still."""
+        """Where the ISR is large enough by this controller's settings, which may differ from its predecessor's. A leader
+        with eligible replicas does not advance the high watermark."""
 
         def plan() -> list[PartitionRecord]:
             rules_of = self._writer.topic_rules()
@@ -147,28 +136,30 @@ class ReplicationControl:
         await self._writer.apply_plan(plan)
 
     async def restore_preferred_leaders(self) -> int:
-        """Gives leadership back to first replicas wherever they are in sync and live; how many partitions that changed."""
+        """Elects the preferred leader of every partition where it is available. The number of partitions changed."""
         outcomes = await self.elect_preferred_leaders(None)
         return sum(outcome is None for outcome in outcomes.values())
 
     async def _elect(
         self,
-        wanted: Iterable[TopicPartition] | None,
-        one: Callable[[PartitionRecord, ElectionCandidates, TopicElectionRules], PartitionRecord],
+        partitions: Iterable[TopicPartition] | None,
+        elect: Callable[[PartitionRecord, ElectionCandidates, TopicElectionRules], PartitionRecord],
     ) -> dict[TopicPartition, Outcome]:
         def plan() -> Decision[dict[TopicPartition, Outcome]]:
-            voters, rules_of = election_candidates(self._image), self._writer.topic_rules()
-            records: list[MetadataRecord] = []
-            outcomes: dict[TopicPartition, Outcome] = {}
-            for name, partition in self._all_partitions() if wanted is None else wanted:
-                try:
-                    topic, state = self._existing_partition(name, partition)
-                    records.append(one(state, voters, rules_of(topic.id)))
-                    outcomes[name, partition] = None
-                except KafkaError as reason:
-                    if wanted is not None or reason.code is not ErrorCode.election_not_needed:
-                        outcomes[name, partition] = reason
-            return records, outcomes
+            candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
+
+            def elect_one(key: TopicPartition) -> PartitionRecord:
+                topic, state = self._existing_partition(*key)
+                return elect(state, candidates, rules_of(topic.id))
+
+            keys = self._all_partitions() if partitions is None else list(partitions)
+            results = _plan_each(keys, elect_one)
+            outcomes = {
+                key: result if isinstance(result, KafkaError) else None
+                for key, result in zip(keys, results, strict=True)
+                if partitions is not None or not _is_election_not_needed(result)
+            }
+            return _states(results), outcomes
 
         return await self._writer.execute(plan)
 
@@ -179,11 +170,41 @@ class ReplicationControl:
         topic = self._image.topics.get(name)
         state = None if topic is None else topic.partitions.get(partition)
         if topic is None or state is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}")
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no partition {name}-{partition}")
         return topic, state
 
-    def _partition_of(self, proposal: IsrChangeRequest) -> PartitionRecord:
-        topic = self._image.topic_by_id(proposal.topic)
+    def _partition_of(self, request: IsrChangeRequest) -> PartitionRecord:
+        topic = self._image.topic_by_id(request.topic)
         if topic is None:
-            raise KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with id {proposal.topic}")
-        return self._existing_partition(topic.name, proposal.partition)[1]
+            raise KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with id {request.topic}")
+        return self._existing_partition(topic.name, request.partition)[1]
+
+
+def _plan_each(
+    requests: Iterable[R], plan_one: Callable[[R], PartitionRecord | None]
+) -> list[PartitionRecord | KafkaError | None]:
+    """For each request the partition's next state, None if nothing changes, or the error."""
+    results: list[PartitionRecord | KafkaError | None] = []
+    for request in requests:
+        try:
+            results.append(plan_one(request))
+        except KafkaError as reason:
+            results.append(reason)
+    return results
+
+
+def _states(results: Iterable[PartitionRecord | KafkaError | None]) -> list[PartitionRecord]:
+    return [result for result in results if isinstance(result, PartitionRecord)]
+
+
+def _leader_result(result: PartitionRecord | KafkaError | None, leader: int) -> PartitionRecord | KafkaError:
+    assert result is not None
+    if isinstance(result, KafkaError) or result.leader == leader:
+        return result
+    return KafkaError(
+        ErrorCode.new_leader_elected, f"the reassignment is complete, and broker {result.leader} is the leader"
+    )
+
+
+def _is_election_not_needed(result: PartitionRecord | KafkaError | None) -> bool:
+    return isinstance(result, KafkaError) and result.code is ErrorCode.election_not_needed

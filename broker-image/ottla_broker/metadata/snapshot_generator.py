@@ -10,7 +10,6 @@ import logging
 from dataclasses import dataclass
 
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.image_records import image_to_records, replace_image
 from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.snapshots import MAX_SNAPSHOTS
@@ -61,7 +60,7 @@ async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffse
     """Writes a snapshot of the committed state and deletes the log before the older snapshot. KafkaError, OSError."""
     end, counted = log.image.end_offset, log.bytes_since_snapshot
     snapshot = EpochAndOffset(log.partition_log.epochs.epoch_for_offset(end - 1), end)
-    records = image_to_records(log.image, snapshot.epoch)
+    records = log.image.to_records(snapshot.epoch)
     await log.partition_log.wait_until_synced(end)
     await runtime.run_in_thread(log.snapshots.write, snapshot, records, runtime.now_ms())
     oldest = log.snapshots.add_snapshot(snapshot)
@@ -86,7 +85,7 @@ def load_image(log: MetadataLog) -> None:
                 raise
             logger.warning("ignoring the metadata snapshot at offset %d: %s", snapshot.offset, reason)
             continue
-        replace_image(log.image, found)
+        log.image.replace_with(found)
         if snapshot.offset > log.partition_log.end:  # the records after it were lost in a power failure
             log.partition_log.truncate_fully_and_start_at(snapshot.offset)
         log.bytes_since_snapshot = log.partition_log.size_from(snapshot.offset)
@@ -121,4 +120,4 @@ def install_snapshot(log: MetadataLog, snapshot: EpochAndOffset) -> None:
     log.partition_log.truncate_fully_and_start_at(snapshot.offset)
     log.bytes_since_snapshot = 0
     logger.info("installed the leader's metadata snapshot at offset %d", snapshot.offset)
-    log.on_commit(replace_image(log.image, found))
+    log.on_commit(log.image.replace_with(found))

@@ -1,4 +1,4 @@
-"""Which topic names are allowed: Kafka's rules (`org.apache.kafka.common.internals.Topic`)."""
+"""Kafka's rules for topic names (`org.apache.kafka.common.internals.Topic`)."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_topic_name(name: str) -> None:
-    """INVALID_TOPIC_EXCEPTION with what is allowed."""
+    """INVALID_TOPIC_EXCEPTION."""
     problem = None
     if not name:
         problem = "it is empty"
@@ -28,7 +28,6 @@ def validate_topic_name(name: str) -> None:
 
 
 def is_valid_topic_name(name: str) -> bool:
-    """Whether a topic could have this name."""
     try:
         validate_topic_name(name)
     except KafkaError:
@@ -37,13 +36,12 @@ def is_valid_topic_name(name: str) -> bool:
 
 
 def colliding_name(name: str, existing: Iterable[str]) -> str | None:
-    """The topic that would share `name`'s metric names ('.' and '_' are one character there), if there is one."""
-    wanted = metric_name(name)
-    if wanted == name and "_" not in name:
+    """The existing topic with the same metric name, in which '.' and '_' are one character."""
+    own = metric_name(name)
+    if own == name and "_" not in name:
         return None
-    return next((other for other in existing if other != name and metric_name(other) == wanted), None)
+    return next((other for other in existing if other != name and metric_name(other) == own), None)
 
 
 def metric_name(name: str) -> str:
-    """The name as it is in metrics."""
     return name.replace(".", "_")

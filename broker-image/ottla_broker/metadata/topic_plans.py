@@ -1,4 +1,4 @@
-"""What creating, growing and deleting topics means in records: pure functions from the image and a wish to records, or a refusal."""
+"""Plans for creating, growing and deleting topics: pure functions from the image and a request to records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,12 @@ from ottla_broker.metadata.replica_placer import ReplicaPlacer, can_start_in_syn
 from ottla_broker.metadata.topic_names import colliding_name, metric_name, validate_topic_name
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-MAX_PARTITIONS_PER_REQUEST = (
-    10_000  # in one request, as Kafka's controller bounds it (KIP-599 keeps a request's work bounded)
-)
+MAX_PARTITIONS_PER_REQUEST = 10_000  # as in Kafka's controller (KIP-599)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A wish. `partitions`/`replication_factor` must be positive, or `assignment` (partition → replicas) says both."""
+    """A topic to create, with `partitions` and `replication_factor`, or with an `assignment` (partition → replicas)."""
 
     name: str
     partitions: int
@@ -29,15 +27,17 @@ class NewTopic:
 
 
 class TopicPlanner:
-    """Topics that are made in one commit: each is placed beside those before it, and refused where it collides with one of them."""
+    """Plans topics that are created in one commit: each takes the placement and the names of the earlier ones into
+    account."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._placer = ReplicaPlacer(image)
-        self._names: dict[str, str] = {}  # as they are in metrics → as they are
+        self._names: dict[str, str] = {}  # metric name → name
 
     def plan_creation(self, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
-        """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
+        """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        INVALID_REPLICA_ASSIGNMENT."""
         check_new_topic_name(self._image, topic.name, self._names)
         if topic.assignment:
             replicas = _validated_assignment(self._image, topic.assignment, first=0)
@@ -54,49 +54,48 @@ class TopicPlanner:
         ]
 
 
-def check_new_topic_name(image: MetadataImage, name: str, beside: Mapping[str, str] = MappingProxyType({})) -> None:
-    """`beside`: topics of the same commit, by their names in metrics. TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
+def check_new_topic_name(image: MetadataImage, name: str, planned: Mapping[str, str] = MappingProxyType({})) -> None:
+    """`planned`: topics of the same commit, by metric name. TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
     validate_topic_name(name)
-    if name in image.topics or beside.get(metric_name(name)) == name:
+    if name in image.topics or planned.get(metric_name(name)) == name:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
-    if other := beside.get(metric_name(name)) or colliding_name(name, image.topics):
+    if other := planned.get(metric_name(name)) or colliding_name(name, image.topics):
         raise KafkaError(
             ErrorCode.invalid_topic_exception,
             f"topic {name!r} collides with {other!r}: '.' and '_' are the same in metric names",
         )
 
 
-def plan_topic_creation(image: MetadataImage, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """One topic alone."""
-    return TopicPlanner(image).plan_creation(topic, topic_id)
-
-
 def plan_partition_growth(
     image: MetadataImage, name: str, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> list[MetadataRecord]:
-    """Records that bring a topic to `count` partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT."""
+    """Grows a topic to `count` partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT."""
     topic = existing_topic(image, name)
     have = len(topic.partitions)
     if count <= have:
         raise KafkaError(
             ErrorCode.invalid_partitions,
-            f"topic {name!r} has {have} partitions; {count} is not more, and partitions cannot be taken away",
+            f"topic {name!r} has {have} partitions; {count} is not more, and partitions cannot be removed",
         )
-    _check_partition_count(count - have)
+    added = count - have
+    _check_partition_count(added)
     factor = len(target_replicas(topic.partitions[0]))
-    site = ReplicaPlacer(image)
+    placer = ReplicaPlacer(image)
     if assignment is None:
-        replicas = site.place_partitions(count - have, factor)
+        replicas = placer.place_partitions(added, factor)
     else:
-        if len(assignment) != count - have:
+        if len(assignment) != added:
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment,
-                f"{count - have} new partitions, but replicas are given for {len(assignment)}",
+                f"{added} new partitions, but an assignment for {len(assignment)}",
             )
         replicas = _validated_assignment(image, dict(enumerate(assignment, have)), first=have)
         if any(len(members) != factor for members in replicas):
-            raise KafkaError(ErrorCode.invalid_replica_assignment, f"topic {name!r} has {factor} replicas a partition")
-    return [site.new_partition(topic.id, have + n, members) for n, members in enumerate(replicas)]
+            raise KafkaError(
+                ErrorCode.invalid_replica_assignment, f"topic {name!r} has {factor} replicas per partition"
+            )
+    return [placer.new_partition(topic.id, have + n, members) for n, members in enumerate(replicas)]
 
 
 def plan_topic_deletion(image: MetadataImage, name: str) -> list[MetadataRecord]:
@@ -121,29 +120,25 @@ def _check_partition_count(count: int) -> None:
 def _validated_assignment(
     image: MetadataImage, assignment: Mapping[int, Sequence[int]], first: int
 ) -> list[tuple[int, ...]]:
-    """A person's own assignment, checked: consecutive partitions, distinct brokers that are registered, one of which lives, the same number for each."""
-    wanted = list(range(first, first + len(assignment)))
-    if sorted(assignment) != wanted:
-        raise KafkaError(
-            ErrorCode.invalid_replica_assignment,
-            f"partitions {sorted(assignment)} are not {first} to {wanted[-1]} without gaps",
-        )
-    for partition in wanted:
-        members = assignment[partition]
-        if not members or len(set(members)) != len(members):
-            raise KafkaError(
-                ErrorCode.invalid_replica_assignment,
-                f"partition {partition}: replicas {list(members)} are empty or repeat a broker",
-            )
-        if unknown := [broker for broker in members if broker not in image.brokers]:
-            raise KafkaError(
-                ErrorCode.invalid_replica_assignment, f"partition {partition}: no broker {unknown[0]} is registered"
-            )
-        if not any(can_start_in_sync(image.brokers[broker]) for broker in members):
-            raise KafkaError(
-                ErrorCode.invalid_replica_assignment,
-                f"partition {partition}: all of brokers {list(members)} are fenced or about to stop",
-            )
-    if len({len(assignment[partition]) for partition in wanted}) > 1:
-        raise KafkaError(ErrorCode.invalid_replica_assignment, "every partition must have the same number of replicas")
-    return [tuple(assignment[partition]) for partition in wanted]
+    """INVALID_REPLICA_ASSIGNMENT."""
+    if problem := _assignment_problem(image, assignment, first):
+        raise KafkaError(ErrorCode.invalid_replica_assignment, problem)
+    return [tuple(assignment[partition]) for partition in sorted(assignment)]
+
+
+def _assignment_problem(image: MetadataImage, assignment: Mapping[int, Sequence[int]], first: int) -> str | None:
+    """A valid assignment names consecutive partitions from `first` on, each with the same number of distinct registered
+    brokers, at least one of them usable."""
+    expected = list(range(first, first + len(assignment)))
+    if sorted(assignment) != expected:
+        return f"partitions {sorted(assignment)} are not {first} to {expected[-1]} without gaps"
+    for partition, replicas in sorted(assignment.items()):
+        if not replicas or len(set(replicas)) != len(replicas):
+            return f"partition {partition}: replicas {list(replicas)} are empty or repeat a broker"
+        if unknown := [broker for broker in replicas if broker not in image.brokers]:
+            return f"partition {partition}: no broker {unknown[0]} is registered"
+        if not any(can_start_in_sync(image.brokers[broker]) for broker in replicas):
+            return f"partition {partition}: all of brokers {list(replicas)} are fenced or shutting down"
+    if len({len(replicas) for replicas in assignment.values()}) > 1:
+        return "every partition must have the same number of replicas"
+    return None

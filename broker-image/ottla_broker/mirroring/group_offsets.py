@@ -194,5 +194,5 @@ async def commit_offsets(client: Client, group: str, commits: Commits) -> None:
     """
     request = build_offset_commit(group, {place: (it.offset, it.metadata) for place, it in commits.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
-        for it in topic.partitions:
-            raise_for_error(it.error_code, f"offset of group {group!r} in {topic.name}-{it.partition_index}")
+        for result in topic.partitions:
+            raise_for_error(result.error_code, f"offset of group {group!r} in {topic.name}-{result.partition_index}")

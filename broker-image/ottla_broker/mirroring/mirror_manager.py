@@ -19,8 +19,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kio.static.primitive import i8
 
 from ottla_broker.background_tasks import BackgroundTasks
-from ottla_broker.metadata.appended_plans import appended_partition
-from ottla_broker.metadata.appended_sources import active_sources
+from ottla_broker.metadata.appended_sources import active_sources, appended_partition
 from ottla_broker.metadata.config_plans import mirror_topic_names
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport, is_awaiting_join, mirrored_partition

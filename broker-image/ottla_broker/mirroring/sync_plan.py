@@ -20,12 +20,15 @@ from ottla_broker.config import (
     TOPIC_SETTINGS,
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
-from ottla_broker.metadata.appended_plans import NewAppendedSource, plan_source, source_conflict, stopped_partitions
 from ottla_broker.metadata.appended_sources import (
     CarriedSource,
+    NewAppendedSource,
     active_sources,
     appending_obstacle,
     carried_source_records,
+    plan_source,
+    source_conflict,
+    stopped_partitions,
 )
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import (

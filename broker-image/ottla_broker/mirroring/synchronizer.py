@@ -159,11 +159,11 @@ class MirrorSynchronizer:
                 rejected[target_topic_of(step)] = reason.message or reason.code.name
         if created:
             results = await self._controller.mirror_control.create_mirrored_topics([it.topic for it in created])
-            for it, result in zip(created, results, strict=True):
+            for step, result in zip(created, results, strict=True):
                 if isinstance(result, KafkaError):
-                    rejected[it.topic.name] = result.message or result.code.name
+                    rejected[step.topic.name] = result.message or result.code.name
                 else:
-                    logger.info("mirror %s: mirroring topic %r from now on", mirror.name, it.topic.name)
+                    logger.info("mirror %s: mirroring topic %r from now on", mirror.name, step.topic.name)
         return rejected
 
     async def _apply_step(self, mirror: MirrorConfig, step: SyncStep) -> None:

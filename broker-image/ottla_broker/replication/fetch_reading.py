@@ -8,6 +8,7 @@ from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSessio
 from ottla_broker.replication.partition import READ_COMMITTED, Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.throttle import Throttle, is_throttled
+from ottla_broker.wire.batch import Buffer, iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import NO_EPOCH, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponsePartition
@@ -33,6 +34,10 @@ class Reader(Protocol):
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
         """True if `data` is to be sent at once although it has no records."""
+        ...
+
+    def has_records_behind(self, cached: CachedPartition, records: Buffer) -> bool:
+        """True if the fetcher may read more than `records`, which were read of the partition."""
         ...
 
     def count_sent(self, partition: Partition, size: int) -> None: ...
@@ -90,6 +95,9 @@ class ReplicaReader:
             return False
         return data.high_watermark != cached.high_watermark or data.log_start != cached.log_start or cached.error_sent
 
+    def has_records_behind(self, cached: CachedPartition, records: Buffer) -> bool:
+        return cached.partition is not None and end_offset(records) < cached.partition.log.end
+
     def count_sent(self, partition: Partition, size: int) -> None:
         partition.traffic.replication_out += size
         if self._is_throttled(partition):
@@ -98,6 +106,8 @@ class ReplicaReader:
     def find(self, cached: CachedPartition) -> Partition:
         request = cached.request
         assert isinstance(request.topic, UUID)
+        if self._session.replica_epoch < 0:
+            raise KafkaError(ErrorCode.not_leader_or_follower, "a follower that does not name its broker epoch")
         name = self._partitions.topic_name(request.topic)
         cached.set_partition(self._partitions.get(name, request.partition))
         try:
@@ -177,6 +187,11 @@ def read_to_log_end(
         data.records = log.read(request.offset, max_bytes, up_to=log.end, at_least_one=first)
     cached.has_more = request.offset < log.end and not data.records
     return data
+
+
+def end_offset(records: Buffer) -> int:
+    """The offset behind the last of these whole batches."""
+    return max((header.next_offset for _, header in iter_batches(records)), default=-1)
 
 
 def without_records(partition: Partition, request: FetchRequestPartition) -> FetchResponsePartition:

@@ -1,8 +1,10 @@
-"""What idempotent producers were refused for a while, so that the batches right behind are refused in the same words.
+"""Batches of idempotent producers that were rejected with a temporary error, so that the batches behind them get the same error.
 
-A producer sends up to five batches of a partition before it hears of the first. When that one is refused because the disk is full, the ISR too small or another broker the leader now,
-those behind it no longer fit: the first of them would be out of order, and a client that hears so has to begin a new epoch, in which a batch that it does
-not know to be written cannot be told from a new one. Nothing is out of order, though: the gap closes when the refused batch is sent again.
+A producer sends up to five batches of a partition before it has the first response. When the first is rejected because the
+disk is full, the ISR too small or another broker the leader, those behind it would be out of order: a client that gets
+OUT_OF_ORDER_SEQUENCE_NUMBER begins a new producer epoch, in which a batch of unknown fate cannot be told from a new one and
+may be written twice. But nothing is out of order: the gap closes when the rejected batch is sent again.
+(`tests/unit/replication/test_rejected_batches.py` and the simulation hold this; no latency is bought with it.)
 """
 
 from contextlib import suppress
@@ -11,72 +13,71 @@ from typing import Final
 from ottla_broker.wire.batch import HEADER_SIZE, Buffer, parse_batch_header
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-BEHIND: Final = 4  # a producer has at most five batches on their way
-MOST_PRODUCERS: Final = 1000  # that are remembered; the one that was refused first makes room
-PASSING: Final = frozenset(
+MAX_BEHIND: Final = 4  # a producer has at most five batches in flight
+MAX_PRODUCERS: Final = 1000  # the one that was rejected first makes room
+TEMPORARY_ERRORS: Final = frozenset(
     {ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas, ErrorCode.not_leader_or_follower}
 )
 HALF_OF_SEQUENCES: Final = 1 << 30
 
+Producer = tuple[int, int]  # id, epoch
+
 
 class RejectedBatches:
-    """Of one partition. True while there are any."""
+    """Of one partition in one leader epoch. True while there are any. `records` are batches whose first header is read."""
 
-    __slots__ = ("_refused",)
+    __slots__ = ("_rejected",)
 
     def __init__(self) -> None:
-        self._refused: dict[
-            tuple[int, int], tuple[int, int, KafkaError]
-        ] = {}  # producer → sequence, how many behind it, why
+        self._rejected: dict[Producer, tuple[int, int, KafkaError]] = {}  # sequence, how many more behind it, error
 
     def __bool__(self) -> bool:
-        return bool(self._refused)
+        return bool(self._rejected)
 
     def check(self, records: Buffer) -> None:
-        """Raises what a batch just before this one was refused with."""
-        if (found := _sequenced(records)) is None:
+        """Raises the error of a rejected batch that these records follow."""
+        if (found := _producer_and_sequence(records)) is None:
             return
         producer, sequence = found
-        if (known := self._refused.get(producer)) is None:
+        if (known := self._rejected.get(producer)) is None:
             return
         first, behind, reason = known
         if not 0 < (sequence - first) % (2 * HALF_OF_SEQUENCES) < HALF_OF_SEQUENCES:
-            return  # the refused one again, or one before it
+            return  # the rejected batch again, or one before it
         if behind == 0:
-            del self._refused[producer]  # the producer has given the refused one up: its gap is told as such
+            del self._rejected[producer]  # the producer has given up the rejected batch: there is a gap
             return
-        self._refused[producer] = first, behind - 1, reason
+        self._rejected[producer] = first, behind - 1, reason
         raise KafkaError(reason.code, f"behind sequence {first} of producer {producer[0]}: {reason.message}")
 
     def note(self, records: Buffer, reason: KafkaError) -> None:
-        """A batch was refused."""
-        if reason.code not in PASSING or (found := _sequenced(records)) is None:
+        """The records were rejected."""
+        if reason.code not in TEMPORARY_ERRORS or (found := _producer_and_sequence(records)) is None:
             return
         producer, sequence = found
-        self._refused.pop(producer, None)
-        if len(self._refused) >= MOST_PRODUCERS:
-            del self._refused[next(iter(self._refused))]
-        self._refused[producer] = sequence, BEHIND, reason
+        self._rejected.pop(producer, None)
+        if len(self._rejected) >= MAX_PRODUCERS:
+            del self._rejected[next(iter(self._rejected))]
+        self._rejected[producer] = sequence, MAX_BEHIND, reason
 
     def accepted(self, records: Buffer) -> None:
-        """A batch is in the log."""
-        if (found := _sequenced(records)) is not None:
-            self._refused.pop(found[0], None)
+        """The records are in the log."""
+        if (found := _producer_and_sequence(records)) is not None:
+            self._rejected.pop(found[0], None)
 
-    def refuse(self, records: Buffer, reason: KafkaError) -> KafkaError:
-        """The reason, for whoever may not append them now: what the same producer has sent right behind them is refused in the same words. KafkaError:
-        that of a batch just before them."""
+    def reject(self, records: Buffer, reason: KafkaError) -> KafkaError:
+        """Note that the records are rejected; the error to send. Raises the error of a rejected batch that they follow."""
         self.check(records)
         self.note(records, reason)
         return reason
 
-    def send_away(self, records: Buffer) -> None:
-        """The producer is to bring them to who leads now, and what it has sent right behind them as well. `records`: the header of their first batch is enough."""
-        with suppress(KafkaError):  # what a batch before them was refused with: they are behind that
-            self.refuse(records, KafkaError(ErrorCode.not_leader_or_follower))
+    def redirect(self, records: Buffer) -> None:
+        """The producer must send the records, and what it has in flight behind them, to the new leader."""
+        with suppress(KafkaError):  # they follow a rejected batch, and so are rejected already
+            self.reject(records, KafkaError(ErrorCode.not_leader_or_follower))
 
-    def may_pass_on(self, records: Buffer) -> bool:
-        """Whether nothing before them was sent away that has not come again: without it there would be a gap at who leads now."""
+    def can_forward(self, records: Buffer) -> bool:
+        """False if a rejected batch before them has not come again: the new leader would find a gap."""
         try:
             self.check(records)
         except KafkaError:
@@ -85,8 +86,8 @@ class RejectedBatches:
         return True
 
 
-def _sequenced(records: Buffer) -> tuple[tuple[int, int], int] | None:
-    """((producer id, epoch), sequence) of the first batch; None without idempotence."""
+def _producer_and_sequence(records: Buffer) -> tuple[Producer, int] | None:
+    """Of the first batch; None without idempotence."""
     if len(records) < HEADER_SIZE:
         return None
     header = parse_batch_header(records)

@@ -29,7 +29,7 @@ class ConnectionState:
 
     `software_name`, `software_version`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker
     that fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a leader
-    has just stepped down.
+    has just stepped down. `last_fetch`: what `api.fetch` remembers of it.
     """
 
     host: str
@@ -40,6 +40,7 @@ class ConnectionState:
     software_version: str = "unknown"
     is_follower: bool = False
     stepped_down_s: float = -inf
+    last_fetch: object = None
 
 
 @dataclass(slots=True)

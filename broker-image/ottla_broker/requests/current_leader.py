@@ -1,5 +1,5 @@
-"""Who leads a partition that was asked for in the wrong place, and where that broker is: a client that is told needs no
-Metadata request to go on (KIP-951)."""
+"""The current leader of a partition, for the response to a client that asked the wrong broker: it needs no Metadata request
+(KIP-951)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,27 +8,23 @@ from uuid import UUID
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.fetch_request import FetchRequestPartition
 from ottla_broker.wire.node_endpoints import NodeEndpoint
 
-TOLD_WITH: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
-
-
-def leader_of(context: RequestContext, wanted: FetchRequestPartition, code: ErrorCode) -> tuple[int, int] | None:
-    """(id, epoch) of the leader, for an answer with `code`."""
-    return current_leader(context, wanted.topic, wanted.partition) if code in TOLD_WITH else None
+WRONG_BROKER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 
 def current_leader(context: RequestContext, topic: str | UUID, partition: int) -> tuple[int, int] | None:
-    """None while there is none, as far as is known here."""
+    """(id, epoch); None while there is no leader, as far as this broker knows."""
     image = context.broker.image
-    known = image.topic_by_id(topic) if isinstance(topic, UUID) else image.topics.get(topic)
-    state = None if known is None else known.partitions.get(partition)
-    return None if state is None or state.leader == NO_LEADER else (state.leader, state.leader_epoch)
+    found = image.topic_by_id(topic) if isinstance(topic, UUID) else image.topics.get(topic)
+    registration = None if found is None else found.partitions.get(partition)
+    if registration is None or registration.leader == NO_LEADER:
+        return None
+    return registration.leader, registration.leader_epoch
 
 
-def addresses_of(context: RequestContext, leaders: Iterable[tuple[int, int]]) -> list[NodeEndpoint]:
-    """Of these leaders, each once, on the listener that the client came by."""
+def leader_endpoints(context: RequestContext, leaders: Iterable[tuple[int, int]]) -> list[NodeEndpoint]:
+    """Of these leaders, each once, on the listener of the client's connection."""
     found: dict[int, NodeEndpoint] = {}
     for broker, _ in leaders:
         registered = context.broker.image.brokers.get(broker)

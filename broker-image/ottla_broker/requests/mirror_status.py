@@ -22,8 +22,7 @@ import msgspec
 from ottla_broker.broker import Broker
 from ottla_broker.config import PAUSED, ConfigEntry, ConfigSource
 from ottla_broker.config.value_types import ConfigType
-from ottla_broker.metadata.appended_plans import appended_partition
-from ottla_broker.metadata.appended_sources import describe_sources
+from ottla_broker.metadata.appended_sources import appended_partition, describe_sources
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import mirrored_partition
 from ottla_broker.metadata.records import AppendedSourceRecord, MirroredPartitionRecord, MirroredTopicRecord

@@ -9,7 +9,7 @@ in every version.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -62,7 +62,8 @@ class FetchRequestPartition:
 
 @dataclass(slots=True)
 class FetchRequest:
-    """`replica`: the broker that sends it, CONSUMER, or DEBUGGER for a tool that compares replicas."""
+    """`replica`: the broker that sends it, CONSUMER, or DEBUGGER for a tool that compares replicas. `offset_at`: where the offset of
+    the last partition stands in the frame that was read."""
 
     replica: int
     max_wait_ms: int
@@ -75,6 +76,7 @@ class FetchRequest:
     forgotten: Sequence[tuple[Topic, int]]
     rack: str | None = None
     replica_epoch: int = NO_EPOCH
+    offset_at: int = field(default=-1, compare=False)
 
 
 @lru_cache(maxsize=8192)
@@ -108,9 +110,11 @@ def _read(cursor: Cursor, version: int) -> FetchRequest:
         replica, max_wait_ms, min_bytes, max_bytes, isolation = _FRONT_V4.unpack_from(data, at)
         cursor.at = at + _FRONT_V4.size
     partitions: list[FetchRequestPartition] = []
+    offset_at = -1
     for _ in range(cursor.read_array_length(flexible)):
         topic = _read_topic(cursor, version)
         for _ in range(cursor.read_array_length(flexible)):
+            offset_at = cursor.at + (8 if version >= 9 else 4)
             partitions.append(_read_partition(cursor, topic, version))
         if flexible:
             skip_tagged_fields(cursor)
@@ -141,6 +145,7 @@ def _read(cursor: Cursor, version: int) -> FetchRequest:
         forgotten,
         rack,
         replica_epoch,
+        offset_at,
     )
 
 

@@ -17,7 +17,7 @@ from ottla_broker.wire.fetch_request import FLEXIBLE_SINCE, RACK_SINCE, SESSIONS
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
 from ottla_broker.wire.message_writer import write_varint
 from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
-from ottla_broker.wire.produce import put_topic
+from ottla_broker.wire.produce import write_topic
 
 LOG_START_SINCE: Final = 5
 ENDPOINTS_SINCE: Final = 16
@@ -87,7 +87,7 @@ def write_fetch_response(
         topics.setdefault(partition.topic, []).append(partition)
     _put_count(out, len(topics), flexible)
     for topic, of_topic in topics.items():
-        put_topic(out, topic, flexible)
+        write_topic(out, topic, flexible)
         _put_count(out, len(of_topic), flexible)
         for partition in of_topic:
             out = _put_partition(buffers, out, partition, version, flexible)

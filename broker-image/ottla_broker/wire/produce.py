@@ -1,50 +1,64 @@
-"""Produce (0), read and written by hand: it is the hottest request, and its records are passed on unread.
+"""Produce (0), by hand: it is the most frequent request, and its records are not parsed.
 
 Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions [index i32 ·
 records bytes]]. Response: topics [name or id · partitions [index i32 · error i16 · base offset i64 · log append time
 i64 (v2+) · log start i64 (v5+) · record errors [] and message (v8+) · tag 0: current leader (v10+)]] · throttle time
-i32 (v1+) · tag 0: addresses of leaders (v10+). Flexible from v9.
-Checked against kio's codec for every version it has.
+i32 (v1+) · tag 0: endpoints of leaders (v10+). Flexible from v9. Tested against kio's codec in every version it has.
 """
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
+from ottla_broker.wire.message_reader import (
+    MAX_ELEMENTS,
+    MAX_STRING_BYTES,
+    Cursor,
+    MalformedMessage,
+    skip_tagged_fields,
+)
 from ottla_broker.wire.message_writer import write_varint
 from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
 
-FLEXIBLE: Final = 9
-WITH_LEADERS: Final = 10
-BY_ID: Final = 13
+TRANSACTIONAL_ID_SINCE: Final = 3
+RECORD_ERRORS_SINCE: Final = 8
+FLEXIBLE_SINCE: Final = 9
+CURRENT_LEADER_SINCE: Final = 10
+TOPIC_IDS_SINCE: Final = 13
 NO_OFFSET: Final = -1
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _ACKS = struct.Struct(">hi")
-_HEAD = struct.Struct(">ii")
+_HEAD = struct.Struct(">ii")  # size, correlation id
+
+Topic = str | UUID
+
+
+@lru_cache(maxsize=8192)
+def read_topic_id(raw: bytes) -> UUID:
+    return UUID(bytes=raw)
 
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """`topics`: by name, or by id from version 13; of each the partitions with their records, as views into the
-    frame. `at`: where the size of the last one's records stands in it."""
+    """`topics`: by name, or by id from version 13; of each the partitions with their records, as views of the frame."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[tuple[str | UUID, list[tuple[int, memoryview | None]]]]
-    at: int = field(default=-1, compare=False)
+    topics: list[tuple[Topic, list[tuple[int, memoryview | None]]]]
 
 
 @dataclass(slots=True)
 class ProduceResponsePartition:
-    """The answer for one partition. Offsets are −1 on errors; times in ms, −1 unless the log stamps them."""
+    """Offsets are −1 with an error; times in ms, −1 unless the log sets them. `leader`: (id, epoch) of the current leader, when
+    another broker leads."""
 
     partition: int
     error: ErrorCode
@@ -52,116 +66,152 @@ class ProduceResponsePartition:
     log_append_time_ms: int = -1
     log_start: int = NO_OFFSET
     message: str | None = None
-    leader: tuple[int, int] | None = None  # id and epoch of who leads instead
+    leader: tuple[int, int] | None = None
 
 
 def read_produce_request(frame: bytearray, header: RequestHeader) -> ProduceRequest:
-    """Reads a request of any version. Raises Malformed."""
-    version = header.version
-    flexible = version >= FLEXIBLE
-    cursor = Cursor(frame, header.body_offset)
-    view = memoryview(frame)
+    """Read a request of any version. Raises MalformedMessage."""
     try:
-        if flexible:
-            skip_tagged_fields(cursor)
-        transactional_id = cursor.read_string(flexible) if version >= 3 else None
-        acks, timeout_ms = _ACKS.unpack_from(frame, cursor.at)
-        cursor.at += _ACKS.size
-        topics = []
-        at = -1
-        for _ in range(cursor.read_array_length(flexible)):
-            topic: str | UUID | None
-            topic = UUID(bytes=bytes(cursor.read_bytes(16))) if version >= BY_ID else cursor.read_string(flexible)
+        return _read(frame, header.body_offset, header.version)
+    except (struct.error, IndexError, ValueError) as error:
+        raise MalformedMessage(f"a produce request ends early: {error}") from error
+
+
+def _read(frame: bytearray, at: int, version: int) -> ProduceRequest:
+    flexible = version >= FLEXIBLE_SINCE
+    view, elements = memoryview(frame), 0
+    transactional_id: str | None = None
+    if flexible:
+        at = _skip_tags(frame, at)
+    if version >= TRANSACTIONAL_ID_SINCE:
+        transactional_id, at = _read_text(frame, at, flexible)
+    acks, timeout_ms = _ACKS.unpack_from(frame, at)
+    topic_count, at = _read_count(frame, at + _ACKS.size, flexible)
+    topics: list[tuple[Topic, list[tuple[int, memoryview | None]]]] = []
+    for _ in range(topic_count):
+        topic: Topic | None
+        if version >= TOPIC_IDS_SINCE:
+            topic = read_topic_id(bytes(frame[at : at + 16]))
+            at += 16
+        else:
+            topic, at = _read_text(frame, at, flexible)
             if topic is None:
                 raise MalformedMessage("a topic without a name")
-            partitions = []
-            for _ in range(cursor.read_array_length(flexible)):
-                index = cursor.read_fixed(_I32)
-                at = cursor.at
-                size = cursor.read_varint() - 1 if flexible else cursor.read_fixed(_I32)
-                if size > cursor.end - cursor.at:
-                    raise MalformedMessage(f"{size} bytes of records, {cursor.end - cursor.at} are left")
-                partitions.append((index, view[cursor.at : cursor.at + size] if size >= 0 else None))
-                cursor.at += max(size, 0)
-                if flexible:
-                    skip_tagged_fields(cursor)
-            if flexible:
-                skip_tagged_fields(cursor)
-            topics.append((topic, partitions))
-    except struct.error as error:
-        raise MalformedMessage(f"a produce request ends early: {error}") from error
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics, at)
+        partition_count, at = _read_count(frame, at, flexible)
+        elements += 1 + max(partition_count, 0)
+        if elements > MAX_ELEMENTS:
+            raise MalformedMessage(f"more than {MAX_ELEMENTS} topics and partitions")
+        partitions: list[tuple[int, memoryview | None]] = []
+        for _ in range(partition_count):
+            index = _I32.unpack_from(frame, at)[0]
+            size, at = _read_count(frame, at + 4, flexible)
+            end = at + max(size, 0)
+            if end > len(frame):
+                raise MalformedMessage(f"{size} bytes of records, {len(frame) - at} are left")
+            partitions.append((index, view[at:end] if size >= 0 else None))
+            at = _skip_tags(frame, end) if flexible else end
+        if flexible:
+            at = _skip_tags(frame, at)
+        topics.append((topic, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _read_count(frame: bytearray, at: int, flexible: bool) -> tuple[int, int]:
+    """A number of elements or bytes, −1 for null, and where it ends."""
+    if not flexible:
+        return _I32.unpack_from(frame, at)[0], at + 4
+    if (byte := frame[at]) < 0x80:
+        return byte - 1, at + 1
+    cursor = Cursor(frame, at)
+    return cursor.read_varint() - 1, cursor.at
+
+
+def _read_text(frame: bytearray, at: int, flexible: bool) -> tuple[str | None, int]:
+    """A nullable string, and where it ends."""
+    if flexible:
+        size, at = _read_count(frame, at, flexible)
+    else:
+        size, at = _I16.unpack_from(frame, at)[0], at + 2
+    if size < 0:
+        return None, at
+    if at + size > len(frame) or size > MAX_STRING_BYTES:
+        raise MalformedMessage(f"a string of {size} bytes at {at}")
+    return frame[at : at + size].decode(), at + size
+
+
+def _skip_tags(frame: bytearray, at: int) -> int:
+    if not frame[at]:
+        return at + 1
+    cursor = Cursor(frame, at)
+    skip_tagged_fields(cursor)
+    return cursor.at
 
 
 def write_produce_response(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[str | UUID, Sequence[ProduceResponsePartition]]],
-    addresses: Sequence[NodeEndpoint] = (),
+    topics: Sequence[tuple[Topic, Sequence[ProduceResponsePartition]]],
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytearray:
-    """A whole response, with its size in front."""
+    """A whole response, with its size in front. `endpoints`: of the leaders that it names."""
     out = bytearray(8)
-    flexible = version >= FLEXIBLE
+    flexible = version >= FLEXIBLE_SINCE
     if flexible:
         out.append(0)
-    _put_count(out, len(topics), flexible)
+    _write_count(out, len(topics), flexible)
     for topic, partitions in topics:
-        put_topic(out, topic, flexible)
-        _put_count(out, len(partitions), flexible)
-        for produced in partitions:
-            _put_partition(out, produced, version, flexible)
+        write_topic(out, topic, flexible)
+        _write_count(out, len(partitions), flexible)
+        for partition in partitions:
+            _write_partition(out, partition, version, flexible)
         if flexible:
             out.append(0)
     if version >= 1:
         out += b"\0\0\0\0"  # throttle time
     if flexible:
-        write_node_endpoints(out, addresses if version >= WITH_LEADERS else ())
+        write_node_endpoints(out, endpoints if version >= CURRENT_LEADER_SINCE else ())
     _HEAD.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
 
 
-_FIXED = {
-    0: struct.Struct(">ihq"),
-    2: struct.Struct(">ihqq"),
-    5: struct.Struct(">ihqqq"),
-}
+_PARTITION_V0 = struct.Struct(">ihq")
+_PARTITION_V2 = struct.Struct(">ihqq")
+_PARTITION_V5 = struct.Struct(">ihqqq")
 
 
-def _put_partition(out: bytearray, produced: ProduceResponsePartition, version: int, flexible: bool) -> None:
+def _write_partition(out: bytearray, data: ProduceResponsePartition, version: int, flexible: bool) -> None:
     if version >= 5:
-        out += _FIXED[5].pack(
-            produced.partition, produced.error, produced.base_offset, produced.log_append_time_ms, produced.log_start
-        )
+        out += _PARTITION_V5.pack(data.partition, data.error, data.base_offset, data.log_append_time_ms, data.log_start)
     elif version >= 2:
-        out += _FIXED[2].pack(produced.partition, produced.error, produced.base_offset, produced.log_append_time_ms)
+        out += _PARTITION_V2.pack(data.partition, data.error, data.base_offset, data.log_append_time_ms)
     else:
-        out += _FIXED[0].pack(produced.partition, produced.error, produced.base_offset)
-    if version >= 8:
-        _put_count(out, 0, flexible)  # no errors of single records: batches are not opened
-        put_text(out, produced.message, flexible)
+        out += _PARTITION_V0.pack(data.partition, data.error, data.base_offset)
+    if version >= RECORD_ERRORS_SINCE:
+        _write_count(out, 0, flexible)
+        _write_text(out, data.message, flexible)
     if flexible:
-        if produced.leader is None or version < WITH_LEADERS:
+        if data.leader is None or version < CURRENT_LEADER_SINCE:
             out.append(0)
         else:
             out.append(1)
-            write_current_leader(out, 0, produced.leader)
+            write_current_leader(out, 0, data.leader)
 
 
-def _put_count(out: bytearray, count: int, flexible: bool) -> None:
+def _write_count(out: bytearray, count: int, flexible: bool) -> None:
     if flexible:
         write_varint(out, count + 1)
     else:
         out += _I32.pack(count)
 
 
-def put_topic(out: bytearray, topic: str | UUID, flexible: bool) -> None:
+def write_topic(out: bytearray, topic: Topic, flexible: bool) -> None:
     if isinstance(topic, str):
-        put_text(out, topic, flexible)
+        _write_text(out, topic, flexible)
     else:
         out += topic.bytes
 
 
-def put_text(out: bytearray, text: str | None, flexible: bool) -> None:
+def _write_text(out: bytearray, text: str | None, flexible: bool) -> None:
     encoded = None if text is None else text.encode()
     if flexible:
         write_varint(out, 0 if encoded is None else len(encoded) + 1)

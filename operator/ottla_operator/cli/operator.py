@@ -70,19 +70,19 @@ def operator(
 ) -> None:
     """Run the Kubernetes operator, which reconciles Clusters, Topics, Mirrors and Pipelines."""
     # kopf is an optional dependency: `--help` works without it.
-    from ottla_operator.kube.operator import LoginError, Operator, Options
+    from ottla_operator.kube.operator import LoginError, Operator, OperatorOptions
     from ottla_operator.plan.objects.pods import BrokerImages
     from ottla_operator.plan.pipeline.pods import PipelineImage
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
-    options = Options(
+    options = OperatorOptions(
         namespaces=[part for it in namespace or [] for part in it.split(",") if part],
-        home=home or _pod_namespace(),
-        lease=lease,
+        lease_namespace=home or _pod_namespace(),
+        lease_name=lease,
         images=BrokerImages(image, version or metadata.version("ottla")),
-        spark=PipelineImage(spark_image, pull_policy),
-        http=_parse_address(http),
+        pipeline_image=PipelineImage(spark_image, pull_policy),
+        http_listener=_parse_address(http),
     )
 
     async def work() -> None:

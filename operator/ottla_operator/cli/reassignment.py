@@ -1,4 +1,4 @@
-"""Reassignments of `ottla topics reassign` and `ottla cluster drain`: print the plan, execute it, watch its progress."""
+"""Plans of `ottla topics reassign` and `ottla cluster drain`: print, execute, watch the progress."""
 
 import asyncio
 from collections.abc import Collection, Sequence

@@ -12,9 +12,9 @@ from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.cli.options import new_app
 from ottla_operator.local import terminal
 from ottla_operator.local.documents import InvalidFiles
-from ottla_operator.local.home import Home, HomeLocked
+from ottla_operator.local.home import Home, HomeLocked, default_home
 from ottla_operator.local.live_view import LiveView
-from ottla_operator.local.up import UpRunner, default_home
+from ottla_operator.local.up import UpRunner
 
 app = new_app()
 
@@ -55,9 +55,9 @@ def up(
     for line in terminal.summary_lines(view):
         view.say(line, "info")
     if stopped:
-        view.say(f"all processes stopped; the data remain in {runner.home.path}", "good")
+        view.say(f"all processes stopped; the data remain in {runner.home.path}", "success")
     else:
-        view.say("stopped; some processes had to be killed", "warn")
+        view.say("stopped; some processes had to be killed", "warning")
         raise typer.Exit(ExitCode.failed)
 
 

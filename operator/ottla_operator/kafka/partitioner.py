@@ -1,4 +1,4 @@
-"""The partition of a key: murmur2, as in the Java producer and librdkafka's `murmur2_random`, so that all of them agree."""
+"""The partition of a key by murmur2, as in the Java producer and in librdkafka's `murmur2_random`."""
 
 from functools import lru_cache
 from typing import Final

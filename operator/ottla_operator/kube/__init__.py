@@ -1,1 +1,1 @@
-"""The operator on Kubernetes: kopf watches, one loop for each cluster looks and does the next step, the plans decide."""
+"""Kubernetes as the platform: brokers are pods of a StatefulSet, reports are `status` and events. See docs/operator.md."""

@@ -1,4 +1,4 @@
-"""The kinds of objects that the operator deals with, and where the API server has them."""
+"""The kinds of objects that the operator reads and writes, and their paths on the API server."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +15,7 @@ class Kind:
     plural: str
 
     def path(self, namespace: str | None, name: str | None = None) -> str:
-        """Below the API server's root; of all namespaces when there is none."""
+        """Path below the API server's root. `namespace`: None for all namespaces."""
         root = f"/api/{self.api}" if "/" not in self.api else f"/apis/{self.api}"
         return "/".join(
             [
@@ -55,6 +55,6 @@ _ALL: Final = (
 _BY_NAME: Final = {(it.api, it.name): it for it in _ALL}
 
 
-def kind_of(it: Json) -> Kind:
-    """Of an object with apiVersion and kind. KeyError when the operator has nothing to do with it."""
-    return _BY_NAME[it["apiVersion"], it["kind"]]
+def kind_of(resource: Json) -> Kind:
+    """The kind of an object with apiVersion and kind. Raises KeyError for kinds that the operator does not use."""
+    return _BY_NAME[resource["apiVersion"], resource["kind"]]

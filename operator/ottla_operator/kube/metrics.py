@@ -1,53 +1,56 @@
-"""The operator's own figures for Prometheus, and whether it lives."""
+"""The operator's own metrics for Prometheus, and its health."""
 
 import time
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
-PAGE: Final = 4096  # bytes of a page of memory, as /proc counts them on every machine we run on
+PAGE_BYTES: Final = 4096  # of a page of memory, as /proc counts them on every machine that we run on
 
 
 @dataclass(slots=True)
 class Metrics:
-    writes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    looks: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    resources: dict[str, int] = field(default_factory=dict)
-    active: bool = False
-    ready: bool = False
+    """`count_resources`: resources in the watch cache by kind."""
 
-    def wrote(self, kind: str) -> None:
+    count_resources: Callable[[], Mapping[str, int]]
+    writes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    reconciles: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    reconcile_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    is_active: bool = False
+    is_ready: bool = False
+
+    def count_write(self, kind: str) -> None:
         self.writes[kind] += 1
 
-    def looked(self, kind: str, result: str, seconds: float) -> None:
-        self.looks[kind, result] += 1
-        self.seconds[kind] += seconds
+    def count_reconcile(self, kind: str, succeeded: bool, duration_s: float) -> None:
+        self.reconciles[kind, "done" if succeeded else "failed"] += 1
+        self.reconcile_s[kind] += duration_s
 
-    def text(self) -> str:
+    def render(self) -> str:
         """https://prometheus.io/docs/instrumenting/exposition_formats/"""
         rows = [
-            *_metric("ottla_operator_active", "gauge", "1 on the operator that acts.", [("", float(self.active))]),
+            *_metric("ottla_operator_active", "gauge", "1 on the active operator.", [("", float(self.is_active))]),
             *_metric(
                 "ottla_operator_resources",
                 "gauge",
-                "Resources that are kept.",
-                [(f'{{kind="{kind}"}}', float(count)) for kind, count in sorted(self.resources.items())],
+                "Resources in the watch cache.",
+                [(f'{{kind="{kind}"}}', float(count)) for kind, count in sorted(self.count_resources().items())],
             ),
             *_metric(
                 "ottla_operator_reconciles_total",
                 "counter",
-                "Looks at resources, by how they ended.",
-                [(f'{{kind="{kind}",result="{it}"}}', float(n)) for (kind, it), n in sorted(self.looks.items())],
+                "Reconciles, by kind and result.",
+                [(f'{{kind="{kind}",result="{it}"}}', float(n)) for (kind, it), n in sorted(self.reconciles.items())],
             ),
             *_metric(
                 "ottla_operator_reconcile_seconds_total",
                 "counter",
-                "Time that looks took.",
-                [(f'{{kind="{kind}"}}', it) for kind, it in sorted(self.seconds.items())],
+                "Time spent in reconciles.",
+                [(f'{{kind="{kind}"}}', it) for kind, it in sorted(self.reconcile_s.items())],
             ),
             *_metric(
                 "ottla_operator_writes_total",
@@ -55,7 +58,7 @@ class Metrics:
                 "Writes to the API server, by kind of object.",
                 [(f'{{kind="{kind}"}}', float(count)) for kind, count in sorted(self.writes.items())],
             ),
-            *_metric("process_resident_memory_bytes", "gauge", "Memory in RAM.", [("", float(_resident()))]),
+            *_metric("process_resident_memory_bytes", "gauge", "Resident memory.", [("", float(_resident_bytes()))]),
             *_metric("process_cpu_seconds_total", "counter", "CPU time.", [("", time.process_time())]),
         ]
         return "\n".join(rows) + "\n"
@@ -65,30 +68,30 @@ def _metric(name: str, kind: str, text: str, values: list[tuple[str, float]]) ->
     return [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *(f"{name}{labels} {it:g}" for labels, it in values)]
 
 
-def _resident() -> int:
+def _resident_bytes() -> int:
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
     except FileNotFoundError:
         return 0
 
 
 async def serve(metrics: Metrics, host: str, port: int) -> web.AppRunner:
-    """/livez, /readyz and /metrics. An operator that stands by is ready, too, once its watches have shown what there is: the one that it replaces goes only
-    then, and nothing happens that nobody sees."""
+    """Serves /livez, /readyz and /metrics. A standby operator is ready too, once its watch cache is complete: the operator
+    that it replaces is stopped only then, so a deletion is always watched."""
 
-    async def alive(request: web.Request) -> web.Response:
+    async def livez(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def ready(request: web.Request) -> web.Response:
-        if metrics.ready:
+    async def readyz(request: web.Request) -> web.Response:
+        if metrics.is_ready:
             return web.Response(text="ok\n")
-        return web.Response(status=503, text="the watches have not shown yet what there is\n")
+        return web.Response(status=503, text="the watch cache is not complete yet\n")
 
-    async def figures(request: web.Request) -> web.Response:
-        return web.Response(text=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    async def scrape(request: web.Request) -> web.Response:
+        return web.Response(text=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     app = web.Application()
-    app.add_routes([web.get("/livez", alive), web.get("/readyz", ready), web.get("/metrics", figures)])
+    app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", scrape)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host or None, port).start()

@@ -1,17 +1,14 @@
-"""Secrets that a resource speaks of, read one by one by name: the operator keeps none, and watches none."""
+"""Secrets that a resource refers to, read one by one by name: the operator stores none and watches none."""
 
 from collections.abc import Iterable
-from typing import Final
 
-from ottla_operator.kube.api import Api, ApiError
+from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
 from ottla_operator.kube.kinds import SECRET
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, secret_values
 
-FORBIDDEN: Final = 403
 
-
-async def secrets_in(api: Api, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
-    """By name, those that are there. Unusable where they may not be read."""
+async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
+    """The Secrets that exist, by name. Raises SecretUnusable where the operator may not read one."""
     found: dict[str, ObservedSecret] = {}
     for name in names:
         try:
@@ -20,7 +17,8 @@ async def secrets_in(api: Api, namespace: str, names: Iterable[str]) -> dict[str
             if error.status != FORBIDDEN:
                 raise
             raise SecretUnusable(
-                f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, or give it the right to get this one"
+                f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, or grant it get on this "
+                "Secret"
             ) from error
         if secret is not None:
             metadata = secret["metadata"]

@@ -1,1 +1,1 @@
-"""The same resources on one machine: brokers and pipelines as processes, without Kubernetes."""
+"""This machine as the platform, for `ottla up`: brokers and pipelines are processes, reports go to the terminal."""

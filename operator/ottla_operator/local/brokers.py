@@ -1,119 +1,207 @@
-"""The brokers of one cluster: started, stopped, and told of."""
+"""The brokers of one Cluster as processes: started, observed and reported."""
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from ottla_operator.local.broker import LocalBroker
+from ottla_operator.local import processes
 from ottla_operator.local.documents import Document
-from ottla_operator.local.home import Home
-from ottla_operator.local.keeper import AGAIN
+from ottla_operator.local.home import Home, read_state, replace_file, write_state
 from ottla_operator.local.live_view import BrokerRow, LiveView, State
-from ottla_operator.plan.broker_processes import BrokerProcessPlan
+from ottla_operator.local.supervisor import ProcessStatus, Supervisor
+from ottla_operator.plan.broker_processes import BrokerProcessPlan, with_replication_defaults
+from ottla_operator.plan.cluster_status import ObservedBroker
+from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
+from ottla_operator.reconcile.platform import ReconcileState
+from ottla_operator.resources.cluster import Cluster
+
+
+class BrokerProcess:
+    """One broker's process. `plan`: what it is started with next. `started_with`: settings of the current or last process;
+    None if these are unknown. `on_status`: called with every change."""
+
+    def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.started_with: Settings | None = plan.settings
+        self.unready_since_s = asyncio.get_running_loop().time()
+        self._was_ready = False
+        self._on_status = on_status
+        if processes.find_process(folder) is not None:
+            self.started_with = self._read_settings()
+        self.supervisor = self._supervise()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.supervisor.ready.is_set()
+
+    async def restart(self) -> None:
+        """Returns when the old process has exited and the new one is starting."""
+        await self.supervisor.stop()
+        self.supervisor = self._supervise()
+        self.supervisor.start()
+
+    def update(self, plan: BrokerProcessPlan) -> None:
+        """Restarts nothing."""
+        self.plan = plan
+        self.supervisor.command = broker_command(plan)
+
+    def _supervise(self) -> Supervisor:
+        return Supervisor(
+            folder=self.folder,
+            command=broker_command(self.plan),
+            hash=None,  # any process is adopted: brokers are restarted one at a time, not by a new `ottla up`
+            on_status=self._update_status,
+            is_ready=lambda output: " ready on " in output,
+            find_obstacle=self._find_port_conflict,
+            before_start=self._write_settings,
+        )
+
+    def _update_status(self, status: ProcessStatus) -> None:
+        if self._was_ready and status.state is not State.ready:
+            self.unready_since_s = asyncio.get_running_loop().time()
+        self._was_ready = status.state is State.ready
+        self._on_status(status)
+
+    def _find_port_conflict(self) -> str | None:
+        return next((it for port in self.plan.ports.values() if (it := processes.find_port_conflict(port))), None)
+
+    def _write_settings(self) -> None:
+        self.started_with = dict(self.plan.settings)
+        replace_file(self.folder / "settings.json", json.dumps(self.started_with, indent=2))
+
+    def _read_settings(self) -> Settings | None:
+        try:
+            found = json.loads((self.folder / "settings.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else None
 
 
 @dataclass(slots=True)
-class Brokers:
-    """`document`: the Cluster's own, for errors to name lines. `by_id`: in the order of ids."""
+class BrokerProcesses:
+    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every broker that there is to be,
+    or still is. `by_id`: in the order of ids. `on_change`: called when a broker becomes ready, or no longer is."""
 
+    name: str
     home: Home
-    board: LiveView
+    view: LiveView
+    on_change: Callable[[], None]
     document: Document
-    by_id: dict[int, LocalBroker] = field(default_factory=dict)
-    _said: dict[str, str] = field(default_factory=dict)
-    """Broker → what was last said to be wrong with it, so that it is said once."""
+    plans: Sequence[BrokerProcessPlan]
+    by_id: dict[int, BrokerProcess] = field(default_factory=dict)
+    count: int = 0
+    state: ReconcileState = field(default_factory=ReconcileState)
+    desired: dict[int, Settings] = field(default_factory=dict)
+    started_brokers: bool = False
+    selector: str = ""
+    certificate_error: str = ""
+    _reported: dict[str, str] = field(default_factory=dict)
+    """Broker → the reason that was reported last, so that it is reported once."""
+
+    def prepare(self, cluster: Cluster, rejected: Settings) -> "BrokerProcesses":
+        """Starts missing brokers. Those that run are started with the new settings next time."""
+        self.count, self.state = read_state(self.home.cluster(self.name))
+        if self.count < cluster.spec.replicas:
+            self.count = cluster.spec.replicas
+            write_state(self.home.cluster(self.name), self.count, self.state)
+        self.started_brokers = False
+        defaults_for = broker_count_for_defaults(self.count, self.state.spread_over)
+        for plan in self.plans[: self.count]:
+            plan = with_replication_defaults(plan, cluster, defaults_for)
+            self._update(plan, rejected)
+        self.desired = {id_: it.plan.settings for id_, it in self.by_id.items() if id_ <= cluster.spec.replicas}
+        return self
+
+    def _update(self, plan: BrokerProcessPlan, rejected: Settings) -> None:
+        if (broker := self.by_id.get(plan.id)) is None:
+            row = self.view.brokers[plan.label] = BrokerRow(plan.label, plan.address)
+            folder = self.home.broker(plan.cluster, plan.id)
+            broker = self.by_id[plan.id] = BrokerProcess(plan, folder, lambda status: self._report(row, status))
+            broker.supervisor.start()
+            self.started_brokers = True
+        settings = without_rejected(plan.settings, rejected, broker.started_with)
+        broker.update(replace(plan, settings=settings))
+        self.view.brokers[plan.label].address = plan.address
 
     @property
-    def ready(self) -> list[LocalBroker]:
-        return [it for it in self.by_id.values() if it.ready]
+    def brokers(self) -> Mapping[int, ObservedBroker]:
+        now = asyncio.get_running_loop().time()
+        return {
+            id_: ObservedBroker(
+                id_,
+                it.is_ready,
+                it.started_with,
+                unready_for_s=0.0 if it.is_ready else now - it.unready_since_s,
+                problem=it.supervisor.status.reason,
+            )
+            for id_, it in self.by_id.items()
+        }
 
     @property
-    def bootstrap(self) -> str:
-        """Addresses of those that serve. Another cluster may have a port of ours: nothing of ours must go there."""
-        return ",".join(it.plan.address for it in self.ready)
+    def addresses(self) -> list[str]:
+        """Of ready brokers only: the process of another `ottla up` may have the port of one that is not."""
+        return [it.plan.address for it in self.by_id.values() if it.is_ready]
 
-    def take(self, plans: Iterable[BrokerProcessPlan]) -> None:
-        """Starts what does not run; those that run go on, and are started with these plans from now on."""
-        for plan in plans:
-            if plan.id in self.by_id:
-                self.by_id[plan.id].take(plan)
-                self.board.brokers[plan.label].address = plan.address
-            else:
-                self._start(plan)
+    @property
+    def bootstrap(self) -> dict[str, str]:
+        return {"": ",".join(self.bootstrap_addresses)}
 
-    async def restart_fallen(self) -> None:
-        """Those that do not serve and have other settings now: nobody needs to be asked before they are restarted."""
-        for broker in self.by_id.values():
-            if not broker.ready and broker.started is not None and broker.started != broker.plan.settings:
-                self.board.say(f"broker {broker.plan.label} is started again with its new settings", "info")
-                await broker.restart()
+    @property
+    def bootstrap_addresses(self) -> list[str]:
+        """Of all brokers that there are to be."""
+        return [it.address for it in self.plans if it.id <= self.document.data["spec"]["replicas"]]
 
-    async def wait(self, ids: Iterable[int], within_s: float | None = None) -> bool:
-        """Until all of these serve; False when time is over or one will never."""
-        waits = [asyncio.create_task(self._settled(self.by_id[it])) for it in ids]
-        try:
-            async with asyncio.timeout(within_s):
-                return all(await asyncio.gather(*waits))
-        except TimeoutError:
-            return False
-        finally:
-            for it in waits:
-                it.cancel()
+    async def restart(self, broker: int) -> None:
+        await self.by_id[broker].restart()
 
-    async def one_ready(self) -> None:
-        """Until any of them serves."""
-        waits = [asyncio.create_task(it.keeper.ready.wait()) for it in self.by_id.values()]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for it in waits:
-                it.cancel()
+    async def save(self, count: int, state: ReconcileState) -> None:
+        for id_ in [it for it in self.by_id if it > count]:
+            await self.by_id[id_].supervisor.stop()
+            del self.view.brokers[self.by_id.pop(id_).plan.label]
+        write_state(self.home.cluster(self.name), count, state)
 
-    async def let_go(self, id_: int) -> None:
-        """Stops a broker for good; its folder stays."""
-        broker = self.by_id[id_]
-        await broker.stop()
-        del self.by_id[id_]
-        del self.board.brokers[broker.plan.label]
+    async def finish(self, *, can_spare_a_broker: bool) -> None:
+        """Nothing is left over: a removed broker's folder stays."""
 
     async def stop(self) -> bool:
-        return all(await asyncio.gather(*(it.stop() for it in self.by_id.values())))
+        """Stops all brokers. True if all have exited by themselves."""
+        return all(await asyncio.gather(*(it.supervisor.stop() for it in self.by_id.values())))
 
     def kill(self) -> None:
         for it in self.by_id.values():
-            it.keeper.kill()
+            it.supervisor.kill()
 
-    def in_the_files(self, note: str) -> str:
-        """Says where in the YAML the setting or port stands that a broker complains about."""
-        if (setting := self.document.setting_named(note)) is not None:
-            return f"{note} (spec.config in {self.document.where(setting)})"
-        if note.startswith("port ") and "listeners" in self.document.data["spec"]:
-            return f"{note} (spec.listeners in {self.document.where(('spec', 'listeners'))})"
-        return note
+    def _report(self, row: BrokerRow, status: ProcessStatus) -> None:
+        if status.state is State.ready:
+            if status.is_adopted:
+                self.view.say(f"broker {row.label} was still running (pid {status.pid}): adopted", "info")
+            if self._reported.pop(row.label, ""):
+                self.view.say(f"broker {row.label} is ready again", "success")
+        elif status.state in (State.retrying, State.failed) and status.reason != self._reported.get(row.label):
+            self._reported[row.label] = status.reason
+            self.view.say(f"broker {row.label}: {self._with_location(status.note)}", "error")
+        was_ready = row.state is State.ready
+        row.state, row.note, row.pid = status.state, status.note, status.pid
+        if status.state is State.ready:
+            self.view.reach("first broker ready")
+            if len(self.desired) > 1 and all(self.by_id[it].is_ready for it in self.desired):
+                self.view.reach(f"{len(self.desired)} brokers ready")
+        if was_ready != (status.state is State.ready) or status.state is State.failed:
+            self.on_change()
 
-    async def _settled(self, broker: LocalBroker) -> bool:
-        """Whether it serves; waits until it does or has ended for good."""
-        waits = [asyncio.create_task(broker.keeper.ready.wait()), asyncio.create_task(broker.keeper.ended.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for it in waits:
-                it.cancel()
-        return broker.ready
+    def _with_location(self, message: str) -> str:
+        """Adds where the setting or port stands that a broker's message is about."""
+        if (setting := self.document.find_setting(message)) is not None:
+            return f"{message} (spec.config in {self.document.locate(setting)})"
+        if message.startswith("port ") and "listeners" in self.document.data["spec"]:
+            return f"{message} (spec.listeners in {self.document.locate(('spec', 'listeners'))})"
+        return message
 
-    def _start(self, plan: BrokerProcessPlan) -> None:
-        row = self.board.brokers[plan.label] = BrokerRow(plan.label, plan.address)
-        folder = self.home.broker(plan.cluster, plan.id)
-        broker = LocalBroker(plan, folder, lambda state, note, pid: self._tell(row, state, note, pid))
-        self.by_id[plan.id] = broker
-        broker.start()
 
-    def _tell(self, row: BrokerRow, state: State, note: str, pid: int | None) -> None:
-        if state is State.ready and row.state is State.waiting:
-            self.board.say(f"broker {row.label} was still running (pid {pid}): taken over", "info")
-        elif state in (State.retrying, State.failed) and (why := note.split(AGAIN)[0]) != self._said.get(row.label):
-            self._said[row.label] = why
-            self.board.say(f"broker {row.label}: {self.in_the_files(note)}", "bad")
-        elif state is State.ready and self._said.pop(row.label, ""):
-            self.board.say(f"broker {row.label} is back", "good")
-        row.state, row.note, row.pid = state, note, pid
+def broker_command(plan: BrokerProcessPlan) -> Sequence[str]:
+    settings = [part for key, value in plan.settings.items() for part in ("--set", f"{key}={value}")]
+    return [sys.executable, "-m", "ottla_broker", *settings]

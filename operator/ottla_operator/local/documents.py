@@ -1,18 +1,22 @@
-"""Resources from YAML files: what `kubectl apply -f` takes, with the line of every field, for errors to name.
+"""Resources from YAML files, as `kubectl apply -f` takes them, with the line of every field for error messages.
 
-YAML as Kubernetes reads it: dates stay text, a key that comes twice is an error, `List` objects are opened, empty
-documents are passed over.
+YAML is read as Kubernetes reads it: dates stay text, a duplicate key is an error, `List` objects are opened, empty
+documents are ignored.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from ottla_operator.local import secrets
+from ottla_operator.plan import listener_certificates
+from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources import validation
+from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 
@@ -22,7 +26,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class InvalidFiles(Exception):
-    """Findings about the files, one line each, ready to be shown."""
+    """Problems of the files, one line each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -31,7 +35,7 @@ class InvalidFiles(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One resource and where each of its fields stands. `lines`: path of a field → line, from 1."""
+    """One resource as written. `lines`: of each field, from 1."""
 
     file: Path
     data: dict[str, Json]
@@ -45,72 +49,73 @@ class Document:
     def name(self) -> str:
         return str(self.data["metadata"]["name"])
 
-    def where(self, path: validation.FieldPath) -> str:
-        """file:line of a field, or of the nearest object around it that is written down."""
+    def locate(self, path: validation.FieldPath) -> str:
+        """file:line of a field, or of the innermost object around it that is written."""
         while path not in self.lines:
             path = path[:-1]
         return f"{self.file}:{self.lines[path]}"
 
-    def setting_named(self, note: str) -> validation.FieldPath | None:
-        """The field of the first setting of `spec.config` that a sentence of the brokers names."""
-        config = self.data["spec"].get("config", {})
-        return next((("spec", "config", key) for key in config if key in note), None)
+    def find_setting(self, message: str) -> validation.FieldPath | None:
+        """The first setting of `spec.config` that a broker's message names."""
+        config = self.data["spec"].get("config") or {}
+        return next((("spec", "config", key) for key in config if key in message), None)
 
-    def field_named(self, note: str) -> validation.FieldPath | None:
-        """The field with which a sentence begins: `spec.transforms[0].sql: …`."""
-        found = _FIELD.match(note)
+    def find_field(self, message: str) -> validation.FieldPath | None:
+        """The field that a message begins with, as in `spec.transforms[0].sql: …`."""
+        found = _FIELD.match(message)
         if found is None:
             return None
         return tuple(int(it) if it.isdigit() else it for it in re.findall(r"\w+", found[0]))
 
-    def says(self, problem: validation.Problem) -> str:
-        return f"{self.where(problem.path)}: {problem}"
+    def describe(self, problem: validation.Problem) -> str:
+        return f"{self.locate(problem.path)}: {problem}"
 
 
-def files_of(inputs: Iterable[Path]) -> list[Path]:
-    """The files that directories (not their subdirectories) and files name. BadInput when there are none."""
+def find_files(inputs: Iterable[Path]) -> list[Path]:
+    """Files as given, and those of folders, without subfolders. Raises InvalidFiles."""
     found: list[Path] = []
-    wrong: list[str] = []
+    problems: list[str] = []
     for path in inputs:
         try:
             if path.is_dir():
                 here = sorted(it for it in path.iterdir() if it.suffix in SUFFIXES and it.is_file())
                 if not any(it.suffix in SUFFIXES[:2] for it in here):
-                    wrong.append(f"{path}: there is no .yaml file in this folder")
+                    problems.append(f"{path}: no .yaml file in this folder")
                 found += here
             elif path.is_file():
                 found.append(path)
             else:
-                wrong.append(f"{path}: there is no such file or folder")
+                problems.append(f"{path}: no such file or folder")
         except OSError as error:
-            wrong.append(f"{path}: cannot be read: {error.strerror}")
-    if wrong:
-        raise InvalidFiles(wrong)
+            problems.append(f"{path}: cannot read: {error.strerror}")
+    if problems:
+        raise InvalidFiles(problems)
     return list(dict.fromkeys(found))
 
 
 def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Document]:
-    """All resources of the files, and Secrets that they may speak of; each checked, and then together. Other objects of other API groups are passed
-    over. `held`: files that held resources a moment ago; one of them that is empty now is being written, or emptied by mistake: an error."""
+    """All resources of the files and the Secrets beside them, each validated, and then together. Objects of other API
+    groups are ignored. `held`: files that held resources when they were read last: an empty one is an error, since an
+    editor may be writing it. Raises InvalidFiles."""
     documents: list[Document] = []
-    wrong: list[str] = []
-    for file in files_of(inputs):
+    problems: list[str] = []
+    for file in find_files(inputs):
         try:
             documents += read_file(file, held=file in held)
         except InvalidFiles as bad:
-            wrong += bad.lines
-    wrong = wrong or list(_together(documents))
-    if wrong:
-        raise InvalidFiles(wrong)
+            problems += bad.lines
+    problems = problems or list(_find_conflicts(documents)) or list(find_misfits(documents))
+    if problems:
+        raise InvalidFiles(problems)
     return documents
 
 
 def read_file(file: Path, held: bool = False) -> list[Document]:
-    """The resources of one file, each checked by itself."""
+    """The resources of one file, each validated by itself. Raises InvalidFiles."""
     try:
         text = file.read_text(encoding="utf-8")
         if held and not text.strip():
-            raise InvalidFiles([f"{file}:1: the file is empty; to take out what it described, remove it"])
+            raise InvalidFiles([f"{file}:1: the file is empty; delete it to remove its resources"])
         found = [it for it in parse(text, file) if not _foreign(it.data)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -119,19 +124,19 @@ def read_file(file: Path, held: bool = False) -> list[Document]:
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        said = f"byte {error.object[error.start]:#04x} is not text in UTF-8"
+        said = f"byte {error.object[error.start]:#04x} is not UTF-8"
         raise InvalidFiles([f"{file}:{line}: not YAML: {said}"]) from error
     except yaml.YAMLError as error:
         raise InvalidFiles([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
-    except OSError as error:  # no permission, or it was there a moment ago
-        raise InvalidFiles([f"{file}: cannot be read: {error.strerror}"]) from error
-    if wrong := [it.says(problem) for it in found for problem in _problems(it.data)]:
-        raise InvalidFiles(wrong)
+    except OSError as error:  # no permission, or it was deleted just now
+        raise InvalidFiles([f"{file}: cannot read: {error.strerror}"]) from error
+    if problems := [it.describe(problem) for it in found for problem in _problems(it.data)]:
+        raise InvalidFiles(problems)
     return found
 
 
 def parse(text: str, file: Path) -> Iterator[Document]:
-    """The documents of one file. Raises yaml.MarkedYAMLError."""
+    """The documents of a file. Raises yaml.MarkedYAMLError."""
     for node in yaml.compose_all(text, Loader=_Loader):
         lines: dict[validation.FieldPath, int] = {}
         data = _value(node, (), lines)
@@ -150,11 +155,11 @@ def parse(text: str, file: Path) -> Iterator[Document]:
 
 
 def _problems(data: Json) -> Iterable[validation.Problem]:
-    return secrets.problems(data) if secrets.is_secret(data) else validation.validate_resource(data)
+    return secrets.validate_secret(data) if secrets.is_secret(data) else validation.validate_resource(data)
 
 
 def _foreign(data: Json) -> bool:
-    """A good object that is not ours: a Namespace beside our resources, data beside the YAML."""
+    """True for an object of another API group, such as a Namespace, and for data that is not a resource."""
     if not isinstance(data, dict) or secrets.is_secret(data):
         return False
     version = data.get("apiVersion")
@@ -165,14 +170,14 @@ def _foreign(data: Json) -> bool:
     )
 
 
-def _together(documents: list[Document]) -> Iterator[str]:
-    """What is wrong with resources that are each good: names that come twice, references to nothing."""
+def _find_conflicts(documents: list[Document]) -> Iterator[str]:
+    """Problems of resources that are each valid: duplicate names, references to nothing."""
     first: dict[tuple[str, str], Document] = {}
     for document in documents:
         key = (document.kind, document.name)
         if key in first:
-            at, there = document.where(("metadata", "name")), first[key].where(())
-            yield f"{at}: {document.kind} {document.name!r} is already there, in {there}"
+            at, there = document.locate(("metadata", "name")), first[key].locate(())
+            yield f"{at}: {document.kind} {document.name!r} is already described, in {there}"
         first.setdefault(key, document)
     clusters = {name for kind, name in first if kind == "Cluster"}
     topics: dict[tuple[str, str], Document] = {}
@@ -180,17 +185,39 @@ def _together(documents: list[Document]) -> Iterator[str]:
         for path, name in _cluster_refs(document.data):
             if name not in clusters:
                 hint = validation.did_you_mean(name, clusters) or (
-                    f"; there is {', '.join(sorted(clusters))}" if clusters else "; there is no Cluster at all"
+                    f"; they describe {', '.join(sorted(clusters))}" if clusters else "; the files describe no Cluster"
                 )
-                said = f"there is no Cluster {name!r} in these files{hint}"
-                yield document.says(validation.Problem(path, said))
+                said = f"Cluster {name!r} is not in these files{hint}"
+                yield document.describe(validation.Problem(path, said))
         if document.kind == "Topic":
             spec = document.data["spec"]
             key = (spec["clusterRef"]["name"], spec.get("topicName", document.name))
             if key in topics:
-                said = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].where(())}"
-                yield document.says(validation.Problem(("spec",), said))
+                said = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].locate(())}"
+                yield document.describe(validation.Problem(("spec",), said))
             topics.setdefault(key, document)
+
+
+def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
+    """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has brokers, and Secrets that
+    listeners cannot use."""
+    clusters = {it.name: it for it in documents if it.kind == "Cluster"}
+    for it in documents:
+        if it.kind != "Topic" or (cluster := clusters.get(it.data["spec"]["clusterRef"]["name"])) is None:
+            continue
+        replicas, brokers = it.data["spec"].get("replicas"), cluster.data["spec"]["replicas"]
+        if replicas is not None and replicas > brokers:
+            where = cluster.locate(("spec", "replicas"))
+            said = f"{replicas} replicas need as many brokers; Cluster {cluster.name} has {brokers}, in {where}"
+            yield it.describe(validation.Problem(("spec", "replicas"), said))
+    found = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
+    for it in clusters.values():
+        try:
+            certificates = listener_certificates.read_certificates(Cluster.parse(it.data), found)
+            if certificates is not None:
+                listener_certificates.check_certificates(certificates, time.time())
+        except SecretUnusable as error:
+            yield f"{it.locate(('spec', 'tls', 'secretRef'))}: {error}"
 
 
 def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[validation.FieldPath, str]]:
@@ -217,7 +244,7 @@ def _value(node: yaml.Node, path: validation.FieldPath, lines: dict[validation.F
 def _mapping(
     node: yaml.MappingNode, path: validation.FieldPath, lines: dict[validation.FieldPath, int]
 ) -> dict[str, Json]:
-    made: dict[str, Json] = {}
+    mapping: dict[str, Json] = {}
     merged: dict[str, Json] = {}
     for key_node, value_node in node.value:
         if key_node.tag == "tag:yaml.org,2002:merge":
@@ -225,13 +252,11 @@ def _mapping(
                 merged = {**_value(source, path, lines), **merged}
             continue
         key = _scalar(key_node)
-        if key in made:
-            raise yaml.MarkedYAMLError(
-                problem=f"the key {key!r} comes twice in one object", problem_mark=key_node.start_mark
-            )
+        if key in mapping:
+            raise yaml.MarkedYAMLError(problem=f"the key {key!r} is duplicated", problem_mark=key_node.start_mark)
         lines[(*path, key)] = key_node.start_mark.line + 1
-        made[key] = _value(value_node, (*path, key), lines)
-    return {**merged, **made}
+        mapping[key] = _value(value_node, (*path, key), lines)
+    return {**merged, **mapping}
 
 
 def _scalar(node: yaml.Node) -> Json:

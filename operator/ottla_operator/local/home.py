@@ -1,24 +1,30 @@
-"""The folder `.ottla/`: what belongs to whom, and the lock that keeps two `ottla up` from one folder.
+"""The folder `.ottla/`: its layout, and the lock that keeps two `ottla up` from using one folder.
 
 .ottla/lock                              held while `ottla up` runs; holds its pid
 .ottla/<cluster>/register.json           the cluster's register
-.ottla/<cluster>/brokers.json            which brokers there are (local/memory.py)
-.ottla/<cluster>/certificates/<digest>/  those of listeners with TLS (local/certificates.py)
+.ottla/<cluster>/brokers.json            which brokers exist, and the reconciler's state
+.ottla/<cluster>/certificates/<digest>/  of listeners with TLS: keystore.pem, ca.crt
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      what its process was started with
-.ottla/<cluster>/<id>/process.json       which process it is
-.ottla/<cluster>/<id>/output.log         what it printed
+.ottla/<cluster>/<id>/process.json       pid and start time of its process
+.ottla/<cluster>/<id>/output.log         what it has printed
 .ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json, output.log
 """
 
 import fcntl
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from ottla_operator.plan.broker_processes import KEYSTORE
+from ottla_operator.plan.listener_certificates import AUTHORITIES, ListenerCertificates
+from ottla_operator.reconcile.platform import ReconcileState
 
 
 class HomeLocked(Exception):
-    """Another `ottla up` holds the folder."""
+    """Another `ottla up` uses the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Home:
         return self.path / cluster / "pipelines" / name
 
     def lock(self) -> int:
-        """Takes the folder until this process ends; returns the open lock file. Busy when another process has it."""
+        """Locks the folder until this process ends. Returns the open lock file. Raises HomeLocked."""
         self.path.mkdir(parents=True, exist_ok=True)
         ignore = self.path / ".gitignore"
         if not ignore.exists():
@@ -47,8 +53,57 @@ class Home:
             holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
             os.close(fd)
             raise HomeLocked(
-                f"another `ottla up` (pid {holder}) is running in {self.path}; stop it first, or give this one its own --home"
+                f"another `ottla up` (pid {holder}) is running in {self.path}; stop it first, or use another --home"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return fd
+
+
+def read_state(folder: Path) -> tuple[int, ReconcileState]:
+    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if there is none that can
+    be read."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "brokers.json").read_text())
+        return max(map(int, found["present"]), default=0), ReconcileState(
+            frozenset(map(int, found["spread"])),
+            {str(key): str(value) for key, value in found["settings"].items()},
+            frozenset(map(str, found["throttled"])),
+        )
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return 0, ReconcileState()
+
+
+def write_state(folder: Path, count: int, state: ReconcileState) -> None:
+    found = {
+        "present": list(range(1, count + 1)),
+        "spread": sorted(state.spread_over),
+        "settings": dict(state.cluster_settings),
+        "throttled": sorted(state.throttled_topics),
+    }
+    replace_file(folder / "brokers.json", json.dumps(found, indent=2))
+
+
+def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path:
+    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's. Returns their folder,
+    which their digest names. Older ones stay: a broker that is still to be restarted may need them."""
+    target = folder / "certificates" / certificates.digest
+    if not (target / KEYSTORE).exists():
+        if certificates.authorities:
+            replace_file(target / AUTHORITIES, certificates.authorities, mode=0o600)
+        replace_file(target / KEYSTORE, f"{certificates.key.strip()}\n{certificates.chain.strip()}\n", mode=0o600)
+    return target
+
+
+def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replaces a file at once: a reader sees the old or the new one whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".tmp")
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+        file.write(text)
+    scratch.replace(path)
+
+
+def default_home() -> Path:
+    """$OTTLA_HOME, or .ottla in the current folder."""
+    return Path(os.environ.get("OTTLA_HOME") or ".ottla")

@@ -1,14 +1,18 @@
-"""What `ottla up` knows and shows: rows that change, and lines that are said once."""
+"""What `ottla up` shows: rows that change, and messages that stay."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Literal
+
+MessageKind = Literal["info", "success", "warning", "error"]
 
 
 class State(Enum):
-    """How a process or topic does. The value is the word that people see."""
+    """Of a process, topic or mirror. The value is what people see."""
 
     waiting = "waiting"
     starting = "starting"
@@ -24,23 +28,23 @@ class State(Enum):
 
 @dataclass(slots=True)
 class BrokerRow:
-    """`leads`: partitions; `replicas`: that it holds; `behind`: of them, that are not in sync. None: not known."""
+    """`leads`: partitions. `replicas`: that it has, and how many of them are `out_of_sync`. None: unknown."""
 
     label: str
     address: str
     state: State = State.waiting
     pid: int | None = None
     note: str = ""
-    controller: bool = False
+    is_controller: bool = False
     leads: int | None = None
     replicas: int | None = None
-    behind: int | None = None
+    out_of_sync: int | None = None
 
 
 @dataclass(slots=True)
 class TopicRow:
-    """`records`: log end minus log start over all partitions, so records that compaction took still count. `lag_records`: of the group that is
-    furthest behind, which `lag_group` names."""
+    """`records`: log end minus log start of all partitions, so records that compaction has removed still count.
+    `lag_records`: of `lag_group`, the group with the largest lag."""
 
     cluster: str
     name: str
@@ -69,7 +73,7 @@ class PipelineRow:
 
 @dataclass(slots=True)
 class MirrorRow:
-    """`cluster`: the target. `topics`: that are copied. Lag as last seen; None: not known."""
+    """`cluster`: the target. `topics`: that are copied. `lag_records`, `lag_seconds`: None if unknown."""
 
     cluster: str
     name: str
@@ -89,35 +93,33 @@ class LoadRow:
 
 @dataclass(slots=True)
 class LiveView:
-    """`say` prints a line that stays: (text, kind) where kind is info, good, warn or bad. Times are seconds since the command began."""
+    """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`: cluster → progress of
+    its reassignments. `milestones`: what has happened → seconds since the command began."""
 
-    say: Callable[[str, str], None]
-    began: float = field(default_factory=lambda: process_start())
+    say: Callable[[str, MessageKind], None]
+    began_s: float = field(default_factory=lambda: process_start_s())
     brokers: dict[str, BrokerRow] = field(default_factory=dict)
     topics: dict[tuple[str, str], TopicRow] = field(default_factory=dict)
     pipelines: dict[tuple[str, str], PipelineRow] = field(default_factory=dict)
     mirrors: dict[tuple[str, str], MirrorRow] = field(default_factory=dict)
     loads: dict[str, LoadRow] = field(default_factory=dict)
     moving: dict[str, str] = field(default_factory=dict)
-    """Cluster → how far its partitions are that move because of brokers that came or go."""
-    firsts: dict[str, float] = field(default_factory=dict)
+    milestones: dict[str, float] = field(default_factory=dict)
 
-    def first(self, what: str) -> None:
-        """Notes when something happened for the first time, and says so."""
-        if what not in self.firsts:
-            self.firsts[what] = time.clock_gettime(time.CLOCK_MONOTONIC) - self.began
-            self.say(f"{what} after {self.firsts[what]:.1f} s", "good")
+    def reach(self, milestone: str) -> None:
+        """Prints when something has happened for the first time."""
+        if milestone not in self.milestones:
+            self.milestones[milestone] = time.clock_gettime(time.CLOCK_MONOTONIC) - self.began_s
+            self.say(f"{milestone} after {self.milestones[milestone]:.1f} s", "success")
 
 
-def process_start() -> float:
-    """When this process began, on the monotonic clock: the interpreter's own start counts for a person who waits."""
+def process_start_s() -> float:
+    """When this process was started, on the monotonic clock: a person also waits for the interpreter's start."""
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     try:
-        import os
-
         ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-        up = float(Path("/proc/uptime").read_text().split()[0])
-        age = up - ticks / os.sysconf("SC_CLK_TCK")
+        uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+        age_s = uptime_s - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return now
-    return now - age if 0 <= age < 60 else now
+    return now - age_s if 0 <= age_s < 60 else now

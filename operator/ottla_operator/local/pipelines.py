@@ -1,7 +1,8 @@
-"""One pipeline as a local Spark process: started, watched through its progress events, started again when it falls.
+"""Pipelines as local Spark processes, observed through their progress events.
 
-The runner is a program of its own (`python -m ottla_spark run`), so that brokers and this command need no Java and no PySpark. It appends
-a JSON object to progress.jsonl for every change of its state and every batch (`ottla_spark.progress` says which fields it has).
+The runner is a program of its own (`python -m ottla_spark run`), so that brokers and this command need neither Java nor
+PySpark. It appends a JSON object to progress.jsonl for every change of its state and every batch; `ottla_spark.progress`
+lists their fields.
 """
 
 import asyncio
@@ -11,202 +12,283 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from ottla_operator.local.documents import Document
-from ottla_operator.local.keeper import AGAIN, Keeper
+from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView, PipelineRow, State
+from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.plan.backoff import PIPELINE_RESTARTS
-from ottla_operator.resources.common import parse_duration_ms
+from ottla_operator.plan.conditions import Stalled
+from ottla_operator.plan.observed_pods import DriverPod
+from ottla_operator.plan.pipeline.pods import termination_grace_s
+from ottla_operator.plan.pipeline.status import (
+    PERMANENT_EXIT_CODES,
+    PipelineObservations,
+    PipelineRun,
+    RunnerStatus,
+    evaluate_driver,
+)
+from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
-POLL_S = 0.2
-BAD_PIPELINE, NOT_INSTALLED = 2, 3
+POLL_S: Final = 0.2
 
 
-def missing() -> str | None:
-    """What is not there that pipelines need; None when all is."""
+def find_missing_prerequisite() -> str | None:
+    """What pipelines need and this machine lacks; None if it has everything."""
     if find_spec("pyspark") is None:
         return "pipelines need PySpark: pip install 'ottla[spark]'"
     if find_spec("ottla_spark") is None:
         return "pipelines need the package ottla_spark, which is not installed"
-    if java() is None:
+    if find_java() is None:
         home = os.environ.get("JAVA_HOME")
-        where = (
-            f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is none on the PATH or in JAVA_HOME"
-        )
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none on PATH or in JAVA_HOME"
         return f"pipelines need Java 17 or newer, and {where} (brokers need none)"
     return None
 
 
-def java() -> str | None:
-    """Path of the java command, as Spark finds it."""
+def find_java() -> str | None:
+    """Path of the java command that Spark uses."""
     if home := os.environ.get("JAVA_HOME"):
-        found = Path(home) / "bin" / "java"
-        return str(found) if found.exists() else None
+        java = Path(home) / "bin" / "java"
+        return str(java) if java.exists() else None
     return shutil.which("java")
 
 
-@dataclass(slots=True)
-class PipelineRun:
-    """`document`: the resource as it is written; the pipeline's relative paths start from its folder."""
+class PipelineProcess:
+    """One pipeline's driver. `document`: the resource as written; its relative paths start from the file's folder.
+    `hash`: another one means that the driver has to be started again, because its spec, a Python step, its file or the
+    first broker's address has changed; it finds the other brokers by itself."""
 
-    resource: Pipeline
-    document: Document
-    folder: Path
-    bootstrap: str
-    board: LiveView
-    hash: str = field(init=False)
-    """Another hash means that the pipeline has to be started again: its spec, its Python steps, its folder or the first broker's address has changed. It
-    finds the other brokers by itself."""
-    keeper: Keeper = field(init=False)
-    _read: int = 0
-    _error: str = ""
-    _said: str = ""
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        document: Document,
+        folder: Path,
+        bootstrap: str,
+        view: LiveView,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.pipeline = pipeline
+        self.document = document
+        self.folder = folder
+        self.bootstrap = bootstrap
+        self.view = view
+        self.runner: RunnerStatus | None = None
         self.hash = self._hash()
-        self.keeper = Keeper(
-            folder=self.folder,
+        self._on_change = on_change
+        self._read_bytes = 0
+        self._reading: asyncio.Task[None] | None = None
+        self.supervisor = Supervisor(
+            folder=folder,
             command=self._command(),
             hash=self.hash,
-            tell=self._tell,
-            is_ready=lambda _: self._has_started(),
-            environment={"OTTLA_BOOTSTRAP": self.bootstrap},
-            hopeless=(BAD_PIPELINE, NOT_INSTALLED),
-            done=(0,),
-            grace_s=self._grace_s(),
-            pace=PIPELINE_RESTARTS,
+            on_status=self._update_status,
+            is_ready=lambda _: self._is_running(),
+            environment={"OTTLA_BOOTSTRAP": bootstrap},
+            permanent_codes=PERMANENT_EXIT_CODES,
+            success_codes=(0,),
+            grace_s=termination_grace_s(pipeline),
+            delays=PIPELINE_RESTARTS,
         )
 
     @property
     def row(self) -> PipelineRow:
-        key = (self.resource.spec.cluster_ref.name, self.resource.name)
-        return self.board.pipelines.setdefault(key, PipelineRow(*key))
-
-    @property
-    def file(self) -> Path:
-        return self.document.file.resolve()
+        key = (self.pipeline.spec.cluster_ref.name, self.pipeline.name)
+        return self.view.pipelines.setdefault(key, PipelineRow(*key))
 
     @property
     def progress(self) -> Path:
         return self.folder / "progress.jsonl"
 
-    async def run(self) -> None:
-        """Until it is stopped, finished or hopeless."""
-        if self.resource.spec.state == "suspended":
-            self.row.state = State.suspended
-            return
-        if (reason := missing()) is not None:
-            self.row.state, self.row.note = State.waiting, reason
-            self.board.say(f"pipeline {self.resource.name} is not started: {reason}", "warn")
-            return
+    def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        watching = asyncio.create_task(self._watch())
-        try:
-            await self.keeper.run()
-            self._take_in()
-        finally:
-            watching.cancel()
+        self.supervisor.start()
+        self._reading = asyncio.create_task(self._read_periodically())
 
     async def stop(self) -> bool:
-        return await self.keeper.stop()
+        """True if the driver has exited by itself."""
+        if self._reading is not None:
+            self._reading.cancel()
+        return await self.supervisor.stop()
+
+    def observe(self) -> DriverPod:
+        status = self.supervisor.status
+        error = (self.runner and self.runner.error) or status.reason
+        return DriverPod(
+            name=f"process {status.pid}",
+            is_ready=status.state is State.ready,
+            is_terminating=False,
+            phase="Running" if status.pid else "Pending",
+            settings=self.hash,
+            address="",
+            restarts=status.exits,
+            exit_code=status.exit_code,
+            last_message=f"{error} (see {self.folder / 'output.log'})" if error else "",
+            problem="",
+        )
 
     def _hash(self) -> str:
-        told = json.dumps([self.document.data["spec"], str(self.file), self.bootstrap.split(",")[0]], sort_keys=True)
-        made = hashlib.sha256(told.encode())
-        for step in self.resource.spec.transforms or ():
+        file, address = str(self.document.file.resolve()), self.bootstrap.split(",")[0]
+        digest = hashlib.sha256(json.dumps([self.document.data["spec"], file, address], sort_keys=True).encode())
+        for step in self.pipeline.spec.transforms or ():
             if step.python:
-                with contextlib.suppress(OSError):  # the runner says that it is not there
-                    made.update((self.file.parent / step.python.partition(":")[0]).read_bytes())
-        return made.hexdigest()[:12]
+                with contextlib.suppress(OSError):  # the runner reports a missing file
+                    digest.update((self.document.file.resolve().parent / step.python.partition(":")[0]).read_bytes())
+        return digest.hexdigest()[:12]
 
     def _command(self) -> list[str]:
         return [
-            sys.executable, "-m", "ottla_spark", "run",
-            "--pipeline", str(self.file),
-            "--name", self.resource.name,
-            "--bootstrap", self.bootstrap,
-            "--progress", str(self.progress),
-            "--checkpoint", str(self._checkpoint()),
-        ]  # fmt: skip
+            *(sys.executable, "-m", "ottla_spark", "run"),
+            *("--pipeline", str(self.document.file.resolve())),
+            *("--name", self.pipeline.name),
+            *("--bootstrap", self.bootstrap),
+            *("--progress", str(self.progress)),
+            *("--checkpoint", str(self._checkpoint())),
+        ]
 
     def _checkpoint(self) -> str | Path:
-        checkpoint = self.resource.spec.checkpoint
+        checkpoint = self.pipeline.spec.checkpoint
         if checkpoint and checkpoint.path:
-            return checkpoint.path if "://" in checkpoint.path else self.file.parent / checkpoint.path
+            is_url = "://" in checkpoint.path
+            return checkpoint.path if is_url else self.document.file.resolve().parent / checkpoint.path
         return self.folder / "checkpoint"
 
-    def _grace_s(self) -> float:
-        """The runner's own deadline, and some time to close Spark."""
-        stop = self.resource.spec.stop
-        return parse_duration_ms((stop and stop.graceful) or "30s") / 1000 + 15.0
-
-    def _tell(self, state: State, note: str, pid: int | None) -> None:
-        row = self.row
-        if state is State.starting and pid is None:
+    def _update_status(self, status: ProcessStatus) -> None:
+        if status.state is State.starting and status.pid is None:
             self.progress.unlink(missing_ok=True)
-            self._read, self._error = 0, ""
-        if state is State.ready:
-            if row.state is State.waiting:
-                self.board.say(f"pipeline {self.resource.name} was still running (pid {pid}): taken over", "info")
-            state = State.running
-        if state in (State.failed, State.retrying):
-            self._take_in()
-            why, again, when = note.partition(AGAIN)
-            why = self._error or why  # what the runner reports is clearer than the last line it prints
-            note = why + again + when
-            if why != self._said:
-                self._said = why
-                self.board.say(
-                    f"{self._where(why)}pipeline {self.resource.name}: {note} (see {self.folder / 'output.log'})", "bad"
-                )
-            row.rows_per_second = None
-        row.state, row.note = state, note
+            self._read_bytes, self.runner = 0, None
+        if status.is_adopted:
+            self.view.say(f"pipeline {self.pipeline.name} was still running (pid {status.pid}): adopted", "info")
+        if status.state in (State.failed, State.retrying):
+            self.read_progress()
+            self.row.rows_per_second = None
+        self._on_change()
 
-    def _where(self, why: str) -> str:
-        """Where the field stands that a sentence begins with."""
-        field_named = self.document.field_named(why)
-        return "" if field_named is None else f"{self.document.where(field_named)}: "
+    def _is_running(self) -> bool:
+        self.read_progress()
+        return self.runner is not None and self.runner.state == "running"
 
-    def _has_started(self) -> bool:
-        self._take_in()
-        return self.row.state is State.running
-
-    async def _watch(self) -> None:
+    async def _read_periodically(self) -> None:
         while True:
-            self._take_in()
+            self.read_progress()
             await asyncio.sleep(POLL_S)
 
-    def _take_in(self) -> None:
-        """Reads the events that came since the last time."""
+    def read_progress(self) -> None:
+        """Reads the events since the last time."""
         try:
             with self.progress.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < self._read:  # it has begun anew, having grown large
-                    self._read = 0
-                file.seek(self._read)
+                if os.fstat(file.fileno()).st_size < self._read_bytes:  # the runner has begun a new file
+                    self._read_bytes = 0
+                file.seek(self._read_bytes)
                 new = file.read()
         except FileNotFoundError:
             return
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
-            self._event(json.loads(line))
+        complete = new[: new.rfind(b"\n") + 1]
+        self._read_bytes += len(complete)
+        for line in complete.splitlines():
+            self._take_event(json.loads(line))
 
-    def _event(self, told: dict[str, Json]) -> None:
-        row = self.row
-        if told.get("state") == "running" and row.state in (State.starting, State.waiting, State.retrying):
-            row.state, row.note = State.running, ""
-        if "error" in told:
-            self._error = str(told["error"])
-        if "batch" in told:
-            row.rows_per_second = told.get("processedRowsPerSecond")
-            row.rows_in += told.get("rows", 0)
-            row.rows_out += told.get("written", 0)
-            lag = told.get("lag") or {}
+    def _take_event(self, event: dict[str, Json]) -> None:
+        lag = event.get("lag") or {}
+        rate = event.get("processedRowsPerSecond")
+        previous = self.runner or RunnerStatus("starting")
+        self.runner = RunnerStatus(
+            event.get("state") or previous.state,
+            event.get("error") or previous.error,
+            input_rows_per_second=rate,
+            lag_records=lag.get("records"),
+            lag_seconds=lag.get("seconds"),
+        )
+        if "batch" in event:
+            row = self.row
+            row.rows_per_second = rate
+            row.rows_in += event.get("rows", 0)
+            row.rows_out += event.get("written", 0)
             row.lag_records, row.lag_seconds = lag.get("records"), lag.get("seconds")
-            if told.get("written"):
-                self.board.first("first pipeline row")
+            if event.get("written"):
+                self.view.reach("first pipeline row")
+
+
+@dataclass(slots=True)
+class ProcessLaunch:
+    """See `reconcile.platform.Launch`."""
+
+    processes: "PipelineProcesses"
+    desired: PipelineProcess
+    is_suspended: bool
+
+    @property
+    def application(self) -> str:
+        return "Process"
+
+    @property
+    def starts_driver(self) -> bool:
+        return not self.is_suspended and self._current is None
+
+    @property
+    def _current(self) -> PipelineProcess | None:
+        """The driver that runs the desired pipeline."""
+        found = self.processes.by_name.get(self.desired.pipeline.name)
+        return found if found is not None and found.hash == self.desired.hash else None
+
+    async def apply(self) -> PipelineRun:
+        if (self.is_suspended or self._current is None) and self.desired.pipeline.name in self.processes.by_name:
+            await self.processes.stop_driver(self.desired.pipeline.name)
+        if self.starts_driver:
+            self.processes.by_name[self.desired.pipeline.name] = self.desired
+            self.desired.start()
+        driver = self._current
+        return evaluate_driver(
+            PipelineObservations(
+                settings=self.desired.hash,
+                is_suspended=self.is_suspended,
+                drivers=[driver.observe()] if driver is not None else [],
+                runner=driver.runner if driver is not None and driver.supervisor.ready.is_set() else None,
+                is_finished=driver is not None and driver.supervisor.status.state is State.finished,
+            )
+        )
+
+
+@dataclass(slots=True)
+class PipelineProcesses:
+    """Drivers by the Pipeline's name. `on_change`: called with the name when a driver's state changes."""
+
+    home: Home
+    view: LiveView
+    on_change: Callable[[str], None]
+    by_name: dict[str, PipelineProcess] = field(default_factory=dict)
+
+    def plan(self, pipeline: Pipeline, document: Document, bootstrap: str) -> ProcessLaunch:
+        """See `Platform.plan_launch`."""
+        is_suspended = pipeline.spec.state == "suspended"
+        if not is_suspended and (missing := find_missing_prerequisite()) is not None:
+            raise Blocked(Stalled("PrerequisiteMissing", f"the driver is not started: {missing}"))
+        folder = self.home.pipeline(pipeline.spec.cluster_ref.name, pipeline.name)
+        on_change = self._notifier(pipeline.name)
+        return ProcessLaunch(
+            self, PipelineProcess(pipeline, document, folder, bootstrap, self.view, on_change), is_suspended
+        )
+
+    async def stop_driver(self, name: str) -> None:
+        """Stops a driver, if there is one, and returns when it has exited."""
+        if (driver := self.by_name.get(name)) is not None:
+            await driver.stop()
+            self.by_name.pop(name, None)
+
+    async def stop(self) -> bool:
+        """Stops all drivers. True if all have exited by themselves."""
+        return all(await asyncio.gather(*(it.stop() for it in self.by_name.values())))
+
+    def kill(self) -> None:
+        for it in self.by_name.values():
+            it.supervisor.kill()
+
+    def _notifier(self, name: str) -> Callable[[], None]:
+        return lambda: self.on_change(name)

@@ -1,7 +1,8 @@
-"""A process that outlives us if we crash, and that the next `ottla up` finds again.
+"""Processes that outlive `ottla up` if it crashes, and that the next one finds again.
 
-It runs in a session of its own, so that Ctrl-C reaches only us and we stop everything in order; it writes to a file, so that it does not stall or
-die when we are gone. `process.json` names it by pid and start time, so that a pid that was given to somebody else is not mistaken for it.
+A process runs in a session of its own, so that Ctrl-C reaches only `ottla up`, which stops everything in order. It
+prints to a file, so that it neither blocks nor dies when `ottla up` is gone. `process.json` identifies it by pid and
+start time: another process may get the pid.
 """
 
 import asyncio
@@ -9,18 +10,26 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
-POLL_S = 0.05
-LAST_BYTES = 1 << 16
+from ottla_operator.local.home import replace_file
+from ottla_operator.plan.broker_processes import HOST
+from ottla_operator.plan.observed_pods import last_line
+
+EXIT_POLL_S: Final = 0.05
+MAX_TAIL_BYTES: Final = 1 << 16
+MAX_OUTPUT_BYTES: Final = 1 << 20
+MAX_LOG_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """`started`: when the process began, in whatever form the system tells it. `hash`: names what it was started with."""
+class ProcessIdentity:
+    """`started`: its start time as the system prints it. `hash`: of what it was started with."""
 
     pid: int
     started: str
@@ -29,42 +38,39 @@ class Identity:
 
 @dataclass(slots=True)
 class Process:
-    """A running process, our child or one that an earlier `ottla up` left behind."""
+    """A running process. `child`: None for one that an earlier `ottla up` has started. `output_from`: where its output
+    begins in output.log, in bytes."""
 
     folder: Path
-    identity: Identity
+    identity: ProcessIdentity
     child: asyncio.subprocess.Process | None
     output_from: int = 0
-    """Where in output.log this run begins, in bytes."""
 
     @property
     def pid(self) -> int:
         return self.identity.pid
 
     @property
-    def adopted(self) -> bool:
+    def is_adopted(self) -> bool:
         return self.child is None
 
     async def wait(self) -> int | None:
-        """Waits for its end. The exit code (negative: the signal that ended it); None for an adopted one, whose code is not ours to know."""
+        """Waits for its exit. The exit code, negative for a signal; None for an adopted process, whose code is unknown."""
         if self.child is not None:
             code: int | None = await self.child.wait()
         else:
-            while is_alive(self.identity):  # noqa: ASYNC110  # nobody tells of the end of a process that is not our child
-                await asyncio.sleep(POLL_S)
+            while is_running(self.identity):  # noqa: ASYNC110  # the system reports only the exits of children
+                await asyncio.sleep(EXIT_POLL_S)
             code = None
-        self._forget()
+        (self.folder / "process.json").unlink(missing_ok=True)
         return code
 
-    def _forget(self) -> None:
-        (self.folder / "process.json").unlink(missing_ok=True)
-
-    async def stop(self, within_s: float) -> bool:
-        """SIGTERM, and SIGKILL to its whole session when that does not help in time. Whether it ended by itself."""
+    async def stop(self, timeout_s: float) -> bool:
+        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it has exited by itself."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(timeout_s):
                 await self.wait()
         except TimeoutError:
             self.kill()
@@ -77,20 +83,28 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
 
     def output(self) -> str:
-        """What this run has printed so far; the first MiB of it."""
-        return output_since(self.folder, self.output_from)
+        """What it has printed, at most MAX_OUTPUT_BYTES."""
+        return self._read(self.output_from)
 
-    def last_words(self) -> str:
-        """The last line it printed, shortened; what a program says last is mostly why it ended."""
-        return last_line(output_since(self.folder, self.output_from, last=LAST_BYTES))
+    def last_line(self) -> str:
+        """The last line that it has printed: mostly the reason of its exit."""
+        return last_line(self._read(max(self.output_from, _size(self.folder / "output.log") - MAX_TAIL_BYTES)))
+
+    def _read(self, begin: int) -> str:
+        try:
+            with (self.folder / "output.log").open("rb") as log:
+                log.seek(begin)
+                return log.read(MAX_OUTPUT_BYTES).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
 
 
-async def start(
+async def start_process(
     folder: Path, command: Sequence[str], hash_: str, environment: Mapping[str, str] | None = None
 ) -> Process:
-    """Starts a command whose output goes to output.log and whose identity to process.json. OSError when it cannot be started."""
+    """Starts a command; its output goes to output.log and its identity to process.json. Raises OSError."""
     log = folder / "output.log"
-    begin = _prepared(log)
+    begin = _rotate(log)
     with log.open("ab") as output:
         child = await asyncio.create_subprocess_exec(
             *command,
@@ -100,72 +114,85 @@ async def start(
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
         )
-    identity = Identity(child.pid, start_mark(child.pid) or "", hash_)
-    _write(folder / "process.json", json.dumps(asdict(identity)))
+    identity = ProcessIdentity(child.pid, start_time(child.pid) or "", hash_)
+    replace_file(folder / "process.json", json.dumps(asdict(identity)))
     return Process(folder, identity, child, begin)
 
 
-def left_behind(folder: Path) -> Process | None:
-    """The process that an earlier `ottla up` started in this folder, if it still runs."""
+def find_process(folder: Path) -> Process | None:
+    """The process that an earlier `ottla up` has started in this folder, if it is still running."""
     try:
-        identity = Identity(**json.loads((folder / "process.json").read_text()))
+        identity = ProcessIdentity(**json.loads((folder / "process.json").read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
-    if not is_alive(identity):
+    if not is_running(identity):
         (folder / "process.json").unlink(missing_ok=True)
         return None
     return Process(folder, identity, None)
 
 
-def is_alive(identity: Identity) -> bool:
-    return bool(identity.started) and start_mark(identity.pid) == identity.started
+def is_running(identity: ProcessIdentity) -> bool:
+    return bool(identity.started) and start_time(identity.pid) == identity.started
 
 
-def start_mark(pid: int) -> str | None:
-    """When a process began, as text that no later process with the same pid has; None when there is none, or only its remains."""
+def start_time(pid: int) -> str | None:
+    """When a process started, as text that no later process of the same pid has; None if it has exited."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except FileNotFoundError:
         if Path("/proc/self/stat").exists():
             return None
-        told = subprocess.run(
-            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-        ).stdout.split(None, 1)
-        return told[1].strip() if len(told) == 2 and not told[0].startswith("Z") else None
+        command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+        columns = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split(None, 1)
+        return columns[1].strip() if len(columns) == 2 and not columns[0].startswith("Z") else None
     except ProcessLookupError:
         return None
     return fields[19] if fields[0] not in ("Z", "X") else None
 
 
-def output_since(folder: Path, begin: int, last: int | None = None) -> str:
-    """`last`: only so many bytes of it, the last ones."""
-    try:
-        with (folder / "output.log").open("rb") as log:
-            log.seek(begin if last is None else max(begin, log.seek(0, os.SEEK_END) - last))
-            return log.read(1 << 20).decode(errors="replace")
-    except FileNotFoundError:
-        return ""
+def find_port_conflict(port: int) -> str | None:
+    """Why a process cannot listen on a port; None if it can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except PermissionError:
+            return f"port {port} needs root; use one above 1023"
+        except OSError:
+            return f"port {port} is in use{_listening_process(port)}"
+    return None
 
 
-def last_line(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1][:400] if lines else ""
+def _listening_process(port: int) -> str:
+    """` by pid 12 (java)`, where the system shows it: on Linux, of the user's own processes."""
+    inodes = {
+        fields[9]
+        for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+        if table.exists()
+        for line in table.read_text().splitlines()[1:]
+        if (fields := line.split())[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port
+    }
+    sockets = {f"socket:[{inode}]" for inode in inodes}
+    for process in Path("/proc").glob("[0-9]*") if sockets else ():
+        try:
+            if any(str(it.readlink()) in sockets for it in (process / "fd").iterdir()):
+                return f" by pid {process.name} ({(process / 'comm').read_text().strip()})"
+        except OSError:  # another user's process, or one that has just exited
+            continue
+    return ""
 
 
-def _prepared(log: Path, keep: int = 4 << 20) -> int:
-    """Where the next run's output begins. A log that has grown large is set aside first, as output.log.1."""
+def _rotate(log: Path) -> int:
+    """Renames a log that has grown large to output.log.1. Returns where the next run's output begins."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    if (size := _size(log)) <= MAX_LOG_BYTES:
+        return size
+    log.replace(log.with_suffix(".log.1"))
+    return 0
+
+
+def _size(path: Path) -> int:
     try:
-        size = log.stat().st_size
+        return path.stat().st_size
     except FileNotFoundError:
         return 0
-    if size > keep:
-        log.replace(log.with_suffix(".log.1"))
-        return 0
-    return size
-
-
-def _write(path: Path, text: str) -> None:
-    scratch = path.with_suffix(".tmp")
-    scratch.write_text(text)
-    scratch.replace(path)

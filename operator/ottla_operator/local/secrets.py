@@ -1,4 +1,4 @@
-"""Secrets for `ottla up`: those that stand in the files beside the resources, as `kubectl apply` takes them."""
+"""Secrets of `ottla up`: those in the files beside the resources, as `kubectl apply` takes them."""
 
 import hashlib
 import json
@@ -11,22 +11,22 @@ from ottla_operator.resources import validation
 from ottla_operator.resources.model import Json
 
 API_VERSION, KIND = "v1", "Secret"
-_SALT: Final = os.urandom(16)  # so that a version tells nobody what the values are, who does not know them
+_SALT: Final = os.urandom(16)  # so that the version does not reveal the values
 
 
 def is_secret(data: Json) -> bool:
     return isinstance(data, dict) and (data.get("apiVersion"), data.get("kind")) == (API_VERSION, KIND)
 
 
-def problems(data: Json) -> Iterator[validation.Problem]:
-    """What is wrong with one, without a word of its content."""
+def validate_secret(data: Json) -> Iterator[validation.Problem]:
+    """Problems of a Secret; they contain nothing of its values."""
     metadata = data.get("metadata")
     if not (isinstance(metadata, dict) and isinstance(metadata.get("name"), str)):
         yield validation.Problem(("metadata",), "a Secret needs a name")
         return
     for part in ("data", "stringData"):
         if not isinstance(data.get(part, {}), dict):
-            yield validation.Problem((part,), "must be an object: key and value")
+            yield validation.Problem((part,), "must be an object of keys and values")
             return
     try:
         secret_values(data)
@@ -34,13 +34,12 @@ def problems(data: Json) -> Iterator[validation.Problem]:
         yield validation.Problem(("data",), str(error))
 
 
-def seen(secrets: Iterable[Json]) -> dict[str, ObservedSecret]:
+def read_secrets(secrets: Iterable[Json]) -> dict[str, ObservedSecret]:
     """By name."""
     found: dict[str, ObservedSecret] = {}
     for data in secrets:
         values = secret_values(data)
         text = json.dumps(values, sort_keys=True).encode()
-        found[data["metadata"]["name"]] = ObservedSecret(
-            values, hashlib.blake2b(text, key=_SALT, digest_size=12).hexdigest()
-        )
+        version = hashlib.blake2b(text, key=_SALT, digest_size=12).hexdigest()
+        found[data["metadata"]["name"]] = ObservedSecret(values, version)
     return found

@@ -1,19 +1,23 @@
-"""What `ottla up` shows: on a terminal a live table below the lines that stay, elsewhere the lines alone."""
+"""The live view on a terminal: a table below the messages. Where the output is no terminal, the messages alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ottla_operator.formatting import format_size
-from ottla_operator.local.live_view import LiveView, State
+from ottla_operator.formatting import format_count, format_size
+from ottla_operator.local.live_view import LiveView, MessageKind, State
 
-REFRESH_S = 0.25
-COLOURS = {
+REFRESH_S: Final = 0.25
+MIN_TOPIC_ROWS: Final = 3
+RESERVED_LINES: Final = 14
+"""Headings, the footer, and lines of messages above the table."""
+COLOURS: Final = {
     State.ready: "green",
     State.running: "green",
     State.finished: "green",
@@ -22,26 +26,31 @@ COLOURS = {
     State.retrying: "red",
     State.failed: "bold red",
 }
-KINDS = {"good": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "red"), "info": ("·", "dim")}
+SIGNS: Final[dict[MessageKind, tuple[str, str]]] = {
+    "success": ("✓", "green"),
+    "warning": ("!", "yellow"),
+    "error": ("✗", "red"),
+    "info": ("·", "dim"),
+}
 
 
-def line(text: str, kind: str) -> Text:
-    """A line that stays."""
-    sign, colour = KINDS[kind]
-    return Text.assemble((sign, colour), " ", (text, "" if kind in ("good", "info") else colour))
+def format_message(text: str, kind: MessageKind) -> Text:
+    sign, colour = SIGNS[kind]
+    return Text.assemble((sign, colour), " ", (text, "" if kind in ("success", "info") else colour))
 
 
-def print_message(console: Console, text: str, kind: str) -> None:
-    """Prints a line that stays. Where nobody reads any more (`| tee` had the same Ctrl-C) nothing is printed, and what runs is still stopped in order."""
+def print_message(console: Console, text: str, kind: MessageKind) -> None:
+    """Prints nothing once the output is closed: with `| tee`, tee gets the same Ctrl-C, and processes must still be stopped
+    in order."""
     try:
-        console.print(line(text, kind))
-    except (OSError, SystemExit):  # the latter is what rich makes of a broken pipe
+        console.print(format_message(text, kind))
+    except (OSError, SystemExit):  # rich exits on a broken pipe
         console.quiet = True
 
 
 @asynccontextmanager
-async def live_table(console: Console, board: LiveView) -> AsyncIterator[None]:
-    """Keeps the table up to date while the block runs. Nothing where the console is no terminal."""
+async def live_table(console: Console, view: LiveView) -> AsyncIterator[None]:
+    """Refreshes the table while the block runs. Does nothing without a terminal."""
     if not console.is_terminal:
         yield
         return
@@ -49,7 +58,7 @@ async def live_table(console: Console, board: LiveView) -> AsyncIterator[None]:
 
         async def refresh() -> None:
             while True:
-                live.update(render(board, console.height), refresh=True)
+                live.update(render(view, console.height), refresh=True)
                 await asyncio.sleep(REFRESH_S)
 
         refreshing = asyncio.create_task(refresh())
@@ -60,62 +69,38 @@ async def live_table(console: Console, board: LiveView) -> AsyncIterator[None]:
             live.update(Text(""), refresh=True)
 
 
-def render(board: LiveView, height: int) -> RenderableType:
-    """The whole table, in at most `height` lines."""
-    parts: list[RenderableType] = [_brokers(board)]
-    room = max(
-        3,
-        height
-        - 6
-        - len(board.brokers)
-        - len(board.pipelines) * 2
-        - len(board.mirrors) * 2
-        - len(board.loads)
-        - len(board.moving)
-        - 8,
-    )
-    if board.topics:
-        parts.append(_topics(board, room))
-    if board.mirrors:
-        parts.append(_mirrors(board))
-    if board.pipelines:
-        parts.append(_pipelines(board))
-    parts += [
-        Text.assemble(
-            ("load ", "bold"), it.script, "  ", (it.state.value, COLOURS.get(it.state, "dim")), "  ", (it.note, "dim")
-        )
-        for it in board.loads.values()
+def render(view: LiveView, height: int) -> RenderableType:
+    """All tables, in at most `height` lines."""
+    others = len(view.brokers) + 2 * len(view.pipelines) + 2 * len(view.mirrors) + len(view.loads) + len(view.moving)
+    tables = [_brokers(view)]
+    if view.topics:
+        tables.append(_topics(view, max(MIN_TOPIC_ROWS, height - RESERVED_LINES - others)))
+    if view.mirrors:
+        tables.append(_mirrors(view))
+    if view.pipelines:
+        tables.append(_pipelines(view))
+    loads = [
+        Text.assemble(("load ", "bold"), it.script, "  ", _state(it.state), "  ", (it.note, "dim"))
+        for it in view.loads.values()
     ]
-    parts += [
-        Text.assemble(("moving ", "bold"), cluster, "  ", (how_far, "dim")) for cluster, how_far in board.moving.items()
-    ]
-    parts.append(Text("Ctrl-C stops everything; data stay", style="dim"))
-    return Group(*parts)
+    moving = [Text.assemble(("moving ", "bold"), cluster, "  ", (it, "dim")) for cluster, it in view.moving.items()]
+    return Group(*tables, *loads, *moving, Text("Ctrl-C stops everything; data stay", style="dim"))
 
 
-def _table(columns: Sequence[tuple[str, bool]]) -> Table:
-    """`columns`: (heading, whether it holds numbers)."""
+def _table(columns: str) -> Table:
+    """`columns`: headings between |; > marks columns of numbers. A last one without a heading is for notes."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
-    for heading, numbers in columns:
-        table.add_column(heading, justify="right" if numbers else "left", no_wrap=heading != "", overflow="ellipsis")
+    for heading in columns.split("|"):
+        justify = "right" if heading.startswith(">") else "left"
+        table.add_column(heading.lstrip(">"), justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+    table.add_column("", overflow="ellipsis")
     return table
 
 
-def _brokers(board: LiveView) -> Table:
-    table = _table(
-        [
-            ("BROKER", False),
-            ("ADDRESS", False),
-            ("STATE", False),
-            ("PID", True),
-            ("LEADS", True),
-            ("REPLICAS", True),
-            ("BEHIND", True),
-            ("", False),
-        ]
-    )
-    several = len(board.brokers) > 1
-    for it in board.brokers.values():
+def _brokers(view: LiveView) -> Table:
+    table = _table("BROKER|ADDRESS|STATE|>PID|>LEADS|>REPLICAS|>OUT-OF-SYNC")
+    shows_controller = len(view.brokers) > 1
+    for it in view.brokers.values():
         table.add_row(
             it.label,
             it.address,
@@ -123,32 +108,21 @@ def _brokers(board: LiveView) -> Table:
             str(it.pid or ""),
             _count(it.leads),
             _count(it.replicas),
-            Text(_count(it.behind), style="red" if it.behind else ""),
-            _note(it.note or ("controller" if several and it.controller else "")),
+            Text(_count(it.out_of_sync), style="red" if it.out_of_sync else ""),
+            _note(it.note or ("controller" if shows_controller and it.is_controller else "")),
         )
     return table
 
 
-def _topics(board: LiveView, room: int) -> Table:
-    table = _table(
-        [
-            ("TOPIC", False),
-            ("STATE", False),
-            ("PARTITIONS", True),
-            ("RECORDS", True),
-            ("/S", True),
-            ("BYTES", True),
-            ("LAG", True),
-            ("", False),
-        ]
-    )
-    several = len({cluster for cluster, _ in board.topics}) > 1
-    rows = sorted(board.topics.values(), key=lambda it: (it.cluster, it.name))
-    if len(rows) > room:  # the busy ones and those in trouble are what people look for
+def _topics(view: LiveView, max_rows: int) -> Table:
+    table = _table("TOPIC|STATE|>PARTITIONS|>RECORDS|>/S|>BYTES|>LAG")
+    shows_cluster = len({cluster for cluster, _ in view.topics}) > 1
+    rows = sorted(view.topics.values(), key=lambda it: (it.cluster, it.name))
+    if len(rows) > max_rows:  # those with problems first, then the busiest
         rows.sort(key=lambda it: (it.state is State.ready, -it.records_per_second, -(it.records or 0)))
-    for it in rows[:room]:
+    for it in rows[:max_rows]:
         table.add_row(
-            f"{it.cluster}/{it.name}" if several else it.name,
+            f"{it.cluster}/{it.name}" if shows_cluster else it.name,
             _state(it.state),
             _count(it.partitions),
             _count(it.records),
@@ -157,52 +131,35 @@ def _topics(board: LiveView, room: int) -> Table:
             _count(it.lag_records),
             _note(it.note or (f"group {it.lag_group}" if it.lag_group else "")),
         )
-    if len(rows) > room:
-        table.add_row(f"… and {len(rows) - room} more", *[""] * 7)
+    if len(rows) > max_rows:
+        table.add_row(f"… and {len(rows) - max_rows} more", *[""] * 7)
     return table
 
 
-def _pipelines(board: LiveView) -> Table:
-    table = _table(
-        [
-            ("PIPELINE", False),
-            ("STATE", False),
-            ("ROWS IN", True),
-            ("/S", True),
-            ("ROWS OUT", True),
-            ("LAG", True),
-            ("", False),
-        ]
-    )
-    for it in board.pipelines.values():
-        table.add_row(
-            it.name,
-            _state(it.state),
-            _count(it.rows_in),
-            _count(round(it.rows_per_second)) if it.rows_per_second else "",
-            _count(it.rows_out),
-            _lag(it.lag_records, it.lag_seconds),
-            _note(it.note),
-        )
+def _pipelines(view: LiveView) -> Table:
+    table = _table("PIPELINE|STATE|>ROWS IN|>/S|>ROWS OUT|>LAG")
+    for it in view.pipelines.values():
+        rate = _count(round(it.rows_per_second)) if it.rows_per_second else ""
+        lag = _lag(it.lag_records, it.lag_seconds)
+        table.add_row(it.name, _state(it.state), _count(it.rows_in), rate, _count(it.rows_out), lag, _note(it.note))
     return table
 
 
-def _mirrors(board: LiveView) -> Table:
-    table = _table([("MIRROR", False), ("STATE", False), ("TOPICS", True), ("LAG", True), ("", False)])
-    for it in board.mirrors.values():
-        table.add_row(
-            it.name, _state(it.state), _count(it.topics), _lag(it.lag_records, it.lag_seconds), _note(it.note)
-        )
+def _mirrors(view: LiveView) -> Table:
+    table = _table("MIRROR|STATE|>TOPICS|>LAG")
+    for it in view.mirrors.values():
+        lag = _lag(it.lag_records, it.lag_seconds)
+        table.add_row(it.name, _state(it.state), _count(it.topics), lag, _note(it.note))
     return table
 
 
-def summary_lines(board: LiveView) -> Iterable[str]:
-    """What was there at the end, for those who saw no table."""
-    for it in sorted(board.topics.values(), key=lambda it: (it.cluster, it.name)):
+def summary_lines(view: LiveView) -> Iterable[str]:
+    """What topics and pipelines had at the end, for those who saw no table."""
+    for it in sorted(view.topics.values(), key=lambda it: (it.cluster, it.name)):
         if it.records is not None:
-            yield f"topic {it.name}: {it.records:,} records, {format_size(it.bytes) or 'size unknown'}"
-    for row in board.pipelines.values():
-        yield f"pipeline {row.name}: {row.rows_in:,} rows in, {row.rows_out:,} rows out"
+            yield f"topic {it.name}: {format_count(it.records, 'record')}, {format_size(it.bytes) or 'size unknown'}"
+    for row in view.pipelines.values():
+        yield f"pipeline {row.name}: {format_count(row.rows_in, 'row')} in, {format_count(row.rows_out, 'row')} out"
 
 
 def _state(state: State) -> Text:

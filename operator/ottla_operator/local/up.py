@@ -1,210 +1,274 @@
-"""`ottla up`: reads the files, runs what they describe, follows their edits, and stops everything in order."""
+"""`ottla up`: reads the files, reconciles what they describe, follows their edits, and stops everything in order."""
 
 import asyncio
-import os
+import contextlib
 import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
-from ottla_operator.local import certificates, documents, loading, secrets
-from ottla_operator.local.cluster import ClusterRun, Wish
+from ottla_operator.local import documents, load, secrets
 from ottla_operator.local.documents import Document, InvalidFiles
-from ottla_operator.local.fitting import misfits
-from ottla_operator.local.following import STEPS, edits
+from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView
-from ottla_operator.local.memory import Memory
-from ottla_operator.local.mirrors import MirrorWish
-from ottla_operator.plan import broker_processes, listener_certificates
-from ottla_operator.resources import validation
+from ottla_operator.local.load import Load
+from ottla_operator.local.platform import LocalPlatform, local_key, pipeline_row_key, topic_name
+from ottla_operator.local.topic_metrics import TopicMetrics
+from ottla_operator.plan.broker_processes import unsupported_fields
+from ottla_operator.plan.conditions import kstatus
+from ottla_operator.reconcile.controller import Controller
+from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
-from ottla_operator.resources.mirror import Mirror
-from ottla_operator.resources.pipeline import Pipeline
-from ottla_operator.resources.topic import Topic
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.validation import validate_update
 
-PASSED_OVER = ("User",)
+UNSUPPORTED_KINDS: Final = ("User",)
+RECONCILED_KINDS: Final = ("Cluster", "Topic", "Mirror", "Pipeline")
+SETTLE_TIMEOUT_S: Final = 15.0
+"""Topics are created with the defaults of brokers that are all up and have their new settings; but brokers that cannot
+be must not hold up everything else for ever."""
+MIRROR_RESYNC_S: Final = 1.0
 
 
-@dataclass(slots=True)
 class UpRunner:
-    """`inputs`: files and folders as given. `load`: whether load scripts are run."""
+    """`inputs`: files and folders as given. `loads`: whether load scripts are run."""
 
-    inputs: Sequence[Path]
-    home: Home
-    board: LiveView
-    load: bool = True
-    _documents: list[Document] = field(default_factory=list)
-    _clusters: dict[str, tuple[ClusterRun, asyncio.Task[None]]] = field(default_factory=dict)
+    def __init__(self, inputs: Sequence[Path], home: Home, view: LiveView, loads: bool = True) -> None:
+        cache = WatchCache()
+        self.inputs = inputs
+        self.home = home
+        self.view = view
+        self.platform = LocalPlatform(home, view, cache, self._on_process_change)
+        self.controller = Controller(self.platform, cache, mirror_resync_s=MIRROR_RESYNC_S)
+        self._runs_loads = loads
+        self._documents: list[Document] = []
+        self._resources: dict[tuple[str, str], Json] = {}
+        """What was applied, by kind and name."""
+        self._loads: list[Load] = []
+        self._metrics: dict[str, tuple[TopicMetrics, asyncio.Task[None]]] = {}
+        self._tasks = asyncio.TaskGroup()
 
     def read_files(self) -> None:
-        """Reads and checks the files; BadInput says what is wrong."""
-        self._documents = self._fitting()
+        """Reads and validates the files. Raises InvalidFiles."""
+        self._documents = documents.read_files(self.inputs)
         if not any(it.kind == "Cluster" for it in self._documents):
-            raise InvalidFiles([f"{', '.join(map(str, self.inputs))}: there is no Cluster to start"])
-
-    def _fitting(self) -> list[Document]:
-        """What the files say, if it can be. BadInput."""
-        found = documents.read_files(self.inputs, held={it.file for it in self._documents})
-        if wrong := list(misfits(found)):
-            raise InvalidFiles(wrong)
-        return found
+            raise InvalidFiles([f"{', '.join(map(str, self.inputs))}: no Cluster is described"])
 
     async def run(self) -> bool:
-        """Until SIGINT, SIGTERM or SIGHUP. Whether everything ended by itself. A second signal kills what still runs."""
-        ending = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        """Runs until SIGINT, SIGTERM or SIGHUP. True if all processes have exited by themselves. A second signal kills
+        those that are still running."""
+        stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._signalled, ending)
-        self._say_what_is_passed_over()
-        for wish in self._wishes():
-            self._start(wish)
-        following = asyncio.create_task(self._follow(ending))
-        ended = asyncio.create_task(ending.wait())
-        tasks = [following, ended, *(task for _, task in self._clusters.values())]
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        following.cancel()
-        clean = await self._stop()
-        for task in done - {ended}:
-            task.result()  # a fault of our own: everything is stopped, and now it is told
-        return clean
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal, stop)
+        self._print_unsupported()
+        self.controller.start()
+        working = asyncio.create_task(self._work(stop))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([working, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        working.cancel()
+        is_clean = await self._stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working  # a bug of ours: it is raised once everything is stopped
+        return is_clean
 
-    def _start(self, wish: Wish) -> None:
-        run = ClusterRun(self.home, self.board, wish)
-        self._clusters[run.name] = run, asyncio.create_task(run.run())
+    def _on_signal(self, stop: asyncio.Event) -> None:
+        if stop.is_set():
+            self.platform.pipelines.kill()
+            for brokers in self.platform.clusters.values():
+                brokers.kill()
+        stop.set()
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        async with self._tasks:
+            self._tasks.create_task(self._follow_edits(stop))
+            for document in self._documents:
+                if document.kind == "Cluster" and self._runs_loads:
+                    for script in self._load_scripts(document):
+                        self._tasks.create_task(self._load(document.name, script))
 
     async def _stop(self) -> bool:
-        self.board.say("stopping pipelines and brokers", "info")
-        clean = await asyncio.gather(*(run.stop() for run, _ in self._clusters.values()))
-        for _, task in self._clusters.values():
-            task.cancel()
-        await asyncio.gather(*(task for _, task in self._clusters.values()), return_exceptions=True)
-        return all(clean)
+        """Loads and pipelines first, then brokers, all at once. True if all have exited by themselves."""
+        self.view.say("stopping pipelines and brokers", "info")
+        await self.controller.stop()
+        await asyncio.gather(*(it.stop() for it in self._loads))
+        is_clean = await self.platform.pipelines.stop()
+        for metrics, measuring in self._metrics.values():
+            measuring.cancel()
+            await metrics.measure_finally()
+        return all([is_clean, *await asyncio.gather(*(it.stop() for it in self.platform.clusters.values()))])
 
-    def _signalled(self, ending: asyncio.Event) -> None:
-        if ending.is_set():
-            for run, _ in self._clusters.values():
-                run.kill()
-        ending.set()
+    def _on_process_change(self, kind: str, key: Key) -> None:
+        match kind:
+            case "Cluster":
+                self.controller.wake_cluster(key)
+            case "Pipeline":
+                self.controller.wake_pipeline(key)
+            case "Topic":
+                self.controller.wake_waiting_pipelines(key)
 
-    async def _follow(self, ending: asyncio.Event) -> None:
-        """Takes in edits of the files, and of the Python steps beside them. What is wrong with an edit is said, and everything stays as it was."""
-        wrong: tuple[str, ...] = ()
-        async for names in edits(self.inputs, self.home.path, ending):
+    # --- applying the files
+
+    async def _follow_edits(self, stop: asyncio.Event) -> None:
+        """Applies the files, and then edits of them and of Python steps beside them. Invalid files change nothing."""
+        await self._apply()
+        reported: tuple[str, ...] = ()
+        async for names in watch_edits(self.inputs, self.home.path, stop):
             try:
-                new = self._fitting()
-                self._check_change(new)
-            except InvalidFiles as bad:
-                wrong = self._say_wrong(bad, wrong)
+                new = documents.read_files(self.inputs, held={it.file for it in self._documents})
+                self._validate_updates(new)
+            except InvalidFiles as invalid:
+                reported = self._print_invalid(invalid, reported)
                 continue
-            if wrong:
-                wrong = ()
-                self.board.say("the files are good again", "good")
-            steps = any(name.endswith(STEPS) for name in names)
-            if steps or [it.data for it in new] != [it.data for it in self._documents]:
+            if reported:
+                reported = ()
+                self.view.say("the files are valid again", "success")
+            if any(it.endswith(PYTHON_STEPS) for it in names) or [it.data for it in new] != [
+                it.data for it in self._documents
+            ]:
                 self._documents = new
-                await self._change()
+                await self._apply()
 
-    def _say_wrong(self, bad: InvalidFiles, before: tuple[str, ...]) -> tuple[str, ...]:
-        """Says what is wrong, once: editors write a file several times."""
-        if bad.lines != before:
-            for line in bad.lines:
-                self.board.say(line, "bad")
-            self.board.say("the files are not good as they are; everything goes on as before", "bad")
-        return bad.lines
+    def _print_invalid(self, invalid: InvalidFiles, reported: tuple[str, ...]) -> tuple[str, ...]:
+        """Prints problems once: editors write a file several times."""
+        if invalid.lines != reported:
+            for line in invalid.lines:
+                self.view.say(line, "error")
+            self.view.say("the files are invalid; everything goes on unchanged", "error")
+        return invalid.lines
 
-    def _check_change(self, new: Sequence[Document]) -> None:
+    def _validate_updates(self, new: Sequence[Document]) -> None:
         old = {(it.kind, it.name): it for it in self._documents}
-        wrong = [
-            it.says(problem)
+        problems = [
+            it.describe(problem)
             for it in new
-            if (was := old.get((it.kind, it.name))) and not secrets.is_secret(it.data)
-            for problem in validation.validate_update(it.data, was.data)
+            if (before := old.get((it.kind, it.name))) and not secrets.is_secret(it.data)
+            for problem in validate_update(it.data, before.data)
         ]
-        if wrong:
-            raise InvalidFiles(wrong)
+        if problems:
+            raise InvalidFiles(problems)
 
-    async def _change(self) -> None:
-        wishes = {wish.document.name: wish for wish in self._wishes()}
-        for name in list(self._clusters):
-            if name not in wishes:
-                run, task = self._clusters.pop(name)
-                self.board.say(f"cluster {name} is no longer described: its brokers are stopped, its data stay", "warn")
-                await run.stop()
-                task.cancel()
-        for name, wish in wishes.items():
-            if name in self._clusters:
-                await self._clusters[name][0].change(wish)
-            else:
-                self._start(wish)
+    async def _apply(self) -> None:
+        """Hands the files' resources to the controller: Clusters first, and the others once brokers have settled."""
+        self.platform.load(self._documents)
+        described = {(it.kind, it.name): it for it in self._documents if it.kind in RECONCILED_KINDS}
+        for key in [it for it in self._resources if it not in described]:
+            self._remove(self._resources.pop(key))
+        clusters = [it for it in described.values() if it.kind == "Cluster"]
+        for it in clusters:
+            self._update(it)
+            self._measure(it.name)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_TIMEOUT_S):
+                for it in clusters:
+                    await self._until(lambda name=it.name: self._has_settled(name))  # type: ignore[misc]
+                    await self._metrics[it.name][0].measured.wait()
+        for it in described.values():
+            if it.kind != "Cluster":
+                self._update(it)
+        for name in [name for kind, name in described if kind == "Pipeline"]:
+            self.controller.wake_pipeline(local_key(name))  # a Python step may have changed
 
-    def _wishes(self) -> list[Wish]:
-        clusters = {it.name: (Cluster.parse(it.data), it) for it in self._documents if it.kind == "Cluster"}
-        home = self.home.path.resolve()
-        found = secrets.seen(it.data for it in self._documents if it.kind == secrets.KIND)
-        still_there = {name: max(Memory.of(home / name).present, default=0) for name in clusters}
-        folders = {
-            name: certificates.written(home / name, made)
-            for name, (cluster, _) in clusters.items()
-            if (made := listener_certificates.read_certificates(cluster, found)) is not None
+    def _update(self, document: Document) -> None:
+        """Hands a resource to the controller as an API server would show it."""
+        previous = self._find_cached(document.kind, document.name)
+        metadata: Json = previous["metadata"] if previous else {"uid": str(uuid.uuid4()), "generation": 0}
+        is_changed = previous is None or previous["spec"] != document.data["spec"]
+        generation = metadata["generation"] + (1 if is_changed else 0)
+        key = local_key(document.name)
+        resource = {
+            **{field: document.data[field] for field in ("apiVersion", "kind", "spec")},
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": metadata["uid"],
+                "generation": generation,
+            },
+            "status": previous["status"] if previous else {},
         }
-        topics = [(Topic.parse(it.data), it) for it in self._documents if it.kind == "Topic"]
-        plans = broker_processes.plan_broker_processes(
-            [cluster for cluster, _ in clusters.values()], home, still_there, folders
-        )
-        return [
-            Wish(
-                cluster=cluster,
-                document=document,
-                brokers=tuple(plan for plan in plans if plan.cluster == name),
-                topics=tuple(it for it, _ in topics if it.spec.cluster_ref.name == name),
-                topic_documents={it.topic_name: at for it, at in topics if it.spec.cluster_ref.name == name},
-                mirrors=tuple(
-                    MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror), found)
-                    for it in self._documents
-                    if it.kind == "Mirror" and (mirror := Mirror.parse(it.data)).spec.target.cluster_ref.name == name
-                ),
-                pipelines={
-                    it.name: (pipeline, it)
-                    for it in self._documents
-                    if it.kind == "Pipeline" and (pipeline := Pipeline.parse(it.data)).spec.cluster_ref.name == name
-                },
-                loads=self._loads_beside(document),
-            )
-            for name, (cluster, document) in clusters.items()
-        ]
+        self._resources[document.kind, document.name] = resource
+        self.controller.update(resource)
 
-    def _loads_beside(self, cluster: Document) -> tuple[Path, ...]:
-        """The scripts beside the cluster's file: the one that has the cluster's name, and the one without a name, which is the first cluster's there."""
+    def _remove(self, resource: Json) -> None:
+        """A resource is no longer in the files."""
+        self.controller.update(resource, is_deleted=True)
+        name = resource["metadata"]["name"]
+        match resource["kind"]:
+            case "Cluster":
+                self._metrics.pop(name)[1].cancel()
+            case "Topic":
+                self.view.topics.pop((resource["spec"]["clusterRef"]["name"], topic_name(resource)), None)
+                if resource["spec"].get("deletionPolicy") != "Delete":
+                    said = f"topic {topic_name(resource)} is no longer described; it stays with its records (deletionPolicy: Retain)"
+                    self.view.say(said, "info")
+            case "Mirror":
+                self.view.mirrors.pop((resource["spec"]["target"]["clusterRef"]["name"], name), None)
+                self.view.say(f"mirror {name} is no longer described; the brokers go on with it as it is set", "info")
+            case "Pipeline":
+                self.view.pipelines.pop(pipeline_row_key(resource), None)
+                self.view.say(f"pipeline {name} is no longer described: stopping it", "info")
+
+    def _find_cached(self, kind: str, name: str) -> Json | None:
+        cache = self.controller.cache
+        return next((it for it in cache.all() if (it["kind"], it["metadata"]["name"]) == (kind, name)), None)
+
+    def _has_settled(self, cluster: str) -> bool:
+        """True if all brokers are ready and have their settings."""
+        resource = self.controller.cache.clusters[local_key(cluster)]
+        status = resource["status"]
+        is_observed = status.get("observedGeneration") == resource["metadata"]["generation"]
+        return is_observed and status.get("readyReplicas") == resource["spec"]["replicas"] and "roll" not in status
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.platform.reported.clear()
+            await self.platform.reported.wait()
+
+    # --- loads and measurements
+
+    def _measure(self, cluster: str) -> None:
+        if cluster not in self._metrics:
+            brokers = self.platform.clusters[cluster]
+            metrics = TopicMetrics(
+                cluster, self.view, lambda: brokers.addresses, lambda name: name in self._topics(cluster)
+            )
+            self._metrics[cluster] = metrics, self._tasks.create_task(metrics.run())
+
+    def _topics(self, cluster: str) -> dict[str, Json]:
+        """The cluster's Topic resources by the topic's name."""
+        return {topic_name(it): it for it in self.controller.cache.topics.get(local_key(cluster), {}).values()}
+
+    def _load_scripts(self, cluster: Document) -> list[Path]:
+        """Scripts beside the cluster's file: one named after the cluster, and the unnamed one, for the first cluster there."""
         folder = cluster.file.parent
         first = next(it for it in self._documents if it.kind == "Cluster" and it.file.parent == folder)
-        scripts = [loading.script_of(cluster.name), *([loading.SCRIPT] if first is cluster else [])]
-        return tuple(folder / name for name in scripts if self.load and (folder / name).is_file())
+        scripts = [load.cluster_script(cluster.name), *([load.SCRIPT] if first is cluster else [])]
+        return [folder / name for name in scripts if (folder / name).is_file()]
 
-    def _say_what_is_passed_over(self) -> None:
+    async def _load(self, cluster: str, script: Path) -> None:
+        """Loads once the cluster's topics are ready, or cannot be."""
+        described = {
+            it.name for it in self._documents if it.kind == "Topic" and it.data["spec"]["clusterRef"]["name"] == cluster
+        }
+
+        def are_settled() -> bool:
+            found = self.controller.cache.topics.get(local_key(cluster), {})
+            return found.keys() >= described and all(kstatus(it) in ("Current", "Failed") for it in found.values())
+
+        await self._until(are_settled)
+        bootstrap = ",".join(self.platform.clusters[cluster].bootstrap_addresses)
+        work = Load(script, self.home.cluster(cluster), bootstrap, self.view)
+        self._loads.append(work)
+        ids = {name: it["status"]["topicId"] for name, it in self._topics(cluster).items() if "topicId" in it["status"]}
+        await work.run(ids)
+
+    def _print_unsupported(self) -> None:
         for document in self._documents:
-            if document.kind in PASSED_OVER:
-                self.board.say(
-                    f"{document.where(())}: {document.kind} {document.name} is passed over: not built yet", "warn"
-                )
+            if document.kind in UNSUPPORTED_KINDS:
+                said = f"{document.kind} {document.name} is ignored: not supported yet"
+                self.view.say(f"{document.locate(())}: {said}", "warning")
             if document.kind == "Cluster":
-                for it in broker_processes.unsupported_fields(Cluster.parse(document.data)):
-                    self.board.say(f"{document.where(it.field)}: {it.reason}", "warn")
-
-
-def _addresses(
-    plans: Sequence[broker_processes.BrokerProcessPlan],
-    clusters: Mapping[str, tuple[Cluster, Document]],
-    mirror: Mirror,
-) -> str:
-    """Of the brokers of a source that is described beside it."""
-    assert mirror.spec.source.cluster_ref is not None  # or it has addresses: the schema wants one of them
-    source = mirror.spec.source.cluster_ref.name
-    count = clusters[source][0].spec.replicas
-    them = [it for it in plans if it.cluster == source and it.id <= count]
-    return ",".join((mirror.spec.source.tls and it.tls_address) or it.address for it in them)
-
-
-def default_home() -> Path:
-    """$OTTLA_HOME, or .ottla in the current folder."""
-    return Path(os.environ.get("OTTLA_HOME") or ".ottla")
+                for it in unsupported_fields(Cluster.parse(document.data)):
+                    self.view.say(f"{document.locate(it.path)}: {it.reason}", "warning")

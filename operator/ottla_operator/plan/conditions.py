@@ -1,8 +1,9 @@
-"""Conditions of a resource, so that what kstatus, `kubectl wait`, Flux and Argo CD make of them is true at every moment.
+"""Conditions of a resource, as kstatus, `kubectl wait`, Flux and Argo CD read them.
 
-Invariants: Ready, Reconciling and Stalled are always there, and each names the generation that it was decided on. Ready is True only when the resource
-is as its spec wishes; then neither of the others is. Otherwise Ready is False, and exactly one of the others says why: Reconciling when it goes on by
-itself, Stalled when a person has to do something. A condition's time changes only with its status.
+Invariants: Ready, Reconciling and Stalled are always present, and each carries the generation that
+was evaluated. Exactly one of them is True. Ready: the resource is as its spec says. Reconciling:
+work is under way that needs no person. Stalled: a person has to change something. A condition's
+lastTransitionTime changes only with its status. `plan/reasons.py` lists every reason.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,30 +15,20 @@ from ottla_operator.resources.model import Json
 READY: Final = "Ready"
 RECONCILING: Final = "Reconciling"
 STALLED: Final = "Stalled"
-LONGEST_MESSAGE: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class ExtraCondition:
-    """A condition of its own kind beside the three, such as Serving."""
-
-    type: str
-    is_true: bool
-    reason: str
-    message: str
+MAX_MESSAGE_LENGTH: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """All is as wished."""
+    """The resource is as its spec says."""
 
     message: str
-    reason: str = "AsWished"
+    reason: str = "Reconciled"
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciling:
-    """It is being brought there, by itself."""
+    """Work is under way, or something else has to happen first, without a person."""
 
     reason: str
     message: str
@@ -55,59 +46,77 @@ Readiness: TypeAlias = Ready | Reconciling | Stalled
 
 
 @dataclass(frozen=True, slots=True)
+class ExtraCondition:
+    """A condition beside Ready, Reconciling and Stalled, such as Available."""
+
+    type: str
+    is_true: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Conditions:
-    """`generation`: of the spec that was looked at."""
+    """`generation`: of the spec that was evaluated."""
 
     readiness: Readiness
     generation: int
     extra: Sequence[ExtraCondition] = field(default_factory=tuple)
 
 
-def render_conditions(judged: Conditions, before: Iterable[Mapping[str, Json]], now: str) -> list[dict[str, Json]]:
-    """`before`: conditions as they are. `now`: RFC 3339. Types that are neither ours nor judged any more are dropped."""
-    known = {it.get("type"): it for it in before}
+def render_conditions(
+    conditions: Conditions, previous: Iterable[Mapping[str, Json]], now: str
+) -> list[dict[str, Json]]:
+    """`status.conditions`. `previous`: as they are now; other types among them are dropped. `now`: RFC 3339."""
+    known = {it.get("type"): it for it in previous}
     return [
-        _condition(type_, status, reason, message, judged.generation, known.get(type_), now)
-        for type_, status, reason, message in _said(judged)
+        _render(type_, is_true, reason, message, conditions.generation, known.get(type_), now)
+        for type_, is_true, reason, message in _rows(conditions)
     ]
 
 
-def _said(judged: Conditions) -> list[tuple[str, bool, str, str]]:
-    verdict = judged.readiness
-    working, stuck = isinstance(verdict, Reconciling), isinstance(verdict, Stalled)
-    calm = Ready("Nothing is under way.", "Idle") if not working else verdict
-    sound = Ready("Nothing is in the way.", "Sound") if not stuck else verdict
+def _rows(conditions: Conditions) -> list[tuple[str, bool, str, str]]:
+    readiness = conditions.readiness
+    reconciling, stalled = isinstance(readiness, Reconciling), isinstance(readiness, Stalled)
+    progress = readiness if reconciling else Ready("No change is in progress.", "Idle")
+    health = readiness if stalled else Ready("Nothing needs a person.", "Healthy")
     return [
-        (READY, isinstance(verdict, Ready), verdict.reason, verdict.message),
-        (RECONCILING, working, calm.reason, calm.message),
-        (STALLED, stuck, sound.reason, sound.message),
-        *((it.type, it.is_true, it.reason, it.message) for it in judged.extra),
+        (READY, isinstance(readiness, Ready), readiness.reason, readiness.message),
+        (RECONCILING, reconciling, progress.reason, progress.message),
+        (STALLED, stalled, health.reason, health.message),
+        *((it.type, it.is_true, it.reason, it.message) for it in conditions.extra),
     ]
 
 
-def _condition(
-    type_: str, holds: bool, reason: str, message: str, generation: int, before: Mapping[str, Json] | None, now: str
+def _render(
+    type_: str, is_true: bool, reason: str, message: str, generation: int, previous: Mapping[str, Json] | None, now: str
 ) -> dict[str, Json]:
-    status = "True" if holds else "False"
-    since = before.get("lastTransitionTime") if before and before.get("status") == status else None
+    status = "True" if is_true else "False"
+    since = previous.get("lastTransitionTime") if previous and previous.get("status") == status else None
     return {
         "type": type_,
         "status": status,
         "observedGeneration": generation,
         "lastTransitionTime": since or now,
         "reason": reason,
-        "message": message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…",
+        "message": message if len(message) <= MAX_MESSAGE_LENGTH else message[: MAX_MESSAGE_LENGTH - 1] + "…",
     }
 
 
+def find_condition(resource: Mapping[str, Json], type_: str) -> Json:
+    """The condition of this type; {} if the resource has none."""
+    conditions = (resource.get("status") or {}).get("conditions") or []
+    return next((it for it in conditions if it["type"] == type_), {})
+
+
 def kstatus(resource: Mapping[str, Json]) -> str:
-    """What the kstatus library makes of a custom resource: Current, InProgress, Failed or Terminating
-    (sigs.k8s.io/cli-utils/pkg/kstatus, generic rules)."""
+    """The status that the kstatus library computes for a custom resource: Current, InProgress, Failed or
+    Terminating (sigs.k8s.io/cli-utils/pkg/kstatus, generic rules)."""
     metadata, status = resource.get("metadata") or {}, resource.get("status") or {}
     if metadata.get("deletionTimestamp"):
         return "Terminating"
-    seen = status.get("observedGeneration")
-    if seen is not None and seen != metadata.get("generation"):
+    observed = status.get("observedGeneration")
+    if observed is not None and observed != metadata.get("generation"):
         return "InProgress"
     found = {it["type"]: it["status"] for it in status.get("conditions") or []}
     if found.get(RECONCILING) == "True":

@@ -1,7 +1,8 @@
-"""The certificates of a Cluster's listeners with tls: true: what of its Secret brokers need, and what they are told of it.
+"""The certificates of a Cluster's listeners with tls: true: read from a Secret, checked, and given to brokers.
 
-A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then those that lead to the authority), `tls.key`, and for listeners whose clients show
-certificates `ca.crt`. Brokers read them when they start, so that renewed ones are a roll: `digest` names which they have.
+A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`, and `ca.crt` where
+listeners require client certificates. Brokers read them when they start, so a renewed certificate takes a rolling
+restart: `digest` names the one that a broker has.
 """
 
 import hashlib
@@ -20,8 +21,8 @@ AUTHORITIES: Final = "ca.crt"
 
 @dataclass(frozen=True, slots=True)
 class ListenerCertificates:
-    """`authorities`: who may sign certificates of clients; empty where none are asked for. `digest`: changes with the certificates; it tells nothing of the key,
-    which cannot change without them."""
+    """`authorities`: that may sign client certificates; empty if none are required. `digest`: changes with the
+    certificates; the key cannot change without them, and the digest contains nothing of it."""
 
     secret: str
     chain: str
@@ -31,13 +32,13 @@ class ListenerCertificates:
 
 
 def secret_name(cluster: Cluster) -> str:
-    """The name of the Secret that its listeners need; empty where none has TLS."""
+    """Name of the Secret that the listeners need; empty if none has TLS."""
     tls = cluster.spec.tls
     return tls.secret_ref.name if tls is not None and any(it.tls for it in cluster.listeners) else ""
 
 
 def required_keys(cluster: Cluster) -> tuple[str, ...]:
-    """What the Secret must have."""
+    """Keys that the Secret must have."""
     return (CHAIN, KEY, AUTHORITIES) if requires_client_certificates(cluster) else (CHAIN, KEY)
 
 
@@ -46,11 +47,11 @@ def requires_client_certificates(cluster: Cluster) -> bool:
 
 
 def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -> ListenerCertificates | None:
-    """`secrets`: by name, those that are there. None for a Cluster without TLS. Unusable."""
+    """None for a Cluster without TLS. `secrets`: those that exist, by name. Raises SecretUnusable."""
     if not (name := secret_name(cluster)):
         return None
     if name not in secrets:
-        raise SecretUnusable(f"spec.tls: there is no Secret {name}")
+        raise SecretUnusable(f"spec.tls: Secret {name} does not exist")
     values = secrets[name].values
     for key in required_keys(cluster):
         if not values.get(key):
@@ -62,23 +63,23 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
 
 
 def check_certificates(found: ListenerCertificates, now: float | None) -> None:
-    """Before any broker is started with them. `now`: seconds since 1970; None for those that brokers show already, whose time is not to keep them from being
-    restarted. Unusable."""
+    """Raises SecretUnusable if brokers could not start with them, or clients would reject them. `now`: seconds since 1970;
+    None for certificates that brokers have already: that they have expired must not keep brokers from restarting."""
     try:
         shown = inspect_certificate(found.chain, found.key)
     except InvalidCertificate as reason:
         raise SecretUnusable(f"spec.tls: Secret {found.secret}: {CHAIN} with {KEY} {reason}") from None
     if now is not None and (why := shown.validity_problem(now)):
-        raise SecretUnusable(f"spec.tls: Secret {found.secret}: clients would refuse {CHAIN}: {why}")
+        raise SecretUnusable(f"spec.tls: Secret {found.secret}: clients would reject {CHAIN}: {why}")
 
 
 def security_protocols(cluster: Cluster) -> dict[str, str]:
-    """Security protocol by the name that brokers give a listener."""
+    """Security protocol by listener, in capitals as brokers name it."""
     return {it.name.upper(): "SSL" if it.tls else "PLAINTEXT" for it in cluster.listeners}
 
 
 def client_auth_settings(cluster: Cluster) -> dict[str, str]:
-    """Brokers' settings of the listeners whose clients show certificates."""
+    """Brokers' settings of the listeners that require client certificates."""
     return {
         f"listener.name.{it.name}.ssl.client.auth": "required" for it in cluster.listeners if it.authentication == "TLS"
     }

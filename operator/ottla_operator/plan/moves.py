@@ -1,4 +1,4 @@
-"""Partitions that get other replicas: what a move is, and what moving costs."""
+"""Moves of partitions to other replicas, and what they cost."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplicas:
-    """A partition as it is. `replicas`: brokers, the preferred leader first. `leader`: -1 when nobody leads. `bytes`: size of one replica."""
+    """A partition now. `replicas`: brokers, the preferred leader first. `leader`: -1 if there is none. `bytes`: of one
+    replica."""
 
     topic: str
     partition: int
@@ -19,7 +20,8 @@ class PartitionReplicas:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that gets other replicas, or the same in another order (then nothing is copied, and another leader is preferred)."""
+    """A partition gets other replicas; or the same in another order, which copies nothing and changes the preferred
+    leader."""
 
     topic: str
     partition: int
@@ -39,8 +41,8 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveCost:
-    """`partitions`: how many change. `replicas`: copies to be made. `bytes`: of all copies. `busiest_bytes`: what the broker that has the most to do
-    takes in, or gives out, whichever is more: a throttle holds for each broker and direction by itself."""
+    """`partitions`: that change. `replicas`: to be copied, `bytes` in all. `busiest_bytes`: the most that one broker receives
+    or sends: a throttle limits each broker and direction by itself."""
 
     partitions: int
     replicas: int
@@ -48,12 +50,12 @@ class MoveCost:
     busiest_bytes: int
 
     def duration_s(self, throttle: float) -> float:
-        """How long it takes at least, with so many bytes per second and broker."""
+        """The least time that it takes. `throttle`: bytes per second and broker."""
         return self.busiest_bytes / throttle
 
 
 def planned_move(partition: PartitionReplicas, after: Sequence[int]) -> Move | None:
-    """None when it stays as it is."""
+    """None if the replicas stay as they are."""
     if tuple(after) == partition.replicas:
         return None
     return Move(
@@ -62,13 +64,13 @@ def planned_move(partition: PartitionReplicas, after: Sequence[int]) -> Move | N
 
 
 def apply_moves(partitions: Iterable[PartitionReplicas], moves: Iterable[Move]) -> list[PartitionReplicas]:
-    """The partitions as the moves leave them."""
+    """The partitions after the moves."""
     after = {(it.topic, it.partition): it.after for it in moves}
     return [replace(it, replicas=after.get((it.topic, it.partition), it.replicas)) for it in partitions]
 
 
 def moves_between(before: Iterable[PartitionReplicas], after: Iterable[PartitionReplicas]) -> tuple[Move, ...]:
-    """The moves that lead from one layout to the other; both have the same partitions in the same order."""
+    """The moves from one assignment to another; both have the same partitions in the same order."""
     found = (planned_move(old, new.replicas) for old, new in zip(before, after, strict=True))
     return tuple(it for it in found if it is not None)
 

@@ -1,22 +1,30 @@
-"""What the pods of brokers say of themselves, from their status as the kubelet writes it."""
+"""What the pods of brokers and of drivers are doing, from their status as the kubelet writes it."""
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ottla_operator.plan.objects import names
+from ottla_operator.plan.pipeline import names as pipeline_names
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
-# What every pod waits for at first.
-_PASSING = frozenset({"ContainerCreating", "PodInitializing"})
+STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})  # every pod waits for these at first
+CRASH_LOOP: Final = "CrashLoopBackOff"
+MAX_MESSAGE_LENGTH: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPod:
-    """`settings`: name of the ConfigMap that it mounts. `certificates`: names those it was started with; empty without. `since`: from when on it has been
-    ready, or not ready; of one that leaves, when it should have gone. `port`: where brokers and the operator reach it, which the Cluster may say otherwise by now;
-    0 when the pod does not say. `trouble`: what keeps it from running, in words; empty when nothing is known."""
+    """A broker's pod.
+
+    `settings`: name of the ConfigMap that it mounts. `certificates`: digest of those it was started
+    with; empty without TLS. `since`: since when it has been ready, or not ready; of a terminating
+    pod, when it should have gone. `port`: where brokers and the operator reach it; the Cluster may
+    say otherwise by now; 0 if the pod names none. `problem`: what keeps it from running; empty if
+    nothing is known.
+    """
 
     broker: int
     name: str
@@ -34,65 +42,135 @@ class BrokerPod:
     rack: str
     problem: str
 
+    @property
+    def address(self) -> str:
+        """host:port for the operator; empty before the pod has an address."""
+        host = f"[{self.ip}]" if ":" in self.ip else self.ip
+        return f"{host}:{self.port}" if host else ""
 
-def broker_pods(cluster: Cluster, pods: list[Json]) -> dict[int, BrokerPod]:
-    """By broker. Pods of another Cluster's making are left out."""
+
+@dataclass(frozen=True, slots=True)
+class DriverPod:
+    """A pod of a Pipeline: a driver's or an executor's; on one machine, a driver's process.
+
+    `settings`: name of the ConfigMap it was started with, which names the pipeline's spec. `address`:
+    host:port of its runner; empty before it has one. `exit_code`: of the last run that has ended;
+    None if none has. `last_message`: the last line of that run. `problem`: what keeps it from running.
+    """
+
+    name: str
+    is_ready: bool
+    is_terminating: bool
+    phase: str
+    settings: str
+    address: str
+    restarts: int
+    exit_code: int | None
+    last_message: str
+    problem: str
+
+
+def broker_pods(cluster: Cluster, pods: Iterable[Json]) -> dict[int, BrokerPod]:
+    """By broker id; pods of other names are left out."""
     return {
-        broker: _broker_pod(broker, it)
+        broker: _broker_pod(cluster, broker, it)
         for it in pods
         if (broker := names.broker_id(cluster, it["metadata"]["name"])) is not None
     }
 
 
-def _broker_pod(broker: int, pod: Json) -> BrokerPod:
+def driver_pods(pods: Iterable[Json]) -> list[DriverPod]:
+    """Drivers, the newest first, terminating ones last."""
+    found = [it for it in pods if _component(it) == pipeline_names.DRIVER]
+    found.sort(key=lambda it: str(it["metadata"].get("creationTimestamp", "")), reverse=True)
+    return sorted(map(_driver_pod, found), key=lambda it: it.is_terminating)
+
+
+def executor_pods(pods: Iterable[Json]) -> list[DriverPod]:
+    """Executors that have not ended."""
+    found = [_driver_pod(it) for it in pods if _component(it) == pipeline_names.EXECUTOR]
+    return [it for it in found if it.phase not in ("Succeeded", "Failed") and not it.is_terminating]
+
+
+def pod_problems(status: Json) -> Iterator[str]:
+    """What keeps a pod from running, each with Kubernetes' reason first."""
+    for it in status.get("conditions") or []:
+        if it["type"] == "PodScheduled" and it["status"] == "False":
+            yield f"{it.get('reason', 'Unscheduled')}: {it.get('message', '')}".rstrip(": ")
+    for it in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        state, last = it.get("state") or {}, (it.get("lastState") or {}).get("terminated") or {}
+        if (waiting := state.get("waiting")) and waiting.get("reason") not in STARTING_REASONS:
+            message = last_line(last.get("message")) or waiting.get("message") or ""
+            yield f"{waiting.get('reason', 'Waiting')}: {message}".rstrip(": ")
+        elif (ended := state.get("terminated")) and ended.get("exitCode"):
+            yield f"exited with {ended['exitCode']}: {last_line(ended.get('message'))}".rstrip(": ")
+
+
+def last_line(text: str | None) -> str:
+    """The last line that is not blank, shortened."""
+    lines = [line for line in (text or "").splitlines() if line.strip()]
+    return lines[-1].strip()[:MAX_MESSAGE_LENGTH] if lines else ""
+
+
+def parse_time(text: str) -> datetime.datetime:
+    """A time as Kubernetes writes it."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     ready: Json = next((it for it in status.get("conditions") or [] if it["type"] == "Ready"), {})
+    since = metadata.get("deletionTimestamp") or ready.get("lastTransitionTime") or metadata["creationTimestamp"]
     return BrokerPod(
         broker=broker,
         name=metadata["name"],
         uid=metadata["uid"],
         is_ready=ready.get("status") == "True" and "deletionTimestamp" not in metadata,
         is_terminating="deletionTimestamp" in metadata,
-        since=parse_time(
-            metadata.get("deletionTimestamp") or ready.get("lastTransitionTime") or metadata["creationTimestamp"]
-        ),
+        since=parse_time(since),
         pod_hash=annotations.get(names.POD_HASH, ""),
-        settings=next((it["configMap"]["name"] for it in spec.get("volumes") or [] if it["name"] == "settings"), ""),
+        settings=_mounted_config_map(spec, "settings"),
         certificates=annotations.get(names.CERTIFICATES, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
         ip=status.get("podIP") or "",
-        port=next((int(it["containerPort"]) for it in _ports(spec) if it.get("name") == names.BROKERS_PORT), 0),
+        port=_container_port(spec, names.BROKERS_PORT) or names.brokers_port(cluster),
         node=spec.get("nodeName") or "",
         rack=annotations.get(names.RACK, ""),
         problem="; ".join(dict.fromkeys(pod_problems(status))),
     )
 
 
-def _ports(spec: Json) -> list[Json]:
-    return [port for it in spec["containers"] for port in it.get("ports") or []]
+def _driver_pod(pod: Json) -> DriverPod:
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    conditions = {it["type"]: it["status"] for it in status.get("conditions") or []}
+    container: Json = next(iter(status.get("containerStatuses") or []), {})
+    ended = (container.get("state") or {}).get("terminated") or (container.get("lastState") or {}).get("terminated")
+    ip, port = status.get("podIP") or "", _container_port(spec, pipeline_names.HTTP_PORT)
+    return DriverPod(
+        name=metadata["name"],
+        is_ready=conditions.get("Ready") == "True" and "deletionTimestamp" not in metadata,
+        is_terminating="deletionTimestamp" in metadata,
+        phase=status.get("phase") or "",
+        settings=_mounted_config_map(spec, "pipeline"),
+        address=f"{f'[{ip}]' if ':' in ip else ip}:{port}" if ip and port else "",
+        restarts=container.get("restartCount") or 0,
+        exit_code=(ended or {}).get("exitCode"),
+        last_message=last_line((ended or {}).get("message")) or (ended or {}).get("reason") or "",
+        problem="; ".join(dict.fromkeys(it for it in pod_problems(status) if not it.startswith(CRASH_LOOP))),
+    )
 
 
-def pod_problems(status: Json) -> Iterator[str]:
-    """What keeps a pod from running, in words, each with Kubernetes' own word for it first."""
-    for it in status.get("conditions") or []:
-        if it["type"] == "PodScheduled" and it["status"] == "False":
-            yield f"{it.get('reason', 'Unscheduled')}: {it.get('message', '')}".rstrip(": ")
-    for it in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        state, last = it.get("state") or {}, (it.get("lastState") or {}).get("terminated") or {}
-        if (waiting := state.get("waiting")) and waiting.get("reason") not in _PASSING:
-            said = last_line(last.get("message")) or waiting.get("message") or ""
-            yield f"{waiting.get('reason', 'Waiting')}: {said}".rstrip(": ")
-        elif (ended := state.get("terminated")) and ended.get("exitCode"):
-            yield f"ended with {ended['exitCode']}: {last_line(ended.get('message'))}".rstrip(": ")
+def _component(pod: Json) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(pipeline_names.COMPONENT, ""))
 
 
-def last_line(text: str | None) -> str:
-    """The last that says something."""
-    lines = [line for line in (text or "").splitlines() if line.strip()]
-    return lines[-1].strip()[:400] if lines else ""
+def _mounted_config_map(spec: Json, volume: str) -> str:
+    volumes = spec.get("volumes") or []
+    return next((str(it["configMap"]["name"]) for it in volumes if it["name"] == volume), "")
 
 
-def parse_time(text: str) -> datetime.datetime:
-    """Of Kubernetes' own form of times."""
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+def _container_port(spec: Json, name: str) -> int:
+    """0 if no container has a port of this name."""
+    ports = [port for it in spec["containers"] for port in it.get("ports") or []]
+    return next((int(it["containerPort"]) for it in ports if it.get("name") == name), 0)

@@ -1,34 +1,37 @@
-"""Preferred leaders, evenly over brokers, by reordering replicas: nothing is copied.
+"""Balances preferred leaders over brokers by reordering replicas: nothing is copied.
 
-Invariant: afterwards no order of the same replicas has a smaller maximum of partitions led by one broker, or a greater minimum; and each topic's leaders
-are even too, as far as that allows. It is kept by moving leaderships along paths from the broker that leads most to one that leads least, for as long
-as there is such a path whose ends differ by two or more; a path's steps leave the brokers in between as they were. First so within each topic; then
-over all topics by steps that keep topics even (what a topic has more on one broker than on another may be on either); then by any steps.
+Invariant: afterwards no order of the same replicas has a smaller maximum of partitions led by one
+broker, or a greater minimum, and each topic's leaders are balanced as far as that allows.
+Leaderships move along paths from the broker that leads most to one that leads least, as long as
+there is a path whose ends differ by two or more; the brokers along a path keep their number. First
+within each topic; then over all topics by steps that keep each topic balanced; then by any steps.
 """
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 Step = tuple[int, int]
-"""(partition's index, broker that comes first)"""
+"""A partition's index, and the broker that becomes its first replica."""
 
 
 def balance_preferred_leaders(
     replicas: Sequence[list[int]], topics: Sequence[str], changeable: Collection[int], brokers: Collection[int]
 ) -> None:
-    """Reorders in place the replicas of those partitions whose index is `changeable`, among `brokers`. `topics`: each partition's."""
+    """Reorders replicas in place. `topics`: of each partition. `changeable`: indexes of the partitions that may be
+    reordered. `brokers`: those that are balanced."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for index, topic in enumerate(topics):
         by_topic[topic].append(index)
     for indexes in by_topic.values():
-        _Leaders(replicas, topics, changeable, brokers, indexes).settle()
+        _Leaders(replicas, topics, changeable, brokers, indexes).balance()
     if len(by_topic) > 1:
-        _Leaders(replicas, topics, changeable, brokers, range(len(topics)), keep_topics=True).settle()
-        _Leaders(replicas, topics, changeable, brokers, range(len(topics))).settle()
+        _Leaders(replicas, topics, changeable, brokers, range(len(topics)), keep_topics=True).balance()
+        _Leaders(replicas, topics, changeable, brokers, range(len(topics))).balance()
 
 
 class _Leaders:
-    """`counted`: partitions that are looked at. `keep_topics`: only steps that leave each topic as even as it is."""
+    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that leave each topic as balanced
+    as it is."""
 
     def __init__(
         self,
@@ -43,20 +46,20 @@ class _Leaders:
         self._replicas, self._topics, self._keep_topics = replicas, topics, keep_topics
         self._led: Counter[int] = Counter(dict.fromkeys(sorted(brokers), 0))
         self._led_of_topic: Counter[tuple[int, str]] = Counter()
-        # from → to → partitions that `from` leads, may give away, and `to` could lead
+        # from → to → indexes of partitions that `from` leads and `to` could lead instead
         self._edges: dict[int, dict[int, dict[int, None]]] = {it: {} for it in self._led}
         self._changeable = set(changeable)
         for index in counted:
             if replicas[index] and replicas[index][0] in self._led:
-                self._note(index, 1)
+                self._count(index, 1)
 
-    def settle(self) -> None:
+    def balance(self) -> None:
         while path := self._path():
             for index, broker in path:
                 self._lead(index, broker)
 
     def _path(self) -> list[Step]:
-        """From a broker that leads most to one that leads at least two fewer; empty when there is none."""
+        """From a broker that leads most to one that leads at least two fewer; empty if there is none."""
         for start in sorted(self._led, key=lambda it: (-self._led[it], it)):
             if self._led[start] - min(self._led.values()) < 2:
                 break
@@ -88,17 +91,17 @@ class _Leaders:
             at = before
 
     def _excess(self, index: int, one: int, other: int) -> int:
-        """How many more partitions of a partition's topic `one` leads than `other`."""
+        """How many more partitions of the same topic `one` leads than `other`."""
         topic = self._topics[index]
         return self._led_of_topic[one, topic] - self._led_of_topic[other, topic]
 
     def _lead(self, index: int, broker: int) -> None:
-        self._note(index, -1)
+        self._count(index, -1)
         self._replicas[index].remove(broker)
         self._replicas[index].insert(0, broker)
-        self._note(index, 1)
+        self._count(index, 1)
 
-    def _note(self, index: int, change: int) -> None:
+    def _count(self, index: int, change: int) -> None:
         leader, *others = self._replicas[index]
         self._led[leader] += change
         self._led_of_topic[leader, self._topics[index]] += change

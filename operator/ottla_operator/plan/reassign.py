@@ -1,132 +1,207 @@
-"""Which partitions get which replicas when brokers come, go, or a topic shall have another number of them.
+"""Which partitions get which replicas when brokers are added, removed, or a topic gets another replication factor.
 
-Invariants: a partition has each broker once; its replicas are in as many racks as they can be, never in fewer than before; only what has to move
-moves; where there is a choice, brokers end up with as many replicas as each other, then each topic's do, and so do preferred leaders. With racks of
-unequal size, racks go before evenness.
+Invariants: a partition has each broker at most once; its replicas are in as many racks as they can be, never in fewer
+than before; only what has to move moves; where there is a choice, brokers end up with equally many replicas, then each
+topic's replicas do, and so do preferred leaders. With racks of unequal size, racks go before evenness.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ottla_broker.metadata.placement import UsableBroker
-from ottla_operator.plan.layout import ReplicaLayout
 from ottla_operator.plan.moves import Move, PartitionReplicas, planned_move
 from ottla_operator.plan.preferred_leaders import balance_preferred_leaders
 
 
 class ImpossibleAssignment(ValueError):
-    """No plan can do what is asked; the text says why."""
+    """No plan can satisfy the request; the text says why."""
 
 
 def spread_replicas(
-    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], leaving: Collection[int] = ()
+    partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], leaving: Collection[int] = ()
 ) -> tuple[Move, ...]:
-    """Evenly over `places`. What is on brokers that are `leaving` goes there; brokers that are neither are left alone: they may be away for a while.
-
-    Impossible when a partition has more replicas than there are brokers.
-    """
-    layout = _layout(partitions, places, leaving)
+    """Spreads replicas evenly over `targets`, those of brokers that are `leaving` too. Brokers that are neither are left
+    alone: they may be down for a while. Raises ImpossibleAssignment if a partition has more replicas than there are
+    targets."""
+    layout = ReplicaLayout(partitions, _without(targets, leaving))
     _empty(layout, leaving)
     _mend_racks(layout)
-    _even_out(layout, None)
+    _balance(layout, None)
     return _moves(layout, range(len(partitions)))
 
 
 def drain_brokers(
-    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], leaving: Collection[int]
+    partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], leaving: Collection[int]
 ) -> tuple[Move, ...]:
-    """Takes everything off the brokers that are `leaving`, onto `places`, and moves nothing else. Impossible when there are too few brokers."""
+    """Moves all replicas off the brokers that are `leaving` to `targets`, and nothing else. Raises ImpossibleAssignment
+    if there are too few targets."""
     affected = [it for it in partitions if not set(leaving).isdisjoint(it.replicas)]
     others = [it for it in partitions if set(leaving).isdisjoint(it.replicas)]
-    layout = _layout([*affected, *others], places, leaving)
-    fresh = _empty(layout, leaving)
-    _even_out(layout, fresh)
+    layout = ReplicaLayout([*affected, *others], _without(targets, leaving))
+    moved = _empty(layout, leaving)
+    _balance(layout, moved)
     return _moves(layout, range(len(affected)))
 
 
 def change_replication_factor(
-    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], wanted: Collection[str], factor: int
+    partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], topics: Collection[str], factor: int
 ) -> tuple[Move, ...]:
-    """Gives the partitions of the `wanted` topics `factor` replicas each; the others count for evenness. Replicas on other
-    brokers than `places` go first, then those that lag; who leads stays.
-
-    Impossible when there are fewer brokers.
-    """
-    chosen = [it for it in partitions if it.topic in wanted]
-    layout = ReplicaLayout([*chosen, *(it for it in partitions if it.topic not in wanted)], _without(places, ()))
-    fresh: set[tuple[int, int]] = set()
+    """Gives the partitions of `topics` `factor` replicas each; the others count for evenness. Replicas on other brokers
+    than `targets` go first, then those that are out of sync; leaders stay. Raises ImpossibleAssignment if there are
+    fewer targets."""
+    chosen = [it for it in partitions if it.topic in topics]
+    layout = ReplicaLayout([*chosen, *(it for it in partitions if it.topic not in topics)], targets)
+    added: set[tuple[int, int]] = set()
     for index, it in enumerate(chosen):
         while len(layout.replicas[index]) > factor:
-            layout.remove(index, _least_missed(layout, index, it))
+            layout.remove(index, _least_needed(layout, index, it))
         while len(layout.replicas[index]) < factor:
             if (broker := layout.choose_broker(index)) is None:
-                raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_are(layout.targets)}")
+                raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_available(layout)}")
             layout.add(index, broker)
-            fresh.add((index, broker))
-    _even_out(layout, fresh)
+            added.add((index, broker))
+    _balance(layout, added)
     return _moves(layout, [index for index, it in enumerate(chosen) if len(it.replicas) != factor])
 
 
-def _layout(
-    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], leaving: Collection[int]
-) -> ReplicaLayout:
-    return ReplicaLayout(partitions, _without(places, leaving))
+class ReplicaLayout:
+    """Replicas on brokers while a plan is made.
+
+    Rules: a partition never has two replicas on one broker; no step brings the replicas of a partition into fewer racks
+    than they are in.
+
+    `replicas`: of each partition, by its index in `partitions`; changed in place. `targets`: brokers that may be given
+    replicas, with their racks; other brokers keep theirs unless these are removed. `count`: replicas on each target.
+    """
+
+    def __init__(self, partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker]) -> None:
+        self.partitions = partitions
+        self.targets = {it.broker: it.rack for it in sorted(targets, key=lambda it: it.broker)}
+        self.replicas = [list(it.replicas) for it in partitions]
+        self.count = dict.fromkeys(self.targets, 0)
+        self._held: dict[int, dict[str, dict[int, None]]] = {it: {} for it in self.targets}
+        # Small partitions come first wherever there is a choice: they are copied soonest.
+        for index in sorted(range(len(partitions)), key=lambda it: partitions[it].bytes):
+            for broker in self.replicas[index]:
+                self._count(index, broker)
+
+    def add(self, index: int, broker: int, at: int | None = None) -> None:
+        """`at`: position among the replicas; None: the last."""
+        assert broker not in self.replicas[index]
+        self.replicas[index].insert(len(self.replicas[index]) if at is None else at, broker)
+        self._count(index, broker)
+
+    def remove(self, index: int, broker: int) -> None:
+        self.replicas[index].remove(broker)
+        if broker in self.count:
+            self.count[broker] -= 1
+            del self._held[broker][self.partitions[index].topic][index]
+
+    def replace(self, index: int, old: int, new: int) -> None:
+        """`new` gets the position of `old`, so that a preferred leader is replaced as one."""
+        at = self.replicas[index].index(old)
+        self.remove(index, old)
+        self.add(index, new, at)
+
+    def racks(self, index: int, *, without: int | None = None) -> set[str]:
+        return {self.rack(it) for it in self.replicas[index] if it != without}
+
+    def rack(self, broker: int) -> str:
+        """A broker whose rack is unknown is a rack of its own."""
+        return self.targets.get(broker) or f"broker {broker}"
+
+    def keeps_racks(self, index: int, old: int, new: int) -> bool:
+        """True if the replicas are in no fewer racks after `new` has replaced `old`."""
+        rest = self.racks(index, without=old)
+        return self.rack(new) not in rest or self.rack(old) in rest
+
+    def choose_broker(self, index: int) -> int | None:
+        """The target for one more replica of a partition: in a rack that has none, then with the fewest replicas; None if
+        all targets have one."""
+        racks = self.racks(index)
+        topic = self.partitions[index].topic
+        return min(
+            (it for it in self.targets if it not in self.replicas[index]),
+            key=lambda it: (self.rack(it) in racks, self.count[it], self.count_of_topic(it, topic), it),
+            default=None,
+        )
+
+    def count_of_topic(self, broker: int, topic: str) -> int:
+        """Replicas of a topic on a target."""
+        return len(self._held[broker].get(topic, ()))
+
+    def movable_partitions(self, broker: int, other: int) -> Iterator[int]:
+        """Partitions on `broker`, first those of the topic of which it has most more than `other`."""
+        held = self._held[broker]
+
+        def excess(topic: str) -> int:
+            return len(held[topic]) - self.count_of_topic(other, topic)
+
+        if held:  # usually the first topic is enough, and sorting can be avoided
+            yield from held[max(held, key=excess)]
+        for topic in sorted(held, key=excess, reverse=True):
+            yield from held[topic]
+
+    def _count(self, index: int, broker: int) -> None:
+        if broker in self.count:
+            self.count[broker] += 1
+            self._held[broker].setdefault(self.partitions[index].topic, {})[index] = None
 
 
-def _without(places: Sequence[UsableBroker], leaving: Collection[int]) -> list[UsableBroker]:
-    return [it for it in places if it.broker not in leaving]
+def _without(targets: Sequence[UsableBroker], leaving: Collection[int]) -> list[UsableBroker]:
+    return [it for it in targets if it.broker not in leaving]
 
 
 def _empty(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, int]]:
-    """Replaces every replica on the brokers that leave; the (partition's index, broker) that came instead."""
-    fresh: set[tuple[int, int]] = set()
+    """Replaces every replica on the brokers that leave. Returns the replicas that were added, as (index, broker)."""
+    added: set[tuple[int, int]] = set()
     for index, it in enumerate(layout.partitions):
         for old in [broker for broker in it.replicas if broker in leaving]:
-            if (new := _instead(layout, index, old)) is None:
+            if (new := _replace(layout, index, old)) is None:
                 raise ImpossibleAssignment(
                     f"{it.topic}-{it.partition} has {len(it.replicas)} replicas, which need as many brokers; "
-                    f"without {', '.join(map(str, sorted(leaving)))} there {_are(layout.targets)}"
+                    f"without {', '.join(map(str, sorted(leaving)))} there {_available(layout)}"
                 )
-            layout.replace(index, old, new)
-            fresh.add((index, new))
-    return fresh
+            added.add((index, new))
+    return added
 
 
-def _instead(layout: ReplicaLayout, index: int, old: int) -> int | None:
-    """Who is given a replica that leaves: `best`, with the rack of the one that leaves free again."""
+def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
+    """Replaces a replica by one on the best target, for which the rack of `old` is free. None if there is no target."""
     at = layout.replicas[index].index(old)
     layout.remove(index, old)
-    found = layout.choose_broker(index)
-    layout.add(index, old, at)
-    return found
+    if (new := layout.choose_broker(index)) is not None:
+        layout.add(index, new, at)
+    return new
 
 
-def _least_missed(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
-    """Which replica goes: one that could not be given here, no leader, one that lags, one whose rack has another, one on a broker that holds much."""
+def _least_needed(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
+    """The replica to remove: one that is on no target, does not lead, is out of sync, shares its rack, is on a broker
+    with many replicas; in this order."""
     preferred = layout.replicas[index][0]
 
-    def keep(broker: int) -> tuple[bool, bool, bool, bool, bool, int, int]:
-        shared = layout.rack(broker) in layout.racks(index, without=broker)
+    def value(broker: int) -> tuple[bool, bool, bool, bool, bool, int, int]:
+        shares_rack = layout.rack(broker) in layout.racks(index, without=broker)
         return (
             broker in layout.targets,
             broker == partition.leader,
             broker in partition.isr,
             broker == preferred,
-            not shared,
+            not shares_rack,
             -layout.count.get(broker, 0),
             -broker,
         )
 
-    return min(layout.replicas[index], key=keep)
+    return min(layout.replicas[index], key=value)
 
 
 def _mend_racks(layout: ReplicaLayout) -> None:
-    """Takes replicas that share a rack to racks that have none of their partition."""
+    """Moves replicas that share a rack to racks that have none of their partition."""
     for index in range(len(layout.partitions)):
-        while (better := _into_free_rack(layout, index)) is not None:
-            layout.replace(index, *better)
+        while (step := _step_into_free_rack(layout, index)) is not None:
+            layout.replace(index, *step)
 
 
-def _into_free_rack(layout: ReplicaLayout, index: int) -> tuple[int, int] | None:
+def _step_into_free_rack(layout: ReplicaLayout, index: int) -> tuple[int, int] | None:
     racks = layout.racks(index)
     sharing = [
         it
@@ -143,10 +218,10 @@ def _into_free_rack(layout: ReplicaLayout, index: int) -> tuple[int, int] | None
     )
 
 
-def _even_out(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> None:
-    """Moves one replica at a time from a broker that holds more to one that holds at least two fewer. `movable`: which may move ((partition's
-    index, broker); kept up to date); None: all."""
-    while (step := _evening_step(layout, movable)) is not None:
+def _balance(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> None:
+    """Moves one replica at a time from a broker to one that has at least two fewer. `movable`: replicas that may move, as
+    (index, broker), kept up to date; None: all."""
+    while (step := _balancing_step(layout, movable)) is not None:
         index, old, new = step
         layout.replace(index, old, new)
         if movable is not None:
@@ -154,7 +229,7 @@ def _even_out(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> No
             movable.add((index, new))
 
 
-def _evening_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> tuple[int, int, int] | None:
+def _balancing_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> tuple[int, int, int] | None:
     by_load = sorted(layout.targets, key=lambda it: (layout.count[it], it))
     for high in reversed(by_load):
         for low in by_load:
@@ -171,15 +246,17 @@ def _evening_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -
 
 
 def _moves(layout: ReplicaLayout, changeable: Iterable[int]) -> tuple[Move, ...]:
-    """What has changed, after leaders were made even by reordering those partitions that may be."""
+    """The differences, after preferred leaders were balanced among the partitions that may change."""
     indexes = list(changeable)
-    balance_preferred_leaders(layout.replicas, [it.topic for it in layout.partitions], indexes, list(layout.targets))
+    topics = [it.topic for it in layout.partitions]
+    balance_preferred_leaders(layout.replicas, topics, indexes, list(layout.targets))
     found = (planned_move(layout.partitions[index], layout.replicas[index]) for index in indexes)
     return tuple(sorted((it for it in found if it is not None), key=lambda it: (it.topic, it.partition)))
 
 
-def _are(brokers: Collection[int]) -> str:
+def _available(layout: ReplicaLayout) -> str:
+    brokers = sorted(layout.targets)
     if not brokers:
         return "is none"
-    listed = ", ".join(map(str, sorted(brokers)))
+    listed = ", ".join(map(str, brokers))
     return f"is one broker, {listed}" if len(brokers) == 1 else f"are {len(brokers)} brokers: {listed}"

@@ -1,6 +1,8 @@
-"""Reassignments as JSON, in the form that Kafka's kafka-reassign-partitions reads and writes:
+"""Reassignment plans as JSON, in the form of Kafka's kafka-reassign-partitions:
 
-{"version": 1, "partitions": [{"topic": "events", "partition": 0, "replicas": [1, 2, 3], "log_dirs": ["any", "any", "any"]}]}
+{"version": 1, "partitions": [
+    {"topic": "events", "partition": 0, "replicas": [1, 2, 3], "log_dirs": ["any", "any", "any"]}
+]}
 """
 
 import json
@@ -13,11 +15,11 @@ Place = tuple[str, int]
 
 
 class InvalidPlan(ValueError):
-    """Text that is no plan. Each line of it names a field, what stands there, and what is allowed."""
+    """The text is not a plan. Each line of the message names a field, its value and what is allowed."""
 
 
 def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
-    """Replicas wanted for each (topic, partition). `name`: of the file, for errors. BadPlan."""
+    """The new replicas of each (topic, partition). `name`: of the file, for errors. Raises InvalidPlan."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -29,9 +31,9 @@ def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
             f'{name}: a plan is {{"version": 1, "partitions": [{{"topic": …, "partition": …, "replicas": […]}}]}}'
         )
     if found.get("version") != 1 or isinstance(found.get("version"), bool):
-        wrong.append(f"version: {_shown(found.get('version'))} is no version of a plan; the only one is 1")
+        wrong.append(f"version: {_shown(found.get('version'))} is not a version of a plan; expected 1")
     for key in found.keys() - {"version", "partitions"}:
-        wrong.append(f"{key}: there is no such field; there are version and partitions")
+        wrong.append(f"{key}: unknown field; a plan has version and partitions")
     if not found["partitions"]:
         wrong.append("partitions: [] names no partition")
     for index, entry in enumerate(found["partitions"]):
@@ -42,7 +44,7 @@ def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
             continue
         place = entry["topic"], entry["partition"]
         if place in plan:
-            wrong.append(f"{at}: {place[0]}-{place[1]} comes twice")
+            wrong.append(f"{at}: {place[0]}-{place[1]} is listed twice")
         plan[place] = tuple(entry["replicas"])
     if wrong:
         raise InvalidPlan("\n".join(f"{name}: {it}" for it in wrong))
@@ -50,7 +52,7 @@ def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
 
 
 def plan_document(replicas: Mapping[Place, Iterable[int]]) -> dict[str, Any]:
-    """The object that stands in such a file."""
+    """The JSON object of a plan."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(found)}
         for (topic, partition), found in sorted(replicas.items())
@@ -59,32 +61,32 @@ def plan_document(replicas: Mapping[Place, Iterable[int]]) -> dict[str, Any]:
 
 
 def forward_plan(moves: Iterable[Move]) -> dict[str, Any]:
-    """The plan that makes these moves."""
+    """The plan that does these moves."""
     return plan_document({(it.topic, it.partition): it.after for it in moves})
 
 
 def rollback_plan(moves: Iterable[Move]) -> dict[str, Any]:
-    """The plan that takes these moves back."""
+    """The plan that undoes these moves."""
     return plan_document({(it.topic, it.partition): it.before for it in moves})
 
 
 def _problems(entry: Any, at: str) -> Iterable[str]:
     if not isinstance(entry, dict):
-        yield f"{at}: {_shown(entry)} is no object with topic, partition and replicas"
+        yield f"{at}: {_shown(entry)} is not an object with topic, partition and replicas"
         return
     for key in entry.keys() - {"topic", "partition", "replicas", "log_dirs"}:
-        yield f"{at}.{key}: there is no such field; there are topic, partition, replicas and log_dirs"
+        yield f"{at}.{key}: unknown field; an entry has topic, partition, replicas and log_dirs"
     if not isinstance(entry.get("topic"), str) or not entry["topic"]:
-        yield f"{at}.topic: {_shown(entry.get('topic'))} is no topic's name"
+        yield f"{at}.topic: {_shown(entry.get('topic'))} is not a topic name"
     if not _is_number(entry.get("partition")):
-        yield f"{at}.partition: {_shown(entry.get('partition'))} is no partition's number, 0 or above"
+        yield f"{at}.partition: {_shown(entry.get('partition'))} is not a partition number (0 or greater)"
     replicas = entry.get("replicas")
     if not isinstance(replicas, list) or not replicas or not all(map(_is_number, replicas)):
-        yield f"{at}.replicas: {_shown(replicas)} is no list of brokers' ids, at least one"
+        yield f"{at}.replicas: {_shown(replicas)} is not a list of one or more broker ids"
     elif len(set(replicas)) < len(replicas):
         yield f"{at}.replicas: {_shown(replicas)} names a broker twice"
     elif "log_dirs" in entry and entry["log_dirs"] != ["any"] * len(replicas):
-        yield f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the directory; write "any" for each replica, or leave it out'
+        yield f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the log directory; write "any" for each replica, or leave log_dirs out'
 
 
 def _is_number(value: object) -> bool:

@@ -1,8 +1,10 @@
-"""Which broker may restart next.
+"""Which broker may be restarted next.
 
-Invariant: after any step that this module allows, every partition that could accept an acks=all write before can still accept one, and none loses its
-last replica in sync, except where its number of replicas makes that impossible. The metadata log, which makes a broker the controller, is one of them. It is
-kept by looking at live ISRs, not at the last plan; so a step is only ever one broker, and the caller asks again.
+Invariant: after any step that this module allows, every partition that could accept an acks=all
+write before can still accept one, and none loses its last in-sync replica, except where its
+replication factor makes that impossible. The metadata log, which makes a broker the controller, is
+one of these partitions. The invariant holds because every step is decided from the current ISRs, not
+from an earlier plan. So a step is only ever one broker, and the caller asks again.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,8 +14,9 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """`outdated`: why it has to be restarted, in words; empty when it has not. `ready`: it serves, and the cluster counts on it. `relied_on`: the cluster
-    counts on it although it is not said to be ready: it may be slow, and in sync."""
+    """`is_ready`: it serves, and the controller has it registered and unfenced. `outdated`: why it has to be
+    restarted; empty if it has not. `is_registered`: registered and unfenced, though perhaps not ready: it may be
+    slow, and in sync."""
 
     id: int
     is_ready: bool
@@ -23,7 +26,7 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """`min_isr`: the min.insync.replicas that hold for its topic."""
+    """`min_isr`: the min.insync.replicas of its topic."""
 
     topic: str
     partition: int
@@ -34,7 +37,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A partition that could not lose `broker` now: `needed` others have to be in sync."""
+    """A partition that cannot lose `broker` now: `needed` others have to be in sync."""
 
     broker: int
     topic: str
@@ -43,7 +46,10 @@ class Blocker:
     needed: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} has {', '.join(map(str, self.isr)) or 'nobody'} in sync, and needs {self.needed} beside broker {self.broker}"
+        in_sync = ", ".join(map(str, self.isr)) or "no broker"
+        return (
+            f"{self.topic}-{self.partition} has {in_sync} in sync and needs {self.needed} beside broker {self.broker}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class RestartBroker:
 
 @dataclass(frozen=True, slots=True)
 class RollBlocked:
-    """`down`: brokers that have to come back first. `blocked_by`: what a person has to look at when it lasts."""
+    """`down`: brokers that have to come back first. `blocked_by`: what a person should look at if it lasts."""
 
     down: tuple[int, ...] = ()
     blocked_by: tuple[Blocker, ...] = ()
@@ -69,12 +75,13 @@ RollStep: TypeAlias = RestartBroker | RollBlocked | RollComplete
 
 
 def step_without_partitions(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> RollStep | None:
-    """What is to be done whatever partitions there are; None when they have to be looked at. `max_unavailable`: how many brokers may be away at once."""
+    """The step that is right whatever the ISRs are; None if they have to be known. `max_unavailable`: how many
+    brokers may be down at once."""
     if not any(it.outdated for it in brokers):
         return RollComplete()
     down = [it for it in brokers if not it.is_ready]
     if first := next((it for it in down if it.outdated and not it.is_registered), None):
-        return RestartBroker(first.id, first.outdated)  # it serves nobody: it goes first
+        return RestartBroker(first.id, first.outdated)  # it serves nobody
     if len(down) >= max_unavailable and not any(it.outdated for it in down):
         return RollBlocked(down=tuple(it.id for it in down))
     return None
@@ -86,18 +93,18 @@ def next_roll_step(
     controller: int | None,
     max_unavailable: int = 1,
 ) -> RollStep:
-    """`brokers`: all that there should be, and of those that leave the ones that are still there. `partitions`: all of them, and the metadata log; they are
-    kept writable however many may be away."""
+    """`brokers`: those of the spec, and those being removed that still run. `partitions`: all of them, and the
+    metadata log; they are kept writable whatever `max_unavailable` is."""
     if step := step_without_partitions(brokers, max_unavailable):
         return step
     down = [it.id for it in brokers if not it.is_ready]
-    there = {it.id for it in brokers if it.is_ready}
+    ready = {it.id for it in brokers if it.is_ready}
     blockers: list[Blocker] = []
-    every = list(partitions)
-    may_go = [it for it in brokers if it.outdated and (not it.is_ready or len(down) < max_unavailable)]
-    # Those that are not ready first, the controller last.
-    for broker in sorted(may_go, key=lambda it: (it.is_ready, it.id == controller, it.id)):
-        found = find_blockers(broker.id, every, there)
+    all_partitions = list(partitions)
+    candidates = [it for it in brokers if it.outdated and (not it.is_ready or len(down) < max_unavailable)]
+    # Brokers that are not ready first, the controller last.
+    for broker in sorted(candidates, key=lambda it: (it.is_ready, it.id == controller, it.id)):
+        found = find_blockers(broker.id, all_partitions, ready)
         if not found:
             return RestartBroker(broker.id, broker.outdated)
         blockers += found
@@ -105,13 +112,13 @@ def next_roll_step(
 
 
 def find_blockers(
-    broker: int, partitions: Iterable[PartitionState], there: Collection[int] | None = None
+    broker: int, partitions: Iterable[PartitionState], ready: Collection[int] | None = None
 ) -> list[Blocker]:
-    """Partitions that need this broker now. `there`: brokers that are, all when not given. One that is just being restarted, or is dead and not yet missed, is
-    still told to be in sync, and helps nobody."""
+    """Partitions that need this broker now. `ready`: other brokers count only if they are among these; None: all
+    count. A broker that is restarting, or is dead and not yet fenced, is still in ISRs and helps nobody."""
     found: list[Blocker] = []
     for it in partitions:
-        in_sync = tuple(at for at in it.isr if at == broker or there is None or at in there)
+        in_sync = tuple(at for at in it.isr if at == broker or ready is None or at in ready)
         needed = min(it.min_isr, len(it.replicas) - 1)
         if broker in in_sync and len(in_sync) - 1 < needed:
             found.append(Blocker(broker, it.topic, it.partition, in_sync, needed))
@@ -121,8 +128,8 @@ def find_blockers(
 def metadata_log_state(
     topic: str, voters: Collection[int], in_sync: Collection[int], ready: Iterable[int]
 ) -> PartitionState:
-    """The metadata log as a partition among the others: it takes records while a majority of its members is there. `in_sync`: members that have what is
-    committed, as of a moment ago. `ready`: brokers that could be members, which it waits for: until one of two has been taken in again, the other is not to
-    go."""
+    """The metadata log as a partition: it is writable while a majority of its voters is up. `in_sync`: voters that had
+    all committed records a moment ago. `ready`: brokers that could be voters. They count as replicas, so that of two
+    brokers the second is not restarted before the first is a voter again."""
     replicas = tuple(dict.fromkeys([*voters, *ready]))
     return PartitionState(topic, 0, replicas, tuple(in_sync), len(voters) // 2 + 1)

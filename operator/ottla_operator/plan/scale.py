@@ -1,11 +1,12 @@
-"""What is to be done so that a cluster has the brokers that it should, one step at a time.
+"""How a cluster gets the number of brokers that its spec asks for, one step at a time.
 
-Invariant: a broker is let go only when it holds nothing, and when no other that was let go counts for the metadata log any more: of three members two that
-stop would leave the third without a majority, for ever; partitions are only moved while all brokers that should be there are up, and nothing else is
-moving. What cannot be done to its end is not begun. Steps are decided from what is seen, so that a scaling that was broken off anywhere goes on from there.
+Invariant: a broker is removed only when it holds no replica, and when no broker that was removed before is a voter of
+the metadata log any more: of three voters two that stop leave the third without a majority for ever. Partitions are
+moved only while all desired brokers are up and nothing else is moving. What cannot be completed is not begun. Steps
+are decided from what is observed, so a scaling that was interrupted anywhere goes on from there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,10 +18,10 @@ from ottla_operator.plan.reassign import ImpossibleAssignment, change_replicatio
 
 @dataclass(frozen=True, slots=True)
 class ScaleInputs:
-    """`wanted`: brokers that should be there. `present`: that are there, the leaving ones too. `up`: that the cluster counts on. `moving`: how many
-    partitions move now. `spread`: brokers over which partitions were spread before. `factors`: topic of the brokers' own → how many replicas it should
-    have if there are enough brokers. `on_scale`: whether partitions are spread when the number of brokers has changed. `members`: those that count for the
-    metadata log."""
+    """`desired`: brokers of the spec. `present`: those that exist, being removed or not. `available`: those that are
+    registered and unfenced. `moving`: partitions that are being reassigned. `spread_over`: brokers over which
+    partitions were last spread. `replication_factors`: internal topic → its replication factor, if there are as many
+    brokers. `on_scale`: whether partitions are spread to brokers that are added. `voters`: of the metadata log."""
 
     desired: frozenset[int]
     present: frozenset[int]
@@ -41,28 +42,28 @@ class MovePartitions:
 
 @dataclass(frozen=True, slots=True)
 class RemoveBroker:
-    """The last broker holds nothing any more: stop it and forget it."""
+    """The broker with the highest id holds no replica: stop it."""
 
     broker: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSpread:
-    """Nothing more is to be moved; `brokers` count as known from here on."""
+    """Nothing more is to be moved: partitions are spread over `brokers`."""
 
     brokers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class WaitToScale:
-    """Something has to come first, by itself."""
+    """Something has to happen first, without a person."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingBlocked:
-    """It cannot be done; a person has to change something."""
+    """A person has to change something first."""
 
     reason: str
 
@@ -75,41 +76,43 @@ class ScalingComplete:
 ScaleStep: TypeAlias = MovePartitions | RemoveBroker | RecordSpread | WaitToScale | ScalingBlocked | ScalingComplete
 
 
-def next_scale_step(seen: ScaleInputs) -> ScaleStep:
-    leaving = seen.present - seen.desired
-    if not leaving and seen.spread_over == seen.desired:
+def next_scale_step(inputs: ScaleInputs) -> ScaleStep:
+    leaving = inputs.present - inputs.desired
+    if not leaving and inputs.spread_over == inputs.desired:
         return ScalingComplete()
-    if seen.moving:
-        return WaitToScale(f"{seen.moving} partitions are moving")
-    if away := seen.desired - {it.broker for it in seen.available}:
-        return WaitToScale(f"broker {', '.join(map(str, sorted(away)))} is not there yet")
-    places = [it for it in seen.available if it.broker in seen.desired]
-    own = _own_topics(seen, places)
+    if inputs.moving:
+        return WaitToScale(f"{format_count(inputs.moving, 'partition')} being reassigned")
+    if missing := inputs.desired - {it.broker for it in inputs.available}:
+        return WaitToScale(f"waiting for broker {_list(missing)}")
+    targets = [it for it in inputs.available if it.broker in inputs.desired]
+    internal = _moves_of_internal_topics(inputs, targets)
     try:
-        off = drain_brokers(apply_moves(seen.partitions, own), places, leaving) if leaving else ()
+        drained = drain_brokers(apply_moves(inputs.partitions, internal), targets, leaving) if leaving else ()
     except ImpossibleAssignment as error:
         return ScalingBlocked(str(error))
-    if own:
-        return MovePartitions(own, f"the brokers' own topics for {format_count(len(places), 'broker')}")
-    if off:
-        return MovePartitions(off, f"off broker {', '.join(map(str, sorted(leaving)))}")
-    if leaving and (gone := seen.voters - seen.present):
-        return WaitToScale(
-            f"the metadata log still counts on broker {', '.join(map(str, sorted(gone)))}, which was let go"
-        )
+    if internal:
+        return MovePartitions(internal, f"internal topics for {format_count(len(targets), 'broker')}")
+    if drained:
+        return MovePartitions(drained, f"off broker {_list(leaving)}")
+    if leaving and (removed := inputs.voters - inputs.present):
+        return WaitToScale(f"waiting for the metadata log to drop removed broker {_list(removed)} as a voter")
     if leaving:
         return RemoveBroker(max(leaving))
-    if seen.spread_over and seen.on_scale and (moves := spread_replicas(seen.partitions, places)):
-        return MovePartitions(moves, f"spread over broker {', '.join(map(str, sorted(seen.desired)))}")
-    return RecordSpread(seen.desired)
+    if inputs.spread_over and inputs.on_scale and (moves := spread_replicas(inputs.partitions, targets)):
+        return MovePartitions(moves, f"spread over broker {_list(inputs.desired)}")
+    return RecordSpread(inputs.desired)
 
 
-def _own_topics(seen: ScaleInputs, places: Sequence[UsableBroker]) -> tuple[Move, ...]:
-    """Brings topics that nobody has described to the number of replicas that suits as many brokers."""
-    after = seen.partitions
-    for topic, factor in sorted(seen.replication_factors.items()):
-        fitting = min(factor, len(places))
-        has = {len(it.replicas) for it in after if it.topic == topic}
-        if any(it < fitting or it > len(places) for it in has):
-            after = apply_moves(after, change_replication_factor(after, places, {topic}, fitting))
-    return moves_between(seen.partitions, after)
+def _moves_of_internal_topics(inputs: ScaleInputs, targets: Sequence[UsableBroker]) -> tuple[Move, ...]:
+    """Brings internal topics, which no Topic describes, to the replication factor for as many brokers."""
+    after = inputs.partitions
+    for topic, factor in sorted(inputs.replication_factors.items()):
+        possible = min(factor, len(targets))
+        counts = {len(it.replicas) for it in after if it.topic == topic}
+        if any(it < possible or it > len(targets) for it in counts):
+            after = apply_moves(after, change_replication_factor(after, targets, {topic}, possible))
+    return moves_between(inputs.partitions, after)
+
+
+def _list(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))

@@ -1,20 +1,42 @@
-"""Which changed settings running brokers take as they are, and which brokers have to be started again.
+"""Settings of brokers: replication defaults, and which changes need a restart.
 
-A setting that brokers can change while they run is set for the whole cluster through the protocol; it is also on their command lines from their next
-start on. What was set so, and is no longer needed because every broker was started with it, or no longer wished, is taken off again: whatever
-people have set by other means is left alone.
+A dynamic setting is set for the whole cluster through the protocol, and is on every broker's command line from
+its next start. What was set so is unset again once every broker was started with it, or once the spec no longer
+asks for it. Settings that people have set by other means are left alone.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 Settings = Mapping[str, str]
+
+MAX_DEFAULT_REPLICAS: Final = 3
+OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
+SCRAM_UNSUPPORTED: Final = "SCRAM is not supported yet; allowed: None, and TLS for client certificates"
+ACLS_UNSUPPORTED: Final = "ACLs are not supported yet: every request would be allowed"
+
+
+def replication_defaults(brokers: int) -> dict[str, str]:
+    """Settings for a cluster of so many brokers, where its resource does not set them: with three, one may fail and all
+    topics stay readable and writable. Nothing is defaulted into the resource itself."""
+    replicas = min(MAX_DEFAULT_REPLICAS, brokers)
+    return {
+        "default.replication.factor": str(replicas),
+        OFFSETS_REPLICATION_FACTOR: str(replicas),
+        "min.insync.replicas": str(max(1, replicas - 1)),
+    }
+
+
+def broker_count_for_defaults(brokers: int, spread_over: Iterable[int]) -> int:
+    """The number of brokers that `replication_defaults` follow from. While partitions are spread over brokers that are
+    being removed, these count: defaults for fewer brokers hold once the others are gone, and never if they cannot go."""
+    return max(brokers, *spread_over, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
-    """`put`, `drop`: what to set for the whole cluster, and what of ours to take off. `restart`: broker → the settings because of which it has to be
-    started again."""
+    """`to_set`, `to_unset`: for the whole cluster. `restarts`: broker → the settings that need its restart."""
 
     to_set: Settings
     to_unset: tuple[str, ...]
@@ -22,27 +44,35 @@ class ConfigChanges:
 
 
 def plan_config_changes(
-    started: Mapping[int, Settings | None],
-    wanted: Mapping[int, Settings],
-    changeable: Collection[str],
-    ours: Settings,
+    started_with: Mapping[int, Settings | None],
+    desired: Mapping[int, Settings],
+    dynamic: Collection[str],
+    cluster_settings: Settings,
 ) -> ConfigChanges:
-    """`started`: what each broker's process was started with, None where that is not known. `changeable`: settings that running brokers take.
-    `ours`: what was put before. Only brokers of `wanted` are looked at."""
-    put: dict[str, str] = {}
-    common = {key for key in changeable if len({settings.get(key) for settings in wanted.values()}) == 1}
-    restart: dict[int, tuple[str, ...]] = {}
-    for id_, settings in sorted(wanted.items()):
-        before = started.get(id_)
-        if before is None:
-            restart[id_] = ("it is not known with what it was started",)
+    """`started_with`: None where it is unknown. `dynamic`: names of settings that a running broker takes.
+    `cluster_settings`: what earlier plans have set. Only brokers of `desired` are considered."""
+    to_set: dict[str, str] = {}
+    common = {key for key in dynamic if len({settings.get(key) for settings in desired.values()}) == 1}
+    restarts: dict[int, tuple[str, ...]] = {}
+    for id_, settings in sorted(desired.items()):
+        started = started_with.get(id_)
+        if started is None:
+            restarts[id_] = ("unknown, no record of its start",)
             continue
-        changed = sorted(it for it in before.keys() | settings.keys() if before.get(it) != settings.get(it))
-        put |= {it: settings[it] for it in changed if it in common and it in settings}
-        if rest := tuple(it for it in changed if it not in put):
-            restart[id_] = rest
+        changed = sorted(it for it in started.keys() | settings.keys() if started.get(it) != settings.get(it))
+        to_set |= {it: settings[it] for it in changed if it in common and it in settings}
+        if static := tuple(it for it in changed if it not in to_set):
+            restarts[id_] = static
     return ConfigChanges(
-        {key: value for key, value in put.items() if ours.get(key) != value},
-        tuple(sorted(it for it in ours if it not in put)),
-        restart,
+        {key: value for key, value in to_set.items() if cluster_settings.get(key) != value},
+        tuple(sorted(it for it in cluster_settings if it not in to_set)),
+        restarts,
     )
+
+
+def without_rejected(desired: Settings, rejected: Settings, started_with: Settings | None) -> dict[str, str]:
+    """`desired` with every value that running brokers have rejected replaced by what a broker was started with: a
+    broker that is started with a rejected value would not come back."""
+    kept = {key: value for key, value in desired.items() if rejected.get(key) != value}
+    before = started_with or {}
+    return {**kept, **{key: before[key] for key in desired.keys() - kept.keys() if key in before}}

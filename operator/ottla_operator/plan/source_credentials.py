@@ -1,6 +1,7 @@
-"""How the brokers of a mirror reach its source: what the Mirror resource and its Secrets mean in the brokers' settings. Pure.
+"""The brokers' settings by which a mirror reaches its source, from the Mirror and its Secrets. Pure.
 
-Brokers show nobody what is secret. So that it is not set again at every look, `credentials.version` names which version of the Secrets was set last.
+Brokers do not return secret values. So that these are not set again at every reconcile, `credentials.version` names the
+version of the Secrets that was set last.
 """
 
 import base64
@@ -30,7 +31,7 @@ _CLIENT_CERTIFICATE: Final = "TLS"
 
 
 class SecretUnusable(Exception):
-    """A Secret is not there, or lacks something; in words, without anything of its content."""
+    """A Secret does not exist or lacks something. The message contains nothing of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +43,40 @@ class ObservedSecret:
 
 
 def secret_values(secret: Json) -> dict[str, str]:
-    """Of a Secret, as text. Unusable when it is none that an API server would take."""
+    """A Secret's values as text. Raises SecretUnusable if an API server would not accept it."""
     name = secret["metadata"]["name"]
     try:
         found = {
             key: base64.b64decode(value, validate=True).decode() for key, value in (secret.get("data") or {}).items()
         }
     except (binascii.Error, UnicodeDecodeError, TypeError):
-        raise SecretUnusable(f"Secret {name}: data is not text in base64") from None
+        raise SecretUnusable(f"Secret {name}: data is not base64-encoded text") from None
     return found | {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
 
 
 def secret_names(mirror: Mirror) -> list[str]:
-    """Names of the Secrets that it speaks of."""
+    """Names of the Secrets that a Mirror refers to."""
     source = mirror.spec.source
     refs = [source.tls and source.tls.ca_secret_ref, source.credentials and source.credentials.secret_ref]
     return sorted({ref.name for ref in refs if ref})
 
 
 def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -> dict[str, str]:
-    """`secrets`: by name, those that are there. Nothing for a source that is reached in the open. Unusable."""
+    """Empty for a source without TLS and login. `secrets`: those that exist, by name. Raises SecretUnusable."""
     source = mirror.spec.source
     tls, credentials = source.tls, source.credentials
     found: dict[str, str] = {}
     if tls is not None and tls.ca_secret_ref is not None:
-        found["ssl.truststore.certificates"] = _of(secrets, tls.ca_secret_ref.name, "ca.crt")
+        found["ssl.truststore.certificates"] = _read_key(secrets, tls.ca_secret_ref.name, "ca.crt")
     if credentials is not None:
         name = credentials.secret_ref.name
         if credentials.mechanism == _CLIENT_CERTIFICATE:
-            found["ssl.keystore.certificate.chain"] = _of(secrets, name, "tls.crt")
-            found["ssl.keystore.key"] = _of(secrets, name, "tls.key")
+            found["ssl.keystore.certificate.chain"] = _read_key(secrets, name, "tls.crt")
+            found["ssl.keystore.key"] = _read_key(secrets, name, "tls.key")
         else:
             found["sasl.mechanism"] = credentials.mechanism
-            found["sasl.username"] = _of(secrets, name, "username")
-            found["sasl.password"] = _of(secrets, name, "password")
+            found["sasl.username"] = _read_key(secrets, name, "username")
+            found["sasl.password"] = _read_key(secrets, name, "password")
     encrypted = tls is not None or "ssl.keystore.key" in found
     if encrypted or found:
         logged_in = "SASL_" if "sasl.mechanism" in found else ""
@@ -86,9 +87,9 @@ def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -
 
 
 def redacted_changes(changes: Mapping[str, str | None]) -> str:
-    """What was set, for people and for logs."""
+    """Changes of settings for people and logs, without secret values."""
     return ", ".join(
-        f"no {key}" if value is None else f"{key}={'(hidden)' if key in HIDDEN_SETTINGS else _short(value)}"
+        f"{key} unset" if value is None else f"{key}={'(hidden)' if key in HIDDEN_SETTINGS else _short(value)}"
         for key, value in changes.items()
     )
 
@@ -97,9 +98,9 @@ def _short(value: str) -> str:
     return "(certificates)" if "-----BEGIN" in value else value
 
 
-def _of(secrets: Mapping[str, ObservedSecret], name: str, key: str) -> str:
+def _read_key(secrets: Mapping[str, ObservedSecret], name: str, key: str) -> str:
     if name not in secrets:
-        raise SecretUnusable(f"there is no Secret {name}")
+        raise SecretUnusable(f"Secret {name} does not exist")
     values = secrets[name].values
     if not values.get(key):
         there = ", ".join(sorted(values)) or "nothing"

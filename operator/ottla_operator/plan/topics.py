@@ -1,23 +1,29 @@
-"""What to do so that a topic becomes what its Topic resource wishes.
+"""How a topic gets what its Topic resource asks for, and what is reported of it.
 
-Invariants: applying the changes and asking again yields nothing more to do (but what is stuck stays stuck, and what moves is left to move); partitions never fall; nothing
-is said about what the resource leaves out; a topic is never deleted and made anew to fulfil a wish.
+Invariants: after the changes are applied, planning again yields nothing (except what cannot be satisfied, and moves that
+are under way). Partitions never decrease. What the resource leaves out is left alone. No topic is deleted and created
+again to satisfy a spec.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
+from ottla_operator.formatting import format_count
+from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
+from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
+from ottla_operator.resources.validation import find_spec_problems
 
-BROKERS_CHOICE = -1
+BROKER_DEFAULT = -1
 """Number of partitions or replicas that leaves it to the brokers (num.partitions, default.replication.factor)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedTopic:
-    """A topic as the brokers have it. `config`: only what is set on the topic itself. `replicas`: the fewest of any partition. `most_replicas`: the most
-    of any, as many as `replicas` when not given. `moving`: whether partitions are being moved. `brokers`: how many are up."""
+    """A topic on the brokers. `config`: only what is set on the topic itself. `replicas`: the fewest of any partition;
+    `most_replicas`: the most of any, `replicas` if not given. `moving`: whether partitions are being reassigned.
+    `brokers`: how many are up."""
 
     name: str
     partitions: int
@@ -28,14 +34,14 @@ class ObservedTopic:
     moving: bool = False
     brokers: int = 0
 
-    def has_replicas(self, wanted: int) -> bool:
-        """Whether every partition has so many."""
-        return self.replicas == wanted >= self.most_replicas
+    def has_replicas(self, count: int) -> bool:
+        """True if every partition has so many."""
+        return self.replicas == count >= self.most_replicas
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Make the topic."""
+    event: ClassVar[str] = "TopicCreated"
 
     name: str
     partitions: int
@@ -45,7 +51,9 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """Add partitions, to `partitions` in all."""
+    """`partitions`: in all."""
+
+    event: ClassVar[str] = "PartitionsAdded"
 
     name: str
     partitions: int
@@ -53,7 +61,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ChangeReplicationFactor:
-    """Give every partition so many replicas."""
+    event: ClassVar[str] = "ReplicationFactorChanged"
 
     name: str
     replicas: int
@@ -61,7 +69,9 @@ class ChangeReplicationFactor:
 
 @dataclass(frozen=True, slots=True)
 class AlterTopicConfig:
-    """Set the settings in `put`, and take those in `drop` off the topic, so that the cluster's defaults hold again."""
+    """`to_unset`: settings for which the cluster's defaults are to hold again."""
+
+    event: ClassVar[str] = "TopicConfigChanged"
 
     name: str
     to_set: Mapping[str, str]
@@ -69,69 +79,117 @@ class AlterTopicConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopic:
-    """Delete the topic with all its records."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class UnsatisfiableSpec:
-    """The wish cannot be fulfilled; a person has to change it. `field`: the one of the spec that is in the way."""
+    """The spec asks for what cannot be done; a person has to change it. `field`: of the spec."""
 
     name: str
     field: str
     reason: str
 
 
-TopicChange: TypeAlias = (
-    CreateTopic | AddPartitions | ChangeReplicationFactor | AlterTopicConfig | DeleteTopic | UnsatisfiableSpec
-)
+TopicChange: TypeAlias = CreateTopic | AddPartitions | ChangeReplicationFactor | AlterTopicConfig
+PlannedChange: TypeAlias = TopicChange | UnsatisfiableSpec
 
 
-def changes(wanted: Topic, seen: ObservedTopic | None) -> tuple[TopicChange, ...]:
-    """What is to be done, in this order; empty when the topic is as wished."""
-    name, spec = wanted.topic_name, wanted.spec
-    if seen is None:
-        return (CreateTopic(name, spec.partitions or BROKERS_CHOICE, spec.replicas or BROKERS_CHOICE, wanted.config),)
-    found: list[TopicChange] = []
-    if spec.partitions is not None and spec.partitions > seen.partitions:
-        found.append(AddPartitions(name, spec.partitions))
-    if spec.partitions is not None and spec.partitions < seen.partitions:
-        found.append(
-            UnsatisfiableSpec(
-                name, "partitions", f"the topic has {seen.partitions} partitions and cannot shrink to {spec.partitions}"
-            )
-        )
-    if spec.replicas is not None and not seen.has_replicas(spec.replicas) and not seen.moving:
-        if spec.replicas <= seen.brokers:
-            found.append(ChangeReplicationFactor(name, spec.replicas))
+def plan_topic_changes(topic: Topic, observed: ObservedTopic | None) -> tuple[PlannedChange, ...]:
+    """What has to be changed, in this order; empty if the topic is as its spec says."""
+    name, spec = topic.topic_name, topic.spec
+    if observed is None:
+        return (CreateTopic(name, spec.partitions or BROKER_DEFAULT, spec.replicas or BROKER_DEFAULT, topic.config),)
+    planned: list[PlannedChange] = []
+    if spec.partitions is not None and spec.partitions > observed.partitions:
+        planned.append(AddPartitions(name, spec.partitions))
+    if spec.partitions is not None and spec.partitions < observed.partitions:
+        reason = f"the topic has {observed.partitions} partitions and cannot shrink to {spec.partitions}"
+        planned.append(UnsatisfiableSpec(name, "partitions", reason))
+    if spec.replicas is not None and not observed.has_replicas(spec.replicas) and not observed.moving:
+        if spec.replicas <= observed.brokers:
+            planned.append(ChangeReplicationFactor(name, spec.replicas))
         else:
-            why = f"{spec.replicas} replicas need as many brokers, and {seen.brokers} {'is' if seen.brokers == 1 else 'are'} up"
-            found.append(UnsatisfiableSpec(name, "replicas", why))
-    if spec.config is not None and (change := _configure(name, wanted.config, seen.config)):
-        found.append(change)
-    return tuple(found)
+            up = f"{observed.brokers} {'is' if observed.brokers == 1 else 'are'} up"
+            reason = f"{spec.replicas} replicas need as many brokers, and {up}"
+            planned.append(UnsatisfiableSpec(name, "replicas", reason))
+    if spec.config is not None and (change := _config_change(name, topic.config, observed.config)):
+        planned.append(change)
+    return tuple(planned)
 
 
-def after_removal(wanted: Topic, seen: ObservedTopic | None) -> tuple[TopicChange, ...]:
-    """What is to be done when the resource itself is gone."""
-    if seen is not None and wanted.spec.deletion_policy == "Delete":
-        return (DeleteTopic(seen.name),)
-    return ()
+def _config_change(name: str, desired: Mapping[str, str], observed: Mapping[str, str]) -> AlterTopicConfig | None:
+    to_set = {key: value for key, value in desired.items() if not _is_same(value, observed.get(key))}
+    to_unset = tuple(sorted(set(observed) - set(desired)))
+    return AlterTopicConfig(name, to_set, to_unset) if to_set or to_unset else None
 
 
-def _configure(name: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> AlterTopicConfig | None:
-    put = {key: value for key, value in wanted.items() if not _same(value, seen.get(key))}
-    drop = tuple(sorted(set(seen) - set(wanted)))
-    return AlterTopicConfig(name, put, drop) if put or drop else None
-
-
-def _same(wanted: str, seen: str | None) -> bool:
-    """Brokers may write a value back in another form: 1.0E-1 for 0.1, `delete,compact` without the blank."""
-    if seen is None or wanted == seen:
-        return wanted == seen
+def _is_same(desired: str, observed: str | None) -> bool:
+    """Brokers may return a value in another form: 1.0E-1 for 0.1, `delete,compact` without the blank."""
+    if observed is None or desired == observed:
+        return desired == observed
     try:
-        return float(wanted) == float(seen)
+        return float(desired) == float(observed)
     except ValueError:
-        return [part.strip() for part in wanted.split(",")] == [part.strip() for part in seen.split(",")]
+        return [it.strip() for it in desired.split(",")] == [it.strip() for it in observed.split(",")]
+
+
+@dataclass(slots=True)
+class TopicResource:
+    """A Topic resource. `body`: as it is cached. `topic`: None if the spec is invalid, for `invalid_reason`."""
+
+    body: Json
+    topic: Topic | None
+    invalid_reason: str
+
+    @classmethod
+    def parse(cls, body: Json) -> "TopicResource":
+        if problems := find_spec_problems(body):
+            return cls(body, None, problems)
+        return cls(body, Topic.parse_stored(body), "")
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def deletes_topic(self) -> bool:
+        """True if deletionPolicy is Delete, whether or not the rest of the spec is valid."""
+        return (self.body["spec"] or {}).get("deletionPolicy") == "Delete"
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """The older resource comes first."""
+        return self.body["metadata"].get("creationTimestamp", ""), self.name
+
+
+def topic_owners(resources: Iterable[TopicResource]) -> dict[str, TopicResource]:
+    """Topic's name → the resource that owns it: of several the oldest. Invalid resources own nothing."""
+    owners: dict[str, TopicResource] = {}
+    for it in sorted(resources, key=lambda it: it.rank):
+        if it.topic:
+            owners.setdefault(it.topic.topic_name, it)
+    return owners
+
+
+def evaluate_topic(
+    resource: TopicResource,
+    observed: ObservedTopic | None,
+    remaining: Sequence[PlannedChange],
+    owners: Mapping[str, TopicResource],
+) -> Readiness:
+    """`remaining`: what is still to be changed. `owners`: needed only for resources that may own no topic."""
+    if resource.topic is None:
+        return Stalled("InvalidSpec", resource.invalid_reason)
+    name = resource.topic.topic_name
+    if (owner := owners.get(name)) is not None and owner is not resource:
+        return Stalled("NameConflict", f"topic {name} belongs to the older Topic {owner.name}")
+    if unsatisfiable := [it.reason for it in remaining if isinstance(it, UnsatisfiableSpec)]:
+        return Stalled("InvalidSpec", "; ".join(unsatisfiable))
+    if observed is None:
+        return Reconciling("CreatingTopic", f"creating topic {name}")
+    if remaining:
+        return Reconciling("ChangingTopic", f"changing topic {name}")
+    if observed.moving:
+        return Reconciling("MovingPartitions", f"partitions of topic {name} are being reassigned")
+    return Ready(f"topic {name} has {format_count(observed.partitions, 'partition')}.")

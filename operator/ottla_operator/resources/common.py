@@ -1,7 +1,7 @@
 """Types that several kinds share: names, references, quantities, durations, status and conditions."""
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from msgspec import Meta, field
 
@@ -151,6 +151,11 @@ class Resource(Model, frozen=True):
 
     api_version: Literal["ottla.dev/v1alpha1"]
     metadata: Metadata
+
+    @classmethod
+    def parse_stored(cls, data: Json) -> Self:
+        """Parses a resource that an API server has stored, without its status."""
+        return cls.parse({key: data[key] for key in ("apiVersion", "kind", "metadata", "spec")})
 
     @property
     def name(self) -> str:

@@ -19,7 +19,15 @@ from ottla_operator.resources.pipeline import PYTHON_FUNCTION
 from ottla_operator.resources.rules import FieldPath, Problem, find_broken_rules
 from ottla_operator.resources.schema import Schema
 
-__all__ = ["FieldPath", "Problem", "did_you_mean", "find_kind", "validate_resource", "validate_update"]
+__all__ = [
+    "FieldPath",
+    "Problem",
+    "did_you_mean",
+    "find_kind",
+    "find_spec_problems",
+    "validate_resource",
+    "validate_update",
+]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -46,6 +54,14 @@ def validate_resource(data: Json) -> list[Problem]:
         return [Problem(("kind",), f"{_quote(data.get('kind'))} is none of {', '.join(names)}{hint}")]
     problems = [*_check_metadata(data), *_find_unknown_fields(data, _schema(kind), ()), *_check_schema(data, kind)]
     return problems or list(find_broken_rules(kind.spec, data["spec"], ("spec",)))
+
+
+def find_spec_problems(resource: Json) -> str:
+    """Problems of a resource that an API server has stored, in one line; empty if it is valid. Metadata and status, which
+    are the API server's, are not validated."""
+    stored = {key: resource[key] for key in ("apiVersion", "kind", "spec")}
+    found = validate_resource({**stored, "metadata": {"name": resource["metadata"]["name"]}})
+    return "; ".join(map(str, found))
 
 
 def validate_update(new: dict[str, Json], old: dict[str, Json]) -> list[Problem]:

@@ -1,5 +1,6 @@
-"""The same random walk through Apache Kafka and through Ottla: the same requests in the same order, and the same answers.
+"""Random walks: the same random requests in the same order to Apache Kafka and to Ottla, comparing
+responses.
 
-`python -m tests.clients.walks --seeds 200 --first 1` starts both brokers and walks; `--steps` and `--theme` choose
-other walks.
+`python -m tests.clients.walks --seeds 200 --first 1` starts both brokers and runs walks; `--steps`
+and `--theme` choose other walks.
 """

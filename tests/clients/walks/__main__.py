@@ -1,4 +1,4 @@
-"""Both brokers, and walks through them: `python -m tests.clients.walks --seeds 200 --first 1`."""
+"""`python -m tests.clients.walks --seeds 200 --first 1`: start both brokers and run walks."""
 
 import argparse
 import asyncio
@@ -6,43 +6,43 @@ import sys
 import time
 from collections import Counter
 
-from tests.clients.walks.pair import both
-from tests.clients.walks.runs import Verdict, begun
+from tests.clients.walks.broker_pair import run_both_brokers
 from tests.clients.walks.themes import EXPIRY, THEMES
+from tests.clients.walks.walk_runner import Verdict, create_runner
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.clients.walks", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many walks")
-    parser.add_argument("--first", type=int, default=1, help="the first one's seed")
-    parser.add_argument("--steps", type=int, default=60, help="of each walk")
-    parser.add_argument("--theme", choices=[*THEMES, EXPIRY], help="default: the seed's own")
-    parser.add_argument("--most", type=int, default=5, help="stop after so many different differences")
+    parser.add_argument("--seeds", type=int, default=100, help="number of walks")
+    parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument("--steps", type=int, default=60, help="steps per walk")
+    parser.add_argument("--theme", choices=[*THEMES, EXPIRY], help="default: chosen by the seed")
+    parser.add_argument("--max-differences", type=int, default=5, help="stop after this many distinct differences")
     chosen = parser.parse_args()
-    with both() as (kafka, ottla):
-        return asyncio.run(walks(chosen, kafka.bootstrap, ottla.bootstrap))
+    with run_both_brokers() as (kafka, ottla):
+        return asyncio.run(run_walks(chosen, kafka.bootstrap, ottla.bootstrap))
 
 
-async def walks(chosen: argparse.Namespace, kafka: str, ottla: str) -> int:
-    runs = await begun(kafka, ottla)
+async def run_walks(chosen: argparse.Namespace, kafka: str, ottla: str) -> int:
+    runner = await create_runner(kafka, ottla)
     began = time.monotonic()
     tally = Counter[Verdict]()
     seen: set[tuple[str, ...]] = set()
     for seed in range(chosen.first, chosen.first + chosen.seeds):
-        outcome = await runs.smaller(await runs.walk(seed, chosen.steps, chosen.theme))
+        outcome = await runner.minimize(await runner.walk(seed, chosen.steps, chosen.theme))
         tally[outcome.verdict] += 1
-        if outcome.found is not None:
-            if (what := (outcome.found.step.api, *outcome.found.lines)) not in seen:
+        if outcome.difference is not None:
+            if (what := (outcome.difference.step.api, *outcome.difference.lines)) not in seen:
                 print(outcome, flush=True)
             else:
-                print(f"seed {seed}: as before, {outcome.found.lines[0]}", flush=True)
+                print(f"seed {seed}: same difference, {outcome.difference.lines[0]}", flush=True)
             if outcome.verdict is Verdict.DIFFERS:
                 seen.add(what)
-        if len(seen) >= chosen.most:
+        if len(seen) >= chosen.max_differences:
             break
-    runs.close()
-    said = ", ".join(f"{tally[verdict]} {verdict.value}" for verdict in Verdict)
-    print(f"{runs.walked} steps in {time.monotonic() - began:.0f} s; walks: {said}")
+    runner.close()
+    counts = ", ".join(f"{tally[verdict]} {verdict.value}" for verdict in Verdict)
+    print(f"{runner.steps_run} steps in {time.monotonic() - began:.0f} s; walks: {counts}")
     return 1 if tally[Verdict.DIFFERS] else 0
 
 

@@ -1,47 +1,48 @@
-"""One step of a walk: a request whose values may be references to what the broker has told before.
+"""One step of a walk: a request whose values may refer to earlier responses of the broker.
 
-A step says nothing that only one broker knows, so the same one goes to both, and any of the steps before it may be left out: a
-reference to what was never told has a value as well (no member id, an id that no topic has, offset 0).
+A step contains nothing that only one broker knows, so the same step goes to both, and any earlier
+step may be left out: an unresolved reference has a value too (no member id, an unknown id, offset
+0).
 """
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-WAIT: Final = "wait"  # a step that asks nothing, but lets time go by: `seconds`
-Kind = Literal[
+WAIT: Final = "wait"  # a step without request that waits for `seconds`
+ReferenceKind = Literal[
     "name",  # of a topic or group, with the walk's prefix
     "id",  # the topic's
-    "old id",  # the one it had before it was made anew
-    "member",  # (group, slot): the id that this slot was given last
-    "generation",  # (group, slot): that this slot joined last
-    "session",  # of fetches
+    "old id",  # of the topic before it was recreated
+    "member",  # (group, slot): the slot's last member id
+    "generation",  # (group, slot): the generation that the slot joined last
+    "session",  # a fetch session id
     "session epoch",  # the next one
     "sequence",  # (topic, partition, producer): the next one
-    "end",  # (topic, partition): where it ends as far as producers were told
+    "end",  # (topic, partition): the end according to produce responses
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
-    kind: Kind
-    of: tuple[Any, ...]
+class Reference:
+    kind: ReferenceKind
+    key: tuple[Any, ...]
     plus: int = 0
 
     def __repr__(self) -> str:
         shift = f"{self.plus:+}" if self.plus else ""
-        return f"<{self.kind} {' '.join(map(str, self.of))}{shift}>"
+        return f"<{self.kind} {' '.join(map(str, self.key))}{shift}>"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A record batch. `faults`: what is done to its bytes, by name (`record_steps.FAULTS`)."""
+class BatchSpec:
+    """A record batch. `fault` names what is done to its bytes (`batch_faults.FAULTS`)."""
 
     values: tuple[bytes | None, ...]
     at_ms: int
     key: bytes | None = b"k"
     producer: int = -1
     epoch: int = -1
-    sequence: int | Ref = -1
+    sequence: int | Reference = -1
     compression: int = 0
     fault: str = ""
 
@@ -54,16 +55,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`learns`: whose answer it is, e.g. the group and slot that join."""
+    """A request. `source` says whose response it is, e.g. the group and slot that join."""
 
     api: str
     version: int
     fields: dict[str, Any] = field(hash=False)
-    learns: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
 
     @property
     def may_wait(self) -> bool:
-        """Whether its answer may be that of other members' requests."""
+        """True if its response may depend on other members' requests."""
         return self.api in ("join_group", "sync_group")
 
     def __str__(self) -> str:

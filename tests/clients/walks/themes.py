@@ -1,4 +1,4 @@
-"""What a walk is mostly about: how often each kind of step is drawn."""
+"""Themes of walks: how often each kind of step is generated."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 from tests.clients.walks import group_steps as groups
 from tests.clients.walks import record_steps as records
 from tests.clients.walks import topic_steps as topics
-from tests.clients.walks.drawing import TOPICS, Draw
+from tests.clients.walks.step_generator import TOPICS, StepGenerator
 from tests.clients.walks.steps import Step
 
-Kind = Callable[[Draw], Step | list[Step]]
+Kind = Callable[[StepGenerator], Step | list[Step]]
 TOPIC_KINDS: Final[Mapping[Kind, float]] = {
     topics.create_topics: 3,
     topics.create_partitions: 1,
@@ -31,7 +31,7 @@ RECORD_KINDS: Final[Mapping[Kind, float]] = {
     records.init_producer_id: 0.3,
 }
 MEMBER_KINDS: Final[Mapping[Kind, float]] = {
-    groups.rally: 3,
+    groups.rebalance_all: 3,
     groups.join_group: 10,
     groups.sync_group: 9,
     groups.heartbeat: 5,
@@ -43,34 +43,34 @@ MEMBER_KINDS: Final[Mapping[Kind, float]] = {
 COMMIT_KINDS: Final[Mapping[Kind, float]] = {groups.offset_commit: 6, groups.offset_fetch: 5, groups.offset_delete: 1}
 
 
-def mixed(*parts: tuple[Mapping[Kind, float], float]) -> dict[Kind, float]:
-    """Each part with its share of the steps."""
+def mix(*parts: tuple[Mapping[Kind, float], float]) -> dict[Kind, float]:
+    """Combine parts; each has its share of the steps."""
     return {kind: share * weight / sum(part.values()) for part, share in parts for kind, weight in part.items()}
 
 
 THEMES: Final[Mapping[str, Mapping[Kind, float]]] = {
-    "records": mixed((RECORD_KINDS, 8), (TOPIC_KINDS, 1)),
-    "topics": mixed((TOPIC_KINDS, 5), (RECORD_KINDS, 4), (COMMIT_KINDS, 1)),
-    "members": mixed((MEMBER_KINDS, 9), (COMMIT_KINDS, 1.5)),
-    "commits": mixed((COMMIT_KINDS, 5), (MEMBER_KINDS, 4), (TOPIC_KINDS, 1)),
-    "all": mixed((RECORD_KINDS, 3), (MEMBER_KINDS, 3), (COMMIT_KINDS, 2), (TOPIC_KINDS, 2)),
+    "records": mix((RECORD_KINDS, 8), (TOPIC_KINDS, 1)),
+    "topics": mix((TOPIC_KINDS, 5), (RECORD_KINDS, 4), (COMMIT_KINDS, 1)),
+    "members": mix((MEMBER_KINDS, 9), (COMMIT_KINDS, 1.5)),
+    "commits": mix((COMMIT_KINDS, 5), (MEMBER_KINDS, 4), (TOPIC_KINDS, 1)),
+    "all": mix((RECORD_KINDS, 3), (MEMBER_KINDS, 3), (COMMIT_KINDS, 2), (TOPIC_KINDS, 2)),
 }
 
 
-# Walked only when asked for: it takes seconds for each time that members expire.
+# Only on request: each expiry of members takes seconds.
 EXPIRY: Final = "expiry"
-EXPIRING: Final = mixed((MEMBER_KINDS, 10), (COMMIT_KINDS, 1), ({groups.expiry: 1}, 1))
+EXPIRING: Final = mix((MEMBER_KINDS, 10), (COMMIT_KINDS, 1), ({groups.expiry: 1}, 1))
 
 
-def drawn(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
-    """A walk of about so many steps, of a theme that the seed chooses; it begins with a topic or two."""
-    draw = Draw(seed, highest, groups.SHORT_MS if theme == EXPIRY else groups.LONG_MS)
-    chosen = theme or draw.one(*THEMES)
+def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
+    """The steps of a walk, of a theme that the seed chooses; it starts with one to three topics."""
+    generator = StepGenerator(seed, highest, groups.SHORT_MS if theme == EXPIRY else groups.LONG_MS)
+    chosen = theme or generator.choose(*THEMES)
     kinds = EXPIRING if theme == EXPIRY else THEMES[chosen]
-    first = [topics.create_topics(draw, topic) for topic in TOPICS[: draw.one(1, 2, 3)]]
+    first = [topics.create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
     steps: list[Step] = [*first]
     while len(steps) < count:
-        [kind] = draw.chance.choices(list(kinds), list(kinds.values()))
-        drawn_now = kind(draw)
-        steps += drawn_now if isinstance(drawn_now, list) else [drawn_now]
+        [kind] = generator.random.choices(list(kinds), list(kinds.values()))
+        generated = kind(generator)
+        steps += generated if isinstance(generated, list) else [generated]
     return steps

@@ -1,9 +1,9 @@
-"""Steps that make, change, remove and describe topics and their settings."""
+"""Steps that create, change, delete and describe topics and their configs."""
 
 from typing import Any, Final
 
-from tests.clients.walks.drawing import DAY_MS, TOPICS, Draw
-from tests.clients.walks.steps import Ref, Step
+from tests.clients.walks.step_generator import DAY_MS, TOPICS, StepGenerator
+from tests.clients.walks.steps import Reference, Step
 
 TOPIC: Final = 2
 SETTINGS: Final = {
@@ -16,118 +16,128 @@ SETTINGS: Final = {
     "delete.retention.ms": ("0", "1000"),
     "no.such.thing": ("1",),
 }
-BAD: Final = ("shred", "many", "-2", "1")  # no topic is made with these
+BAD: Final = ("shred", "many", "-2", "1")  # invalid values
 OPERATIONS: Final = (0, 0, 0, 1, 1, 2, 3)  # set, delete, append, subtract
 
 
-def create_topics(draw: Draw, topic: str | None = None) -> Step:
-    names = [topic] if topic else [draw.one(*TOPICS)]
-    validate_only = topic is None and draw.rarely()
+def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
+    names = [topic] if topic else [generator.choose(*TOPICS)]
+    validate_only = topic is None and generator.rarely()
     wanted: list[dict[str, Any]] = [
         {
-            "name": Ref("name", (name,)),
-            "num_partitions": draw.chance.choices((1, 2, 3, -1, 0), (5, 5, 3, 1, 0.3))[0],
-            "replication_factor": draw.chance.choices((1, -1, 2), (10, 2, 0.3))[0],
-            "configs": [{"name": key, "value": draw.one(*SETTINGS[key])} for key in some_settings(draw, good=0.97)],
+            "name": Reference("name", (name,)),
+            "num_partitions": generator.random.choices((1, 2, 3, -1, 0), (5, 5, 3, 1, 0.3))[0],
+            "replication_factor": generator.random.choices((1, -1, 2), (10, 2, 0.3))[0],
+            "configs": [
+                {"name": key, "value": generator.choose(*SETTINGS[key])} for key in some_settings(generator, good=0.97)
+            ],
         }
         for name in names
     ]
     for name, topic_wanted in zip(names, wanted, strict=True):
         good = topic_wanted["num_partitions"] and topic_wanted["replication_factor"] != 2
         if good and not any(config["value"] in BAD for config in topic_wanted["configs"]) and not validate_only:
-            draw.made.setdefault(name, abs(topic_wanted["num_partitions"]))
-    return draw.step("create_topics", topics=wanted, timeout=10_000, validate_only=validate_only)
+            generator.created.setdefault(name, abs(topic_wanted["num_partitions"]))
+    return generator.step("create_topics", topics=wanted, timeout=10_000, validate_only=validate_only)
 
 
-def some_settings(draw: Draw, good: float) -> list[str]:
-    keys = list(SETTINGS)[: None if draw.chance.random() > good else -1]
-    return draw.chance.sample(keys, draw.chance.choices((0, 1, 2), (5, 5, 2))[0])
+def some_settings(generator: StepGenerator, good: float) -> list[str]:
+    keys = list(SETTINGS)[: None if generator.random.random() > good else -1]
+    return generator.random.sample(keys, generator.random.choices((0, 1, 2), (5, 5, 2))[0])
 
 
-def create_partitions(draw: Draw) -> Step:
+def create_partitions(generator: StepGenerator) -> Step:
     wanted = [
-        {"name": Ref("name", (name,)), "count": draw.one(1, 2, 3, 3), "assignments": None} for name in draw.topics()
+        {"name": Reference("name", (name,)), "count": generator.choose(1, 2, 3, 3), "assignments": None}
+        for name in generator.topics()
     ]
-    return draw.step("create_partitions", topics=wanted, timeout=10_000, validate_only=draw.rarely(0.1))
+    return generator.step("create_partitions", topics=wanted, timeout=10_000, validate_only=generator.rarely(0.1))
 
 
-def delete_topics(draw: Draw) -> Step:
-    step = draw.step("delete_topics", timeout=10_000)
-    names = draw.topics()
+def delete_topics(generator: StepGenerator) -> Step:
+    step = generator.step("delete_topics", timeout=10_000)
+    names = generator.topics()
     for name in names:
-        draw.made.pop(name, None)
-        draw.cut.discard(name)
+        generator.created.pop(name, None)
+        generator.deleted_from.discard(name)
     if step.version < 6:
-        step.fields["topic_names"] = [Ref("name", (name,)) for name in names]
-    elif draw.rarely(0.5):
-        step.fields["topics"] = [{"name": Ref("name", (name,)), "topic_id": None} for name in names]
+        step.fields["topic_names"] = [Reference("name", (name,)) for name in names]
+    elif generator.rarely(0.5):
+        step.fields["topics"] = [{"name": Reference("name", (name,)), "topic_id": None} for name in names]
     else:
         step.fields["topics"] = [
-            {"name": None, "topic_id": Ref(draw.one("id", "id", "old id"), (name,))} for name in names
+            {"name": None, "topic_id": Reference(generator.choose("id", "id", "old id"), (name,))} for name in names
         ]
     return step
 
 
-def incremental_alter_configs(draw: Draw) -> Step:
+def incremental_alter_configs(generator: StepGenerator) -> Step:
     def change() -> dict[str, Any]:
-        key = draw.one(*SETTINGS)
-        operation = draw.one(*OPERATIONS)
+        key = generator.choose(*SETTINGS)
+        operation = generator.choose(*OPERATIONS)
         return {
             "name": key,
             "config_operation": operation,
-            "value": None if operation == 1 else draw.one(*SETTINGS[key]),
+            "value": None if operation == 1 else generator.choose(*SETTINGS[key]),
         }
 
-    configs = [change() for _ in range(draw.one(1, 1, 2))]
+    configs = [change() for _ in range(generator.choose(1, 1, 2))]
     resources = [
-        {"resource_type": TOPIC, "resource_name": Ref("name", (name,)), "configs": configs} for name in draw.topics()
+        {"resource_type": TOPIC, "resource_name": Reference("name", (name,)), "configs": configs}
+        for name in generator.topics()
     ]
-    return draw.step("incremental_alter_configs", resources=resources, validate_only=draw.rarely(0.1))
+    return generator.step("incremental_alter_configs", resources=resources, validate_only=generator.rarely(0.1))
 
 
-def alter_configs(draw: Draw) -> Step:
-    configs = [{"name": key, "value": draw.one(*SETTINGS[key])} for key in some_settings(draw, good=0.9)]
+def alter_configs(generator: StepGenerator) -> Step:
+    configs = [{"name": key, "value": generator.choose(*SETTINGS[key])} for key in some_settings(generator, good=0.9)]
     resources = [
-        {"resource_type": TOPIC, "resource_name": Ref("name", (name,)), "configs": configs} for name in draw.topics()
+        {"resource_type": TOPIC, "resource_name": Reference("name", (name,)), "configs": configs}
+        for name in generator.topics()
     ]
-    return draw.step("alter_configs", resources=resources, validate_only=draw.rarely(0.1))
+    return generator.step("alter_configs", resources=resources, validate_only=generator.rarely(0.1))
 
 
-def describe_configs(draw: Draw) -> Step:
+def describe_configs(generator: StepGenerator) -> Step:
     resources = [
-        {"resource_type": TOPIC, "resource_name": Ref("name", (name,)), "configuration_keys": list(SETTINGS)}
-        for name in draw.topics()
+        {"resource_type": TOPIC, "resource_name": Reference("name", (name,)), "configuration_keys": list(SETTINGS)}
+        for name in generator.topics()
     ]
-    return draw.step("describe_configs", resources=resources, include_synonyms=draw.rarely(0.5))
+    return generator.step("describe_configs", resources=resources, include_synonyms=generator.rarely(0.5))
 
 
-def metadata(draw: Draw) -> Step:
-    names = draw.topics()
-    by_id = draw.rarely(0.3)
-    return draw.step(
+def metadata(generator: StepGenerator) -> Step:
+    names = generator.topics()
+    by_id = generator.rarely(0.3)
+    return generator.step(
         "metadata",
         low=10 if by_id else 4,
         topics=[
-            {"name": None, "topic_id": Ref(draw.one("id", "id", "old id"), (name,))}
+            {"name": None, "topic_id": Reference(generator.choose("id", "id", "old id"), (name,))}
             if by_id
-            else {"name": Ref("name", (name,)), "topic_id": None}
+            else {"name": Reference("name", (name,)), "topic_id": None}
             for name in names
         ],
         allow_auto_topic_creation=False,
     )
 
 
-def describe_topic_partitions(draw: Draw) -> Step:
-    names = draw.chance.sample(TOPICS, draw.one(1, 2, 3))
-    cursor = {"topic_name": Ref("name", (draw.topic(),)), "partition_index": draw.one(0, 0, 1, 2, 3, -1)}
-    return draw.step(
+def describe_topic_partitions(generator: StepGenerator) -> Step:
+    names = generator.random.sample(TOPICS, generator.choose(1, 2, 3))
+    cursor = {
+        "topic_name": Reference("name", (generator.topic(),)),
+        "partition_index": generator.choose(0, 0, 1, 2, 3, -1),
+    }
+    return generator.step(
         "describe_topic_partitions",
-        topics=[{"name": Ref("name", (name,))} for name in names],
-        response_partition_limit=draw.one(1, 2, 3, 2000, 0),
-        cursor=cursor if draw.rarely(0.6) else None,
+        topics=[{"name": Reference("name", (name,))} for name in names],
+        response_partition_limit=generator.choose(1, 2, 3, 2000, 0),
+        cursor=cursor if generator.rarely(0.6) else None,
     )
 
 
-def describe_log_dirs(draw: Draw) -> Step:
-    wanted = [{"topic": Ref("name", (name,)), "partitions": draw.partitions(name)} for name in draw.topics()]
-    return draw.step("describe_log_dirs", topics=wanted)
+def describe_log_dirs(generator: StepGenerator) -> Step:
+    wanted = [
+        {"topic": Reference("name", (name,)), "partitions": generator.partitions(name)} for name in generator.topics()
+    ]
+    return generator.step("describe_log_dirs", topics=wanted)

@@ -105,7 +105,7 @@ def play(cluster: ProcessCluster, seed: str, folder: Path) -> Outcome:
                 replica = broker.log_dir / f"{topic}-{partition}"
                 diary.append(f"{replica.name} of broker {number}", checks.batches_of(replica))
     else:
-        client = rd.admin(cluster.bootstrap)
+        client = rd.admin_client(cluster.bootstrap)
         client.delete_topics([topic], operation_timeout=10)[topic].result(30)
     return Outcome(what, problems, load.acked(), gap_s, healed_s, diary.seconds(), diary.path)
 
@@ -141,7 +141,7 @@ def load_for(cluster: ProcessCluster, topic: str, random: Random) -> Load:
 
 
 def make_topic(cluster: ProcessCluster, topic: str, config: dict[str, str]) -> None:
-    client = rd.admin(cluster.bootstrap)  # held until the answer is there: it ends with its last reference
+    client = rd.admin_client(cluster.bootstrap)  # held until the answer is there: it ends with its last reference
     client.create_topics([NewTopic(topic, PARTITIONS, 3, config=config)])[topic].result(30)
     eventually(lambda: cluster.is_healthy(), within_s=HEALS_WITHIN_S, message="the new topic is whole")
 

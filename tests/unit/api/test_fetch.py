@@ -5,6 +5,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -216,3 +217,58 @@ async def test_a_session_answers_only_news(broker: SmallBroker) -> None:
     assert fetch({}, (session, 4)).responses == ()
     assert fetch({("a", 0): 0}, (session, -1)).session_id == 0
     assert fetch({}, (session, 5)).error_code is ErrorCode.fetch_session_id_not_found
+
+
+@on_a_loop
+async def test_a_fetch_does_not_wait_while_there_are_records_that_do_not_fit(broker: SmallBroker) -> None:
+    """`min_bytes` at or above a limit: whole batches below it count as enough (Kafka answers at once, too)."""
+    (partition,) = broker.add_topic("a")
+    for _ in range(5):
+        put(partition, bytes(300))
+    handler = fetch_handler_of(broker)
+    limits: list[dict[str, Any]] = [
+        {"min_bytes": 1000, "partition_bytes": 1000},
+        {"min_bytes": 5000, "max_bytes": 1000},
+    ]
+    for how in limits:
+        found = only(answered(call_fetch(handler, broker, fetch_request({("a", 0): 0}, wait_ms=10_000, **how)), 1, 12))
+        assert len(values(found)) == 2
+
+
+@on_a_loop
+async def test_a_fetch_does_not_wait_at_the_end_of_a_segment(broker: SmallBroker) -> None:
+    (partition,) = broker.add_topic("a")
+    put(partition, bytes(300))
+    partition.log.roll()
+    put(partition, bytes(300))
+    partition.log.clear_tail_cache()
+    request = fetch_request({("a", 0): 0}, wait_ms=10_000, min_bytes=500)
+    assert values(only(answered(call_fetch(fetch_handler_of(broker), broker, request), 1, 12)))
+
+
+@on_a_loop
+async def test_a_waiting_fetch_is_answered_when_records_come_that_do_not_fit(broker: SmallBroker) -> None:
+    (partition,) = broker.add_topic("a")
+    put(partition, bytes(300))
+    request = fetch_request({("a", 0): 0}, wait_ms=60_000, min_bytes=100_000, partition_bytes=600)
+    reply = call_fetch(fetch_handler_of(broker), broker, request)
+    assert isinstance(reply, Future)
+    put(partition, bytes(300))
+    assert len(values(only(await waited(reply, 1, 12)))) == 1
+
+
+@on_a_loop
+async def test_a_consumer_reads_from_a_follower_without_a_replica_selector(broker: SmallBroker) -> None:
+    """From version 11 on, as in Kafka; older versions do not know that a follower may answer."""
+    (partition,) = broker.add_topic("a")
+    put(partition, b"1")
+    partition.update_registration(
+        msgspec.structs.replace(
+            partition.registration, replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1, partition_epoch=1
+        )
+    )
+    handler = fetch_handler_of(broker)
+    found = only(answered(call_fetch(handler, broker, fetch_request({("a", 0): 0}), 11), 1, 11))
+    assert (found.error_code, values(found)) == (ErrorCode.none, [b"1"])
+    refused = only(answered(call_fetch(handler, broker, fetch_request({("a", 0): 0}), 10), 1, 10))
+    assert refused.error_code is ErrorCode.not_leader_or_follower

@@ -99,3 +99,23 @@ async def test_a_fetch_that_waited_leaves_nothing_for_the_garbage_collector(brok
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("seed", range(10))
+@on_a_loop
+async def test_a_repeated_fetch_of_a_connection_gets_what_a_new_connection_gets(broker: SmallBroker, seed: int) -> None:
+    chance = random.Random(seed)
+    for partition in broker.add_topic("a", 2):
+        for _ in range(20):
+            put(partition, bytes(chance.randrange(1, 200)))
+    handler, repeated = fetch_handler_of(broker), context(broker, 11)
+    for number in range(60):
+        wanted = {("a", chance.randrange(2) if chance.random() < 0.2 else 0): chance.randrange(22)}
+        how = {"wait_ms": 0, "partition_bytes": chance.choice((100, 100, 1000))}
+        frame = write_request(1, 11, number, "me", fetch_request(wanted, **how))[4:]  # type: ignore[arg-type]
+        replies = []
+        for ctx in (repeated, context(broker, 11)):
+            reply = handler(ctx, bytearray(frame), read_request_header(frame), PLENTY)
+            assert reply is not None and not isinstance(reply, Future)
+            replies.append(b"".join(reply))
+        assert replies[0] == replies[1]

@@ -59,7 +59,7 @@ class SmallController:
         self.log = MemoryLog(self.image)
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = Config.of({"log.dirs": "/nowhere", "node.id": "1", **given})
-        self.controller = Controller(self.image, self.log, Runtime(), config, me=1)
+        self.controller = Controller(self.image, self.log, Runtime(), config, broker_id=1)
         self.brokers, self.replicas = self.controller.cluster_control, self.controller.replication_control
 
     async def come(self, *brokers: int) -> "SmallController":

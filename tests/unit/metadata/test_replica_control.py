@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from ottla_broker.metadata import reassignment
 from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules
-from ottla_broker.metadata.image_records import image_to_records
 from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.metadata.replication_control import PartitionReassignment
@@ -121,7 +120,7 @@ async def test_a_new_controller_forgets_the_eligible_by_its_own_settings() -> No
     await small.replicas.clear_unneeded_eligible_replicas()
     assert small.state().eligible == (2,)
     later = SmallController(min_insync_replicas="1")
-    later.image.apply_records((n, record) for n, record in enumerate(image_to_records(small.image, 0)))
+    later.image.apply_records((n, record) for n, record in enumerate(small.image.to_records(0)))
     await later.replicas.clear_unneeded_eligible_replicas()
     assert later.state().eligible == ()
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.placed import ReplicaIndex
+from ottla_broker.metadata.image import MetadataImage, ReplicaIndex
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -17,13 +16,7 @@ from ottla_broker.metadata.records import (
     RegisterBrokerRecord,
 )
 from ottla_broker.metadata.replica_placer import ReplicaPlacer
-from ottla_broker.metadata.topic_plans import (
-    NewTopic,
-    TopicPlanner,
-    plan_partition_growth,
-    plan_topic_creation,
-    plan_topic_deletion,
-)
+from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -56,7 +49,7 @@ def counted(image: MetadataImage) -> tuple[Counter[int], Counter[int]]:
 def test_leaders_and_replicas_stay_even_over_many_topics(brokers: int, racks: int, partitions: int) -> None:
     image = cluster(brokers, racks)
     for number in range(60):
-        apply(image, plan_topic_creation(image, NewTopic(f"t{number}", partitions, 3), UUID(int=1000 + number)))
+        apply(image, TopicPlanner(image).plan_creation(NewTopic(f"t{number}", partitions, 3), UUID(int=1000 + number)))
     leaders, replicas = counted(image)
     assert max(leaders.values()) - min(leaders.values()) <= 2
     assert max(replicas.values()) - min(replicas.values()) <= max(4, 60 * partitions * 3 // brokers // 10)
@@ -83,16 +76,16 @@ def test_topics_of_one_request_collide_with_each_other() -> None:
 
 def test_fenced_brokers_are_given_replicas_only_where_the_living_are_too_few() -> None:
     image = cluster(4, fenced=(2, 3))
-    apply(image, plan_topic_creation(image, NewTopic("enough", 4, 2), UUID(int=100)))
+    apply(image, TopicPlanner(image).plan_creation(NewTopic("enough", 4, 2), UUID(int=100)))
     assert {b for s in image.topics["enough"].partitions.values() for b in s.replicas} == {0, 1}
-    apply(image, plan_topic_creation(image, NewTopic("few", 4, 3), UUID(int=101)))
+    apply(image, TopicPlanner(image).plan_creation(NewTopic("few", 4, 3), UUID(int=101)))
     for state in image.topics["few"].partitions.values():
         assert set(state.isr) == {0, 1}
         assert state.leader in (0, 1)
         assert len(state.replicas) == 3
     assert {s.replicas[2] for s in image.topics["few"].partitions.values()} == {2, 3}
     with pytest.raises(KafkaError, match="between 1 and the 4 registered brokers"):
-        plan_topic_creation(image, NewTopic("many", 1, 5), UUID(int=102))
+        TopicPlanner(image).plan_creation(NewTopic("many", 1, 5), UUID(int=102))
 
 
 def test_without_a_living_broker_there_are_no_new_topics() -> None:
@@ -108,7 +101,7 @@ def test_the_index_says_what_looking_at_everything_says(does: list[tuple[int, in
     for what, number, factor in does:
         name = f"t{number}"
         if what == 0 and name not in image.topics:
-            apply(image, plan_topic_creation(image, NewTopic(name, number, factor), UUID(int=number)))
+            apply(image, TopicPlanner(image).plan_creation(NewTopic(name, number, factor), UUID(int=number)))
         elif what == 1 and name in image.topics:
             apply(image, plan_topic_deletion(image, name))
         elif what == 2 and name in image.topics:

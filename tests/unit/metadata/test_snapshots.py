@@ -8,7 +8,6 @@ import pytest
 
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.image_records import image_to_records, replace_image
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -90,7 +89,7 @@ def image_of(records: list[MetadataRecord]) -> MetadataImage:
 @pytest.mark.parametrize("seed", range(40))
 def test_an_image_is_what_its_records_say(seed: int) -> None:
     image = image_of(a_history(Random(seed), 120))
-    again = image_of(image_to_records(image, epoch=5))
+    again = image_of(image.to_records(epoch=5))
     again.end_offset = image.end_offset
     assert again == image
 
@@ -100,7 +99,7 @@ def test_becoming_another_image_tells_what_has_changed(seed: int) -> None:
     history = a_history(Random(seed), 120)
     image, other = image_of(history[:40]), image_of(history)
     before = dict(image.topic_names)
-    changes = replace_image(image, other)
+    changes = image.replace_with(other)
     assert image == image_of(history)
     assert {topic.id for topic in changes.deleted_topics} == before.keys() - image.topic_names.keys()
     assert {image.topics[name].id for name in changes.created_topics} == image.topic_names.keys() - before.keys()

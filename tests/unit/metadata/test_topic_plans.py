@@ -10,7 +10,7 @@ from ottla_broker.metadata.records import (
     decode_record,
     encode_record,
 )
-from ottla_broker.metadata.topic_plans import NewTopic, plan_partition_growth, plan_topic_creation, plan_topic_deletion
+from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ID = UUID(int=7)
@@ -33,13 +33,15 @@ def follow(image: MetadataImage, records: list[MetadataRecord]) -> MetadataDelta
 
 def refusal(image: MetadataImage, topic: NewTopic) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
-        plan_topic_creation(image, topic, ID)
+        TopicPlanner(image).plan_creation(topic, ID)
     return caught.value
 
 
 def test_a_topic_is_created_grown_and_removed() -> None:
     image = cluster()
-    changes = follow(image, plan_topic_creation(image, NewTopic("flights", 4, 2, config={"retention.ms": "5"}), ID))
+    changes = follow(
+        image, TopicPlanner(image).plan_creation(NewTopic("flights", 4, 2, config={"retention.ms": "5"}), ID)
+    )
     assert changes.created_topics == ["flights"]
     assert changes.changed_partitions == {("flights", p) for p in range(4)}
     assert image.topic_config("flights") == {"retention.ms": "5"}
@@ -75,7 +77,7 @@ def test_a_bad_wish_is_refused_with_code_and_reason(topic: NewTopic, code: Error
 
 def test_names_that_collide_in_metrics_are_refused() -> None:
     image = cluster()
-    follow(image, plan_topic_creation(image, NewTopic("a.b", 1, 1), ID))
+    follow(image, TopicPlanner(image).plan_creation(NewTopic("a.b", 1, 1), ID))
     assert "collides with 'a.b'" in str(refusal(image, NewTopic("a_b", 1, 1)))
     assert refusal(image, NewTopic("a.b", 1, 1)).code is ErrorCode.topic_already_exists
 
@@ -83,7 +85,7 @@ def test_names_that_collide_in_metrics_are_refused() -> None:
 def test_fenced_brokers_get_no_replicas() -> None:
     image = cluster()
     follow(image, [BrokerRegistrationChangeRecord(2, image.brokers[2].epoch, fenced=True)])
-    follow(image, plan_topic_creation(image, NewTopic("t", 10, 2), ID))
+    follow(image, TopicPlanner(image).plan_creation(NewTopic("t", 10, 2), ID))
     assert {b for p in image.topics["t"].partitions.values() for b in p.replicas} == {1, 3}
 
 
@@ -97,7 +99,7 @@ def test_a_change_for_an_older_broker_epoch_changes_nothing() -> None:
 
 def test_partitions_never_fall() -> None:
     image = cluster()
-    follow(image, plan_topic_creation(image, NewTopic("t", 3, 1), ID))
+    follow(image, TopicPlanner(image).plan_creation(NewTopic("t", 3, 1), ID))
     with pytest.raises(KafkaError, match="has 3 partitions; 2 is not more"):
         plan_partition_growth(image, "t", 2, None)
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.image_records import image_to_records
 from ottla_broker.metadata.quorum_rules import ReplicaKey
 from ottla_broker.metadata.records import MetadataRecord, encode_record
 from ottla_broker.metadata.topic_plans import NewTopic
@@ -125,7 +124,7 @@ class WholeCluster(SimulatedCluster):
 
 
 def records_of_text(image: MetadataImage) -> str:
-    return "\n".join(sorted(encode_record(record).decode() for record in image_to_records(image, 0)))
+    return "\n".join(sorted(encode_record(record).decode() for record in image.to_records(0)))
 
 
 def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:

@@ -110,7 +110,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     await world.fail_over()
     await world.join()
     await world.set(role=REPLICATE)
-    why = "records are appended to it by mirror 'newark': that has to end first, by its role FailedOver"
+    why = "mirror 'newark' appends records to it: end that first with the role FailedOver"
     (step,) = world.steps(region(NEWARK))
     assert isinstance(step, RejectedTopic) and step.reason == why
     other_way = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
@@ -119,7 +119,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     assert isinstance(step, RejectedTopic) and step.reason == why
     wish = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
-        with pytest.raises(KafkaError, match="that has to end first"):
+        with pytest.raises(KafkaError, match="end that first"):
             await command(wish, world.id)
     # The source ends; the topic is mirrored again, while another cluster continues, and fails over
     # again.

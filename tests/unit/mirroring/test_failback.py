@@ -38,9 +38,11 @@ class Returning(World):
     def planned_steps(
         self, source: SourceMetadata | None = None, *, failed_over: bool = True, of: UUID | None = None
     ) -> list[SyncStep]:
-        told = {"t": MirroredAtSource("west", of or self.id, failed_over)}
+        at_source = {"t": MirroredAtSource("west", of or self.id, failed_over)}
         return list(
-            plan_identical(self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", told)
+            plan_identical(
+                self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", at_source
+            )
         )
 
     async def adopt(self) -> None:
@@ -48,16 +50,16 @@ class Returning(World):
         assert isinstance(step, AdoptTopic)
         await self.controller.mirror_control.adopt_topic(step.topic, step.topic_id)
 
-    def report(self, partition: int = 0, **told: object) -> MirrorReport:
+    def report(self, partition: int = 0, **fields: object) -> MirrorReport:
         state = self.image.topics["t"].partitions[partition]
-        return MirrorReport(state.leader, self.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
+        return MirrorReport(state.leader, self.id, partition, state.leader_epoch, **fields)  # type: ignore[arg-type]
 
-    async def join(self, partition: int = 0, **told: object) -> None:
-        await self.controller.mirror_control.report_partition(self.report(partition, **told))
+    async def join(self, partition: int = 0, **fields: object) -> None:
+        await self.controller.mirror_control.report_partition(self.report(partition, **fields))
 
-    async def refused(self, code: ErrorCode, **told: object) -> None:
+    async def refused(self, code: ErrorCode, **fields: object) -> None:
         with pytest.raises(KafkaError) as caught:
-            await self.join(**told)  # type: ignore[arg-type]
+            await self.join(**fields)  # type: ignore[arg-type]
         assert caught.value.code is code
 
 
@@ -141,7 +143,7 @@ async def test_topic_can_fail_over_and_be_adopted_again() -> None:
         "the failover offset remains, and nothing else"
     )
     assert not is_mirrored(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
-    with pytest.raises(KafkaError, match="is a copy already"):
+    with pytest.raises(KafkaError, match="is already mirrored"):
         await world.controller.mirror_control.adopt_topic(
             NewMirroredTopic("west", "t", "t", UUID(int=1), 2, 1), world.id
         )

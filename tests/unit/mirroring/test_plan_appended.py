@@ -111,7 +111,7 @@ async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None
     world = await World().begin("east", "too")
     await world.apply("east", view("e", topic(1)))
     (refused,) = await world.apply("too", view("e", topic(1)))
-    assert isinstance(refused, RejectedTopic) and "mirror 'east' copies, or copied, it" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "mirror 'east' appends or appended it" in refused.reason
     await world.set("east", role=FAILED_OVER)
     assert world.sources() == {}
     await world.set("east", role="Replicate")

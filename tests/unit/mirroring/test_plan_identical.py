@@ -122,7 +122,7 @@ async def test_topics_that_are_not_mirrored_are_not_changed() -> None:
     await world.apply(view(b=1))
     await world.set(role=FAILED_OVER)
     (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
-    assert isinstance(step, RejectedTopic) and "failing over still" in step.reason
+    assert isinstance(step, RejectedTopic) and "still failing over" in step.reason
 
 
 @on_a_loop

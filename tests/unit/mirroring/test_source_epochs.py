@@ -37,8 +37,8 @@ def test_epoch_of_the_last_record_is_known_after_any_truncation(seed: int) -> No
             case 1:
                 start = random.choice([base for base, _, _ in source if start <= base <= at] or [start])
             case _ if coming:
-                if (told := epochs_after_append(epochs, start, at, coming)) is not None:
-                    epochs = told  # committed; a leader may crash before it appends
+                if (new_epochs := epochs_after_append(epochs, start, at, coming)) is not None:
+                    epochs = new_epochs  # committed; a leader may crash before it appends
                     continue
                 last = coming[-1][1]
                 at = last[0] + last[6] + 1

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_operator.plan.broker_processes import (
-    broker_count_for_defaults,
     plan_broker_processes,
     unsupported_fields,
     with_replication_defaults,
 )
+from ottla_operator.plan.settings import broker_count_for_defaults
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
@@ -107,4 +107,4 @@ def test_listeners_that_cannot_be_served_are_told_and_left_out() -> None:
     )
     (broker,) = plan_broker_processes([wanted], HOME)
     assert dict(broker.ports) == {"plain": 9092}
-    assert [it.field for it in unsupported_fields(wanted)] == [("spec", "listeners", 1)]
+    assert [it.path for it in unsupported_fields(wanted)] == [("spec", "listeners", 1)]

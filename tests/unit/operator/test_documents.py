@@ -1,4 +1,4 @@
-"""Files: where each field stands, and everything that can be wrong with them, in one line each."""
+"""Files: the line of each field, and their problems, one line each."""
 
 from pathlib import Path
 
@@ -29,8 +29,8 @@ def write(folder: Path, text: str, name: str = "all.yaml") -> Path:
     return folder / name
 
 
-def wrong(folder: Path, text: str) -> list[str]:
-    """What is said of a file, without the folder's name."""
+def read_problems(folder: Path, text: str) -> list[str]:
+    """Problems of a file, without the folder's name."""
     with pytest.raises(InvalidFiles) as caught:
         documents.read_files([write(folder, text)])
     return [line.replace(f"{folder}/", "") for line in caught.value.lines]
@@ -39,48 +39,53 @@ def wrong(folder: Path, text: str) -> list[str]:
 def test_documents_and_lines(tmp_path: Path) -> None:
     cluster, topic = documents.read_files([write(tmp_path, GOOD)])
     assert (cluster.kind, cluster.name, topic.kind, topic.name) == ("Cluster", "demo", "Topic", "flights")
-    assert topic.where(("spec", "partitions")) == f"{tmp_path}/all.yaml:13"
-    assert topic.where(("spec", "config", "retention.ms")) == f"{tmp_path}/all.yaml:11"
+    assert topic.locate(("spec", "partitions")) == f"{tmp_path}/all.yaml:13"
+    assert topic.locate(("spec", "config", "retention.ms")) == f"{tmp_path}/all.yaml:11"
 
 
 def test_a_problem_names_file_line_and_field(tmp_path: Path) -> None:
-    assert wrong(tmp_path, GOOD.replace("partitions", "partition")) == [
+    assert read_problems(tmp_path, GOOD.replace("partitions", "partition")) == [
         "all.yaml:13: spec.partition: unknown field; did you mean 'partitions'?"
     ]
 
 
-def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert (
-        len(wrong(tmp_path, GOOD.replace("replicas: 1", "replicas: 0").replace("partitions: 3", "partitions: 0"))) == 2
+        len(
+            read_problems(
+                tmp_path, GOOD.replace("replicas: 1", "replicas: 0").replace("partitions: 3", "partitions: 0")
+            )
+        )
+        == 2
     )
 
 
 def test_broken_yaml(tmp_path: Path) -> None:
-    (line,) = wrong(tmp_path, "a: [1\nb: 2\n")
+    (line,) = read_problems(tmp_path, "a: [1\nb: 2\n")
     assert line.startswith("all.yaml:2: not YAML: ")
 
 
-def test_a_key_that_comes_twice(tmp_path: Path) -> None:
-    assert wrong(tmp_path, GOOD + "  partitions: 4\n") == [
-        "all.yaml:14: not YAML: the key 'partitions' comes twice in one object"
+def test_a_duplicated_key_is_reported(tmp_path: Path) -> None:
+    assert read_problems(tmp_path, GOOD + "  partitions: 4\n") == [
+        "all.yaml:14: not YAML: the key 'partitions' is duplicated"
     ]
 
 
-def test_a_reference_to_nothing(tmp_path: Path) -> None:
-    assert wrong(tmp_path, GOOD.replace("{name: demo}\n  partitions", "{name: demmo}\n  partitions")) == [
-        "all.yaml:12: spec.clusterRef.name: there is no Cluster 'demmo' in these files; did you mean 'demo'?"
+def test_a_reference_to_a_missing_cluster_is_reported(tmp_path: Path) -> None:
+    assert read_problems(tmp_path, GOOD.replace("{name: demo}\n  partitions", "{name: demmo}\n  partitions")) == [
+        "all.yaml:12: spec.clusterRef.name: Cluster 'demmo' is not in these files; did you mean 'demo'?"
     ]
 
 
-def test_the_same_topic_twice(tmp_path: Path) -> None:
+def test_a_topic_described_twice_is_reported(tmp_path: Path) -> None:
     again = GOOD.split("---")[1].replace("name: flights", "name: other").replace("partitions: 3", "topicName: flights")
-    (line,) = wrong(tmp_path, f"{GOOD}---{again}")
+    (line,) = read_problems(tmp_path, f"{GOOD}---{again}")
     assert line == "all.yaml:19: spec: topic 'flights' of cluster 'demo' is already described, in all.yaml:7"
 
 
-def test_the_same_name_twice(tmp_path: Path) -> None:
-    (line, *_) = wrong(tmp_path, f"{GOOD}---{GOOD.split('---')[1]}")
-    assert line == "all.yaml:18: Topic 'flights' is already there, in all.yaml:7"
+def test_a_name_used_twice_is_reported(tmp_path: Path) -> None:
+    (line, *_) = read_problems(tmp_path, f"{GOOD}---{GOOD.split('---')[1]}")
+    assert line == "all.yaml:18: Topic 'flights' is already described, in all.yaml:7"
 
 
 def test_folders_are_read_without_their_subfolders(tmp_path: Path) -> None:
@@ -91,16 +96,16 @@ def test_folders_are_read_without_their_subfolders(tmp_path: Path) -> None:
     assert len(documents.read_files([tmp_path])) == 2
 
 
-def test_objects_of_other_groups_and_empty_documents_are_passed_over(tmp_path: Path) -> None:
+def test_objects_of_other_groups_and_empty_documents_are_ignored(tmp_path: Path) -> None:
     foreign = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"
     assert len(documents.read_files([write(tmp_path, f"---\n---\n{foreign}---\n{GOOD}")])) == 2
 
 
-def test_a_list_is_opened(tmp_path: Path) -> None:
+def test_items_of_a_list_are_read(tmp_path: Path) -> None:
     items = "".join("- " + part.strip().replace("\n", "\n  ") + "\n" for part in GOOD.split("---"))
     found = documents.read_files([write(tmp_path, f"apiVersion: v1\nkind: List\nitems:\n{items}")])
     assert [it.name for it in found] == ["demo", "flights"]
-    assert found[1].where(("spec", "partitions")) == f"{tmp_path}/all.yaml:15"
+    assert found[1].locate(("spec", "partitions")) == f"{tmp_path}/all.yaml:15"
 
 
 def test_dates_stay_text_and_merges_work(tmp_path: Path) -> None:
@@ -109,40 +114,38 @@ def test_dates_stay_text_and_merges_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty"])
-def test_nothing_to_read(tmp_path: Path, name: str) -> None:
+def test_a_path_without_files_is_reported(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidFiles, match=r"there is no (such file|\.yaml file)"):
+    with pytest.raises(InvalidFiles, match=r"no (such file or folder|\.yaml file in this folder)$"):
         documents.read_files([tmp_path / name])
 
 
-def test_what_is_no_text_is_told_in_words(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_bytes(b"a: 1\nb: \xff\n")
     with pytest.raises(InvalidFiles) as caught:
         documents.read_files([tmp_path])
-    assert caught.value.lines == (f"{tmp_path}/all.yaml:2: not YAML: byte 0xff is not text in UTF-8",)
+    assert caught.value.lines == (f"{tmp_path}/all.yaml:2: not YAML: byte 0xff is not UTF-8",)
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that was renamed since the folder was listed."""
 
-    def refuse(self: Path, **_: object) -> str:
+    def reject(self: Path, **_: object) -> str:
         raise PermissionError(13, "Permission denied", str(self))
 
     write(tmp_path, GOOD)
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "read_text", reject)
     with pytest.raises(InvalidFiles) as caught:
         documents.read_files([tmp_path])
-    assert caught.value.lines == (f"{tmp_path}/all.yaml: cannot be read: Permission denied",)
+    assert caught.value.lines == (f"{tmp_path}/all.yaml: cannot read: Permission denied",)
 
 
-def test_a_file_that_held_resources_and_is_empty_takes_nothing_out(tmp_path: Path) -> None:
-    """A shell empties it before the program begins that writes it."""
+def test_an_emptied_file_removes_no_resources(tmp_path: Path) -> None:
+    """A shell truncates a file before the program starts that writes it."""
     cluster, topic = GOOD.split("---\n")
     write(tmp_path, cluster, "cluster.yaml")
     topics = write(tmp_path, "\n", "topics.yaml")
-    with pytest.raises(
-        InvalidFiles, match=r"topics\.yaml:1: the file is empty; to take out what it described, remove it"
-    ):
+    with pytest.raises(InvalidFiles, match=r"topics\.yaml:1: the file is empty; delete it to remove its resources"):
         documents.read_files([tmp_path], held={topics})
     assert len(documents.read_files([tmp_path])) == 1
     write(tmp_path, topic, "topics.yaml")

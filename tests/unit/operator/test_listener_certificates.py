@@ -1,6 +1,5 @@
 """Certificates of a Cluster's listeners: from a Secret to what brokers are started with, and what is said when they cannot be used."""
 
-import asyncio
 import base64
 import stat
 import time
@@ -12,18 +11,17 @@ import pytest
 from ottla_broker.config import Config
 from ottla_operator.kube.api import ApiError
 from ottla_operator.kube.kinds import SECRET
-from ottla_operator.local import certificates as local
-from ottla_operator.local.documents import read_files
-from ottla_operator.local.fitting import misfits
+from ottla_operator.local.documents import InvalidFiles, read_files
+from ottla_operator.local.home import write_certificates
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.broker_processes import plan_broker_processes, unsupported_fields
-from ottla_operator.plan.pipeline.desired import plaintext_bootstrap
+from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.resources.cluster import Cluster
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
-from tests.unit.operator.test_clusters import KEY, SPEC, Operator
+from tests.unit.operator.test_cluster_reconciler import SPEC, Operator
 
 PLAIN, SAFE = {"name": "plain", "port": 9092}, {"name": "safe", "port": 9094, "tls": True}
 MUTUAL = {**SAFE, "authentication": "TLS"}
@@ -63,7 +61,7 @@ def test_the_digest_changes_with_what_brokers_show_and_trust(made: CertificateAu
 
 
 def test_what_is_missing_is_named(made: CertificateAuthority) -> None:
-    with pytest.raises(SecretUnusable, match=r"^spec.tls: there is no Secret demo-tls$"):
+    with pytest.raises(SecretUnusable, match=r"^spec.tls: Secret demo-tls does not exist$"):
         tls.read_certificates(cluster(SAFE), {})
     with pytest.raises(SecretUnusable, match=r"^spec.tls: Secret demo-tls has no tls.key; it has: tls.crt$"):
         found(cluster(SAFE), {"tls.crt": "x"})
@@ -75,7 +73,7 @@ def test_what_clients_would_refuse_is_told_before_any_broker_has_it(made: Certif
     create_server_certificate(made, "other", ["DNS:localhost"])
     good = found(cluster(SAFE), values(made))
     tls.check_certificates(good, time.time())
-    with pytest.raises(SecretUnusable, match=r"Secret demo-tls: clients would refuse tls.crt: it expired on "):
+    with pytest.raises(SecretUnusable, match=r"Secret demo-tls: clients would reject tls.crt: it expired on "):
         tls.check_certificates(good, time.time() + 90 * 86_400)
     tls.check_certificates(good, None)
     with pytest.raises(SecretUnusable, match="it is not valid before "):
@@ -90,10 +88,10 @@ def test_what_clients_would_refuse_is_told_before_any_broker_has_it(made: Certif
 def test_brokers_of_one_machine_read_files_that_the_digest_names(made: CertificateAuthority, tmp_path: Path) -> None:
     wanted = cluster(PLAIN, MUTUAL, replicas=2)
     certificates = found(wanted, values(made))
-    folder = local.written(tmp_path, certificates)
+    folder = write_certificates(tmp_path, certificates)
     assert folder.name == certificates.digest
     assert stat.S_IMODE((folder / "keystore.pem").stat().st_mode) == 0o600
-    assert local.written(tmp_path, certificates) == folder
+    assert write_certificates(tmp_path, certificates) == folder
     first, second = plan_broker_processes([wanted], tmp_path, certificates={"demo": folder})
     config = Config.of(dict(first.settings))
     assert config.security_protocol("SAFE") == "SSL"
@@ -117,9 +115,9 @@ def test_whoever_speaks_no_tls_is_sent_to_a_listener_without() -> None:
         wanted = samples.cluster(listeners=list(listeners), tls=REF)
         return Cluster.parse({**wanted, "metadata": {"name": "demo", "namespace": "events"}})
 
-    assert plaintext_bootstrap(of(SAFE, {**PLAIN, "type": "NodePort"})) == "demo-plain-bootstrap.events.svc:9092"
-    assert plaintext_bootstrap(of(SAFE)) == ""
-    assert plaintext_bootstrap(of(PLAIN, SAFE), tls=True) == "demo-safe-bootstrap.events.svc:9094"
+    assert in_cluster_bootstrap(of(SAFE, {**PLAIN, "type": "NodePort"})) == "demo-plain-bootstrap.events.svc:9092"
+    assert in_cluster_bootstrap(of(SAFE)) == ""
+    assert in_cluster_bootstrap(of(PLAIN, SAFE), tls=True) == "demo-safe-bootstrap.events.svc:9094"
 
 
 def test_files_without_the_secret_are_refused_with_the_line(made: CertificateAuthority, tmp_path: Path) -> None:
@@ -129,12 +127,14 @@ def test_files_without_the_secret_are_refused_with_the_line(made: CertificateAut
         "  listeners: [{name: safe, port: 9094, tls: true}]\n  tls:\n    secretRef: {name: demo-tls}\n"
     )
     file.write_text(text)
-    assert list(misfits(read_files([file]))) == [f"{file}:8: spec.tls: there is no Secret demo-tls"]
+    with pytest.raises(InvalidFiles) as caught:
+        read_files([file])
+    assert caught.value.lines == (f"{file}:8: spec.tls: Secret demo-tls does not exist",)
     secret = {key: base64.b64encode(value.encode()).decode() for key, value in values(made).items()}
     file.write_text(
         f"{text}---\napiVersion: v1\nkind: Secret\nmetadata: {{name: demo-tls}}\ndata: {str(secret).replace(chr(39), chr(34))}\n"
     )
-    assert list(misfits(read_files([file]))) == []
+    assert len(read_files([file])) == 2
 
 
 # --- on Kubernetes
@@ -160,16 +160,16 @@ def operator(api: FakeApi) -> Operator:
 def test_nothing_is_started_before_the_secret_is_there(
     api: FakeApi, operator: Operator, made: CertificateAuthority
 ) -> None:
-    assert operator.look() == ["status Cluster demo"]
-    assert operator.said["Stalled"]["status"] == "True"
-    assert operator.said["Stalled"]["reason"] == "NoCertificate"
-    assert operator.said["Stalled"]["message"] == "spec.tls: there is no Secret demo-tls"
+    assert operator.reconcile() == ["status Cluster demo"]
+    assert operator.conditions["Stalled"]["status"] == "True"
+    assert operator.conditions["Stalled"]["reason"] == "CertificateUnusable"
+    assert operator.conditions["Stalled"]["message"] == "spec.tls: Secret demo-tls does not exist"
     put(api, {"tls.crt": values(made)["tls.crt"]})
-    operator.look()
-    assert "has no tls.key" in operator.said["Stalled"]["message"]
+    operator.reconcile()
+    assert "has no tls.key" in operator.conditions["Stalled"]["message"]
     put(api, values(made))
-    assert "apply StatefulSet demo" in operator.look()
-    assert operator.said["Stalled"]["status"] == "False"
+    assert "apply StatefulSet demo" in operator.reconcile()
+    assert operator.conditions["Stalled"]["status"] == "False"
     template = api.stateful_set["spec"]["template"]
     (volume,) = [it for it in template["spec"]["volumes"] if it["name"] == "certificates"]
     assert volume["secret"]["secretName"] == "demo-tls"
@@ -186,10 +186,10 @@ def test_a_secret_that_may_not_be_read_is_told(api: FakeApi, operator: Operator,
     api = Forbidding()
     api.cluster({**SPEC, "listeners": [SAFE], "tls": REF})
     operator = Operator(api)
-    operator.look()
+    operator.reconcile()
     assert (
         "the operator may not read Secret demo-tls: install its chart with rbac.secrets=true"
-        in (operator.said["Stalled"]["message"])
+        in (operator.conditions["Stalled"]["message"])
     )
 
 
@@ -197,42 +197,42 @@ def test_a_renewed_secret_restarts_brokers_and_says_why(
     api: FakeApi, operator: Operator, made: CertificateAuthority
 ) -> None:
     put(api, values(made))
-    operator.look()
+    operator.reconcile()
     api.run_pods()  # none is ready: each may be restarted without asking anybody
-    operator.look()
-    assert operator.look() == []
+    operator.reconcile()
+    assert operator.reconcile() == []
     create_server_certificate(made, "next", ["DNS:localhost"])
     put(api, values(made, "next"))
-    assert "delete Pod demo-1" in operator.look()
-    assert operator.said["Ready"]["reason"] == "Rolling"
-    assert "certificates of Secret demo-tls" in operator.said["Ready"]["message"]
+    assert "delete Pod demo-1" in operator.reconcile()
+    assert operator.conditions["Ready"]["reason"] == "RollingRestart"
+    assert "certificates of Secret demo-tls" in operator.conditions["Ready"]["message"]
     api.run_pods()
-    assert "delete Pod demo-2" in operator.look()
+    assert "delete Pod demo-2" in operator.reconcile()
     api.run_pods()
-    operator.look()
+    operator.reconcile()
     api.run_pods()
-    assert not [it for it in operator.look() if "Pod" in it]
+    assert not [it for it in operator.reconcile() if "Pod" in it]
 
 
 def test_brokers_stay_as_they_are_while_the_secret_is_wrong(
     api: FakeApi, operator: Operator, made: CertificateAuthority
 ) -> None:
     put(api, values(made))
-    operator.look()
+    operator.reconcile()
     api.run_pods()
     create_server_certificate(made, "again", ["DNS:localhost"])
     put(api, {**values(made), "tls.crt": values(made, "again")["tls.crt"]})
     before = api.stateful_set["spec"]["template"]["metadata"]["annotations"]
-    assert not [it for it in operator.look() if "Pod" in it or "StatefulSet" in it]
-    assert operator.said["Stalled"]["reason"] == "NoCertificate"
-    assert "has a key that does not belong to its certificate" in operator.said["Stalled"]["message"]
+    assert not [it for it in operator.reconcile() if "Pod" in it or "StatefulSet" in it]
+    assert operator.conditions["Stalled"]["reason"] == "CertificateUnusable"
+    assert "has a key that does not belong to its certificate" in operator.conditions["Stalled"]["message"]
     assert api.stateful_set["spec"]["template"]["metadata"]["annotations"] == before
     put(api, {**values(made), "tls.key": values(made, "again")["tls.key"]})
-    assert not [it for it in operator.look() if "Pod" in it], "whoever falls now would not come back"
-    assert "has a key that does not belong to its certificate" in operator.said["Stalled"]["message"]
+    assert not [it for it in operator.reconcile() if "Pod" in it], "whoever falls now would not come back"
+    assert "has a key that does not belong to its certificate" in operator.conditions["Stalled"]["message"]
     del api.objects["Secret", "events", "demo-tls"]
-    asyncio.run(operator.clusters.look(KEY))
-    assert "there is no Secret demo-tls" in operator.said["Stalled"]["message"]
+    operator.reconcile()
+    assert "Secret demo-tls does not exist" in operator.conditions["Stalled"]["message"]
     put(api, values(made))
-    operator.look()
-    assert operator.said["Stalled"]["status"] == "False"
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["status"] == "False"

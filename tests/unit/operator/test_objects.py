@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.wire import properties
-from ottla_operator.plan.objects.addresses import Addresses, ServiceAddress, bootstrap_addresses
+from ottla_operator.plan.objects.config import format_properties, parse_properties, started_with
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, desired_objects, find_unsupported
 from ottla_operator.plan.objects.differences import APPLIED_HASH, find_difference, with_applied_hash
-from ottla_operator.plan.objects.merging import strategic_merge
-from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
-from ottla_operator.plan.objects.settings import format_properties, parse_properties, started_with
+from ottla_operator.plan.objects.pods import BrokerImages, pod_hash, strategic_merge
+from ottla_operator.plan.objects.services import ServiceAddress, ServiceAddresses, bootstrap_addresses
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.validation import validate_resource
 from tests.unit.operator.samples import cluster
@@ -27,7 +26,7 @@ STORAGE = {"size": "10Gi"}
 
 
 class Plain(yaml.SafeDumper):
-    """Writes the same thing twice where it is there twice."""
+    """Repeats equal objects instead of writing aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -43,15 +42,15 @@ def parsed(data: dict[str, Any], **spec: Any) -> Cluster:
     return Cluster.parse(whole)
 
 
-def addresses(data: dict[str, Any]) -> Addresses:
-    return Addresses({name: ServiceAddress(it.get("nodePort"), it.get("host")) for name, it in data.items()})
+def addresses(data: dict[str, Any]) -> ServiceAddresses:
+    return ServiceAddresses({name: ServiceAddress(it.get("nodePort"), it.get("host")) for name, it in data.items()})
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_cluster_becomes_these_objects(case: str) -> None:
-    wish, *seen = yaml.safe_load_all((GOLDEN / f"{case}.in.yaml").read_text())
-    it = parsed(wish)
-    given = ObjectInputs(it.spec.replicas, addresses(seen[0] if seen else {}))
+    resource, *observed = yaml.safe_load_all((GOLDEN / f"{case}.in.yaml").read_text())
+    it = parsed(resource)
+    given = ObjectInputs(it.spec.replicas, addresses(observed[0] if observed else {}))
     found = desired_objects(it, IMAGES, given)
     text = yaml.dump_all(found.all, Dumper=Plain, sort_keys=False, width=140)
     out = GOLDEN / f"{case}.out.yaml"
@@ -65,8 +64,8 @@ def plain(**spec: Any) -> Cluster:
     return parsed(cluster(), **{"storage": STORAGE, **spec})
 
 
-def objects(it: Cluster, brokers: int | None = None, told: Addresses | None = None) -> DesiredObjects:
-    return desired_objects(it, IMAGES, ObjectInputs(brokers or it.spec.replicas, told or Addresses()))
+def objects(it: Cluster, brokers: int | None = None, known: ServiceAddresses | None = None) -> DesiredObjects:
+    return desired_objects(it, IMAGES, ObjectInputs(brokers or it.spec.replicas, known or ServiceAddresses()))
 
 
 def hash_of(it: Cluster) -> str:
@@ -83,7 +82,7 @@ def test_settings_have_no_part_in_the_pods_hash_and_the_image_has() -> None:
 
 
 def test_settings_are_in_a_config_map_that_is_named_by_them() -> None:
-    one, other = (objects(plain(config={"num.partitions": it})).settings for it in (3, 4))
+    one, other = (objects(plain(config={"num.partitions": it})).config for it in (3, 4))
     assert one and other and one["metadata"]["name"] != other["metadata"]["name"]
     assert started_with(one, 1)["num.partitions"] == "3"
 
@@ -91,16 +90,16 @@ def test_settings_are_in_a_config_map_that_is_named_by_them() -> None:
 def test_a_broker_more_does_not_change_what_the_others_are_started_with() -> None:
     """Nothing that a broker is started with depends on addresses of others."""
     it = plain(replicas=3, listeners=[{"name": "out", "port": 9094, "type": "NodePort"}])
-    told = Addresses({f"demo-out-{broker}": ServiceAddress(30000 + broker) for broker in range(1, 5)})
-    three, four = (objects(it, count, told).settings for count in (3, 4))
+    known = ServiceAddresses({f"demo-out-{broker}": ServiceAddress(30000 + broker) for broker in range(1, 5)})
+    three, four = (objects(it, count, known).config for count in (3, 4))
     assert three and four and three["metadata"]["name"] != four["metadata"]["name"]
     assert [started_with(three, broker) for broker in (1, 2, 3)] == [started_with(four, broker) for broker in (1, 2, 3)]
 
 
 def test_brokers_wait_until_their_addresses_are_known() -> None:
     it = plain(replicas=2, listeners=[{"name": "out", "port": 9094, "type": "LoadBalancer"}])
-    found = objects(it, told=Addresses({"demo-out-1": ServiceAddress(host="10.1.1.1")}))
-    assert found.stateful_set is None and found.settings is None
+    found = objects(it, known=ServiceAddresses({"demo-out-1": ServiceAddress(host="10.1.1.1")}))
+    assert found.stateful_set is None and found.config is None
     assert found.waiting_for_services == ("demo-out-2",)
 
 
@@ -111,20 +110,20 @@ def test_bootstrap_addresses() -> None:
         {"name": "node", "port": 9095, "type": "NodePort"},
     ]
     it = plain(listeners=listeners)
-    told = {"demo-out-bootstrap": ServiceAddress(host="2001:db8::1"), "demo-node-bootstrap": ServiceAddress(30001)}
-    assert bootstrap_addresses(it, Addresses(told)) == {
+    known = {"demo-out-bootstrap": ServiceAddress(host="2001:db8::1"), "demo-node-bootstrap": ServiceAddress(30001)}
+    assert bootstrap_addresses(it, ServiceAddresses(known)) == {
         "plain": "demo-plain-bootstrap.events.svc:9092",
         "out": "[2001:db8::1]:9094",
         "node": "<node>:30001",
     }
-    assert set(bootstrap_addresses(it, Addresses())) == {"plain"}
+    assert set(bootstrap_addresses(it, ServiceAddresses())) == {"plain"}
 
 
 def test_brokers_reach_each_other_while_the_port_between_them_becomes_another() -> None:
     taken = plain(listeners=[{"name": "plain", "port": 9091}])
     (policy,) = (
         it
-        for it in desired_objects(taken, IMAGES, ObjectInputs(1, in_use=frozenset({9091}))).prerequisites
+        for it in desired_objects(taken, IMAGES, ObjectInputs(1, ports_in_use=frozenset({9091}))).prerequisites
         if it["kind"] == "NetworkPolicy"
     )
     assert [it["port"] for it in policy["spec"]["ingress"][1]["ports"]] == [9090, 9091]
@@ -143,9 +142,9 @@ def test_every_object_goes_with_the_cluster_but_what_belongs_to_data_that_stay()
         ({"storage": None}, "spec.storage is missing"),
         (
             {"listeners": [{"name": "safe", "port": 9093, "authentication": "SCRAM"}]},
-            r"spec.listeners\[0\].authentication: logins by user and password \(SCRAM\) are not built yet",
+            r"spec.listeners\[0\].authentication: SCRAM is not supported yet",
         ),
-        ({"authorization": {"type": "ACL"}}, "access control lists"),
+        ({"authorization": {"type": "ACL"}}, "ACLs are not supported yet"),
     ],
 )
 def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> None:

@@ -10,15 +10,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_operator.plan.objects.desired import find_unsupported as unfit_cluster
+from ottla_operator.plan.objects.desired import find_unsupported as find_unsupported_cluster
 from ottla_operator.plan.objects.differences import find_difference, with_applied_hash
+from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.pipeline.desired import (
     DesiredLaunch,
     LaunchInputs,
     choose_launcher,
     desired_objects,
     find_unsupported,
-    plaintext_bootstrap,
 )
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.cluster import Cluster
@@ -180,15 +180,18 @@ def test_sizes_are_the_same_whoever_launches_it() -> None:
     ("spec", "why"),
     [
         ({"checkpoint": None}, "spec.checkpoint is missing"),
-        ({"checkpoint": {"path": "here"}}, "spec.checkpoint.path: 'here' would be gone with the pod"),
-        ({"checkpoint": {"s3": {"bucket": "abc"}}}, "spec.checkpoint.s3 is not built yet"),
+        ({"checkpoint": {"path": "here"}}, "spec.checkpoint.path: 'here' is lost with the pod"),
+        ({"checkpoint": {"s3": {"bucket": "abc"}}}, "spec.checkpoint.s3 is not supported yet"),
         ({"transforms": [{"name": "late", "python": "late.py:late"}]}, r"spec.transforms\[0\].python: 'late.py:late'"),
         (
             {"sinks": [{"from": "late", "parquet": {"path": "out"}}]},
-            r"spec.sinks\[0\].parquet.path: 'out' would be gone",
+            r"spec.sinks\[0\].parquet.path: 'out' is lost with the pod",
         ),
-        ({"spark": {"conf": {"spark.jars.packages": "a:b:1"}}}, "spec.spark.conf: spark.jars.packages: on Kubernetes"),
-        ({"spark": {"conf": {"spark.driver.memory": "much"}}}, "'much' is no size of memory"),
+        (
+            {"spark": {"conf": {"spark.jars.packages": "a:b:1"}}},
+            "spec.spark.conf: spark.jars.packages: set by the operator on Kubernetes",
+        ),
+        ({"spark": {"conf": {"spark.driver.memory": "much"}}}, "'much' is not an amount of memory"),
     ],
 )
 def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> None:
@@ -208,25 +211,25 @@ def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
                 assert not find_unsupported(parsed(data))
             if data["kind"] == "Cluster":
                 it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
-                assert not unfit_cluster(it)
+                assert not find_unsupported_cluster(it)
 
 
 def test_who_launches_it() -> None:
     for served in (True, False):
-        assert choose_launcher(plain(launcher="Driver"), ["SparkOperator"], served=served) == "Driver"
-        assert choose_launcher(plain(launcher="SparkOperator"), (), served=served) == "SparkOperator"
-        assert choose_launcher(plain(), ["Driver"], served=served) == "Driver", (
+        assert choose_launcher(plain(launcher="Driver"), ["SparkOperator"], has_spark_operator=served) == "Driver"
+        assert choose_launcher(plain(launcher="SparkOperator"), (), has_spark_operator=served) == "SparkOperator"
+        assert choose_launcher(plain(), ["Driver"], has_spark_operator=served) == "Driver", (
             "it does not change under a running pipeline"
         )
-    assert choose_launcher(plain(), (), served=True) == "SparkOperator"
-    assert choose_launcher(plain(), (), served=False) == "Driver"
+    assert choose_launcher(plain(), (), has_spark_operator=True) == "SparkOperator"
+    assert choose_launcher(plain(), (), has_spark_operator=False) == "Driver"
 
 
 def test_a_pipeline_begins_at_a_listener_inside_where_there_is_one() -> None:
     listeners = [{"name": "out", "port": 9094, "type": "NodePort"}, {"name": "plain", "port": 9092}]
     data = samples.cluster(listeners=listeners)
     it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
-    assert plaintext_bootstrap(it) == "demo-plain-bootstrap.events.svc:9092"
+    assert in_cluster_bootstrap(it) == "demo-plain-bootstrap.events.svc:9092"
 
 
 @given(

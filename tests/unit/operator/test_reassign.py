@@ -1,4 +1,4 @@
-"""Plans of which partitions get which replicas: properties, searched by hypothesis."""
+"""Reassignment plans: properties, searched by hypothesis."""
 
 import itertools
 from collections import Counter
@@ -21,7 +21,7 @@ RACKS = st.sampled_from([None, "a", "b", "c"])
 def clusters(
     draw: st.DrawFn, racks: st.SearchStrategy[str | None] = RACKS
 ) -> tuple[list[PartitionReplicas], list[UsableBroker]]:
-    """Any partitions on any brokers, as people and other tools leave them."""
+    """Any partitions on any brokers."""
     there = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=6, unique=True))
     places = [UsableBroker(it, draw(racks)) for it in there]
     partitions = []
@@ -38,7 +38,7 @@ def clusters(
 
 
 def done(partitions: Sequence[PartitionReplicas], moves: Sequence[Move]) -> dict[tuple[str, int], tuple[int, ...]]:
-    """The layout afterwards; checks that every move is one of an existing partition, once."""
+    """Replicas after the moves. Asserts that each move is of an existing partition, and each partition moves at most once."""
     found = {(it.topic, it.partition): it.replicas for it in partitions}
     seen = set()
     for it in moves:
@@ -133,7 +133,9 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
 
 
 @given(clusters(), st.integers(1, 7))
-def test_another_number_of_replicas(found: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int) -> None:
+def test_a_changed_replication_factor_uses_as_many_racks_as_it_can(
+    found: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int
+) -> None:
     partitions, places = found
     if factor > len(places):
         with pytest.raises(ImpossibleAssignment, match=f"{factor} replicas need as many brokers"):
@@ -161,7 +163,7 @@ def test_another_number_of_replicas(found: tuple[list[PartitionReplicas], list[U
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True), max_size=5),
     st.data(),
 )
-def test_no_order_of_the_same_replicas_is_more_even_in_leaders(replicas: list[list[int]], data: st.DataObject) -> None:
+def test_no_order_of_the_same_replicas_balances_leaders_better(replicas: list[list[int]], data: st.DataObject) -> None:
     changeable = data.draw(st.sets(st.integers(0, 4)))
     topics = [data.draw(st.sampled_from("ab")) for _ in replicas]
     made = [list(it) for it in replicas]
@@ -181,8 +183,8 @@ def test_no_order_of_the_same_replicas_is_more_even_in_leaders(replicas: list[li
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 3))
-def test_leaders_are_even_over_all_and_in_each_topic(brokers: int, counts: list[int], shift: int) -> None:
-    """Where everybody holds everything, whoever led before."""
+def test_leaders_are_balanced_over_all_topics_and_in_each(brokers: int, counts: list[int], shift: int) -> None:
+    """Where every broker has every partition."""
     replicas, topics = [], []
     for topic, count in enumerate(counts):
         for _ in range(count):
@@ -197,22 +199,22 @@ def test_leaders_are_even_over_all_and_in_each_topic(brokers: int, counts: list[
         assert max(numbers) - min(numbers) <= 1
 
 
-def test_a_broker_that_is_away_is_neither_given_nor_robbed() -> None:
+def test_a_broker_that_is_down_gets_and_loses_nothing() -> None:
     partitions = [PartitionReplicas("a", it, (1, 2), (1,), 1) for it in range(4)]
     moves = spread_replicas(partitions, [UsableBroker(1), UsableBroker(3)])  # 2 is away
     assert all(2 in it.after for it in moves)
     assert sum(3 in it.after for it in moves) == 2
 
 
-def test_onto_some_brokers_only() -> None:
+def test_partitions_can_be_spread_over_some_brokers() -> None:
     partitions = [PartitionReplicas("a", it, (1, 2), (1, 2), 1) for it in range(4)]
     layout = done(partitions, spread_replicas(partitions, [UsableBroker(3), UsableBroker(4)], leaving={1, 2}))
     assert all(set(it) == {3, 4} for it in layout.values())
     assert Counter(it[0] for it in layout.values()) == {3: 2, 4: 2}
 
 
-def test_the_topics_of_a_broker_that_comes_are_mixed() -> None:
-    """One topic's partitions must not all go to the newcomer."""
+def test_an_added_broker_gets_partitions_of_every_topic() -> None:
+    """It must not get all partitions of one topic."""
     partitions = [
         PartitionReplicas(topic, it, (1 + it % 2,), (1 + it % 2,), 1 + it % 2) for topic in "abc" for it in range(6)
     ]
@@ -220,7 +222,7 @@ def test_the_topics_of_a_broker_that_comes_are_mixed() -> None:
     assert Counter(it.topic for it in moves) == {"a": 2, "b": 2, "c": 2}
 
 
-def test_what_a_plan_costs() -> None:
+def test_the_cost_of_moves_is_estimated() -> None:
     moves = [
         Move("a", 0, (1, 2), (1, 3), 1, 100),
         Move("a", 1, (1, 2), (3, 4), 2, 50),

@@ -35,15 +35,15 @@ def test_kafka_s_own_form() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (7, "plan.json: partitions[0]: 7 is no object with topic, partition and replicas"),
-        ({"topic": ""}, 'partitions[0].topic: "" is no topic\'s name'),
-        ({"partition": -1}, "partitions[0].partition: -1 is no partition's number, 0 or above"),
-        ({"partition": True}, "partitions[0].partition: true is no partition's number"),
-        ({"replicas": []}, "partitions[0].replicas: [] is no list of brokers' ids, at least one"),
-        ({"replicas": ["1"]}, 'partitions[0].replicas: ["1"] is no list'),
+        (7, "plan.json: partitions[0]: 7 is not an object with topic, partition and replicas"),
+        ({"topic": ""}, 'partitions[0].topic: "" is not a topic name'),
+        ({"partition": -1}, "partitions[0].partition: -1 is not a partition number (0 or greater)"),
+        ({"partition": True}, "partitions[0].partition: true is not a partition number"),
+        ({"replicas": []}, "partitions[0].replicas: [] is not a list of one or more broker ids"),
+        ({"replicas": ["1"]}, 'partitions[0].replicas: ["1"] is not a list'),
         ({"replicas": [1, 1]}, "partitions[0].replicas: [1, 1] names a broker twice"),
-        ({"log_dirs": ["/data", "any"]}, 'partitions[0].log_dirs: ["/data", "any"]: brokers choose the directory'),
-        ({"replica": [1]}, "partitions[0].replica: there is no such field"),
+        ({"log_dirs": ["/data", "any"]}, 'partitions[0].log_dirs: ["/data", "any"]: brokers choose the log directory'),
+        ({"replica": [1]}, "partitions[0].replica: unknown field"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_is_allowed(entry: object, said: str) -> None:
@@ -59,9 +59,12 @@ def test_what_is_wrong_is_named_with_what_is_allowed(entry: object, said: str) -
     [
         ("{", "not JSON"),
         ("[]", "a plan is"),
-        ('{"version": 2, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}]}', "version: 2 is no version"),
+        (
+            '{"version": 2, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}]}',
+            "version: 2 is not a version",
+        ),
         ('{"version": 1, "partitions": []}', "partitions: [] names no partition"),
-        ('{"version": 1, "partitions": [], "more": 1}', "more: there is no such field"),
+        ('{"version": 1, "partitions": [], "more": 1}', "more: unknown field"),
     ],
 )
 def test_what_is_no_plan(text: str, said: str) -> None:
@@ -71,5 +74,5 @@ def test_what_is_no_plan(text: str, said: str) -> None:
 
 def test_a_partition_that_comes_twice() -> None:
     twice = [{"topic": "a", "partition": 0, "replicas": [it]} for it in (1, 2)]
-    with pytest.raises(InvalidPlan, match=r"partitions\[1\]: a-0 comes twice"):
+    with pytest.raises(InvalidPlan, match=r"partitions\[1\]: a-0 is listed twice"):
         parse_plan(json.dumps({"version": 1, "partitions": twice}), "plan.json")

@@ -24,12 +24,12 @@ IDS = [1, 2, 3, 4]
 
 @dataclass
 class Model:
-    """Brokers that come back at once or never, and replicas that are in sync again when the test lets them."""
+    """Brokers that come back at once or never, and replicas that catch up when the test lets them."""
 
     ready: set[int]
     outdated: set[int]
     partitions: list[PartitionState]
-    hopeless: set[int] = field(default_factory=set)
+    broken: set[int] = field(default_factory=set)
 
     def states(self) -> list[BrokerState]:
         return [BrokerState(it, it in self.ready, "new settings" if it in self.outdated else "") for it in IDS]
@@ -59,7 +59,7 @@ class Model:
             )
             for it in self.partitions
         ]
-        if broker not in self.hopeless:
+        if broker not in self.broken:
             self.ready.add(broker)
 
 
@@ -75,12 +75,12 @@ def models(draw: st.DrawFn) -> Model:
 
 
 def writable(partitions: list[PartitionState]) -> set[int]:
-    """Those that more brokers can lose one of, and that can be written."""
+    """Partitions that are writable and can lose a replica."""
     return {it.partition for it in partitions if len(it.isr) >= it.min_isr and len(it.replicas) > it.min_isr}
 
 
 @given(models(), st.sampled_from([*IDS, None]), st.data())
-def test_no_partition_loses_its_writers_and_the_roll_ends(
+def test_no_partition_becomes_read_only_and_the_roll_ends(
     model: Model, controller: int | None, data: st.DataObject
 ) -> None:
     for _ in range(100):
@@ -94,14 +94,14 @@ def test_no_partition_loses_its_writers_and_the_roll_ends(
                 assert broker in model.outdated
                 pending = model.outdated & model.ready
                 if broker in was_ready:
-                    assert was_ready == set(IDS), "one that served was restarted while another was away"
+                    assert was_ready == set(IDS), "a ready broker was restarted while another was down"
                     if broker == controller:
                         assert all(find_blockers(it, model.partitions) for it in pending - {broker})
                 model.restart(broker)
                 if broker in was_ready:
                     assert before <= writable(model.partitions)
             case RollBlocked():
-                model.ready |= set(IDS) - model.hopeless
+                model.ready |= set(IDS) - model.broken
                 model.heal()
         if data.draw(st.booleans()):
             model.heal()
@@ -109,15 +109,15 @@ def test_no_partition_loses_its_writers_and_the_roll_ends(
 
 
 def served(partitions: list[PartitionState], there: set[int]) -> set[int]:
-    """Those that more brokers can lose one of, and that can be written: by the replicas that are in sync and there."""
+    """Partitions that are writable by replicas that are in sync and up, and can lose one."""
     return writable([replace(it, isr=tuple(at for at in it.isr if at in there)) for it in partitions])
 
 
 @given(models(), st.integers(1, 4), st.sets(st.sampled_from(IDS)), st.sampled_from([*IDS, None]))
-def test_that_a_broker_has_gone_is_known_before_the_partitions_tell(
+def test_a_broker_that_is_down_does_not_count_though_isrs_still_have_it(
     model: Model, at_once: int, unready: set[int], controller: int | None
 ) -> None:
-    """Brokers that are restarted stay in the ISRs that are told; some that are in sync are said not to be ready."""
+    """Brokers that restart stay in the reported ISRs; some that are in sync are reported unready."""
     there, outdated = set(IDS), model.outdated
     for _ in IDS:
         states = [BrokerState(it, it in there - unready, "new" if it in outdated else "", it in there) for it in IDS]
@@ -132,7 +132,7 @@ def test_that_a_broker_has_gone_is_known_before_the_partitions_tell(
 
 @given(models(), st.sampled_from(IDS))
 def test_a_broker_that_does_not_come_back_stops_the_roll(model: Model, broken: int) -> None:
-    model.hopeless = {broken}
+    model.broken = {broken}
     model.ready, model.outdated = set(IDS), set(IDS)
     restarted = []
     for _ in range(20):
@@ -148,33 +148,33 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(model: Model, broken: i
     raise AssertionError("it went on")
 
 
-def test_what_blocks_is_named() -> None:
+def test_a_blocker_names_its_partition() -> None:
     lagging = PartitionState("orders", 3, (1, 2, 3), (1, 2), 2)
     brokers = [BrokerState(it, True, "new settings" if it == 1 else "") for it in (1, 2, 3)]
     step = next_roll_step(brokers, [lagging], 3)
     assert step == RollBlocked(blocked_by=(Blocker(1, "orders", 3, (1, 2), 2),))
-    assert str(step.blocked_by[0]) == "orders-3 has 1, 2 in sync, and needs 2 beside broker 1"
+    assert str(step.blocked_by[0]) == "orders-3 has 1, 2 in sync and needs 2 beside broker 1"
 
 
-def test_topics_that_could_never_spare_a_broker_block_nothing() -> None:
+def test_partitions_that_can_never_spare_a_replica_block_nothing() -> None:
     alone = PartitionState("a", 0, (1,), (1,), 1)
     strict = PartitionState("b", 0, (1, 2), (1, 2), 2)
     assert not find_blockers(1, [alone, strict])
     assert find_blockers(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # it would be nobody's
 
 
-def test_the_controller_goes_last() -> None:
+def test_the_controller_is_restarted_last() -> None:
     brokers = [BrokerState(it, True, "new settings") for it in (1, 2, 3)]
     assert next_roll_step(brokers, [], 1) == RestartBroker(2, "new settings")
 
 
-def test_several_may_be_away_where_that_is_allowed() -> None:
+def test_max_unavailable_allows_several_brokers_to_be_down() -> None:
     brokers = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "")]
     assert next_roll_step(brokers, [], None) == RollBlocked(down=(1,))
     assert next_roll_step(brokers, [], None, max_unavailable=2) == RestartBroker(2, "x")
 
 
-def test_one_that_is_not_ready_and_in_sync_goes_when_the_others_can_spare_it() -> None:
+def test_an_unready_broker_that_is_in_sync_is_restarted_if_it_can_be_spared() -> None:
     slow = BrokerState(2, False, "new settings", is_registered=True)
     partition = PartitionState("orders", 0, (1, 2, 3), (1, 2, 3), 2)
     assert next_roll_step([BrokerState(1, True, ""), slow, BrokerState(3, True, "")], [partition], 2) == RestartBroker(
@@ -185,7 +185,7 @@ def test_one_that_is_not_ready_and_in_sync_goes_when_the_others_can_spare_it() -
     ) == RollBlocked((1, 2), (Blocker(2, "orders", 0, (2, 3), 2),))
 
 
-def test_partitions_are_not_looked_at_where_they_decide_nothing() -> None:
+def test_some_steps_do_not_depend_on_partitions() -> None:
     assert step_without_partitions([BrokerState(1, True, "")]) == RollComplete()
     assert step_without_partitions([BrokerState(1, False, "new settings"), BrokerState(2, True, "")]) == RestartBroker(
         1, "new settings"
@@ -197,7 +197,7 @@ def test_partitions_are_not_looked_at_where_they_decide_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "in_sync", "ready", "needed"),
+    ("voters", "in_sync", "ready", "needed"),
     [
         ([1], [1], [1], []),  # alone: it is away for as long as a restart takes
         ([1, 2], [1, 2], [1, 2], []),
@@ -212,14 +212,14 @@ def test_partitions_are_not_looked_at_where_they_decide_nothing() -> None:
     ],
 )
 def test_the_metadata_log_keeps_its_majority(
-    members: list[int], in_sync: list[int], ready: list[int], needed: list[int]
+    voters: list[int], in_sync: list[int], ready: list[int], needed: list[int]
 ) -> None:
-    log = metadata_log_state("__cluster_metadata", members, in_sync, ready)
+    log = metadata_log_state("__cluster_metadata", voters, in_sync, ready)
     assert [it for it in ready if find_blockers(it, [log])] == needed
 
 
-def test_that_the_metadata_log_blocks_is_said() -> None:
+def test_the_metadata_log_may_block_a_restart() -> None:
     brokers = [BrokerState(1, True, "new settings"), BrokerState(2, True, "")]
     step = next_roll_step(brokers, [metadata_log_state("__cluster_metadata", [1], [1], [1, 2])], 1)
     assert isinstance(step, RollBlocked)
-    assert list(map(str, step.blocked_by)) == ["__cluster_metadata-0 has 1 in sync, and needs 1 beside broker 1"]
+    assert list(map(str, step.blocked_by)) == ["__cluster_metadata-0 has 1 in sync and needs 1 beside broker 1"]

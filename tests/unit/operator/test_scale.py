@@ -1,4 +1,4 @@
-"""More brokers, and fewer: every step from what is seen, until nothing is left to do."""
+"""Scaling up and down: every step from what is observed, until nothing is left to do."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,105 +29,108 @@ def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[Partiti
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 3), st.integers(1, 9), st.booleans())
-def test_it_ends_with_the_brokers_that_are_wanted(
+def test_scaling_ends_with_the_desired_brokers(
     before: int, after: int, factor: int, count: int, on_scale: bool
 ) -> None:
-    here = partitions(before, {"own": (4, min(before, 3)), "a": (count, min(before, factor))})
+    found = partitions(before, {"own": (4, min(before, 3)), "a": (count, min(before, factor))})
     present, spread = set(range(1, before + 1)), frozenset(range(1, before + 1))
-    wanted = frozenset(range(1, after + 1))
-    present |= wanted
-    begun = here
+    desired = frozenset(range(1, after + 1))
+    present |= desired
+    original = found
     for _ in range(20):
-        seen = ScaleInputs(
-            wanted, frozenset(present), tuple(map(UsableBroker, sorted(present))), here, 0, spread, {"own": 3}, on_scale
+        observed = ScaleInputs(
+            desired,
+            frozenset(present),
+            tuple(map(UsableBroker, sorted(present))),
+            found,
+            0,
+            spread,
+            {"own": 3},
+            on_scale,
         )
-        match next_scale_step(seen):
+        match next_scale_step(observed):
             case MovePartitions(moves):
                 assert moves
-                here = apply_moves(here, moves)
+                found = apply_moves(found, moves)
             case RemoveBroker(broker):
-                assert broker not in wanted and broker == max(present), (
-                    "a StatefulSet lets its last pod go, and no other"
-                )
-                assert not any(broker in it.replicas for it in here)
+                assert broker not in desired and broker == max(present), "a StatefulSet removes only its last pod"
+                assert not any(broker in it.replicas for it in found)
                 present.remove(broker)
             case RecordSpread(brokers):
                 spread = brokers
-            case ScalingBlocked(why):
+            case ScalingBlocked(reason):
                 assert after < min(before, factor)
-                assert "replicas, which need as many brokers" in why
-                assert present > wanted
-                assert here == begun, "what cannot be done to its end was begun"
+                assert "replicas, which need as many brokers" in reason
+                assert present > desired
+                assert found == original, "a scaling that cannot be completed was started"
                 return
             case ScalingComplete():
                 break
-            case WaitToScale(why):
-                raise AssertionError(why)
-    assert present == wanted == spread
-    assert {len(it.replicas) for it in here if it.topic == "own"} == {
+            case WaitToScale(reason):
+                raise AssertionError(reason)
+    assert present == desired == spread
+    assert {len(it.replicas) for it in found if it.topic == "own"} == {
         min(3, after) if after < min(before, 3) or after > before else min(before, 3)
     }
     if on_scale and after != before:
         for counts in (
-            [sum(it in at.replicas for at in here) for it in wanted],
-            [sum(it == at.replicas[0] for at in here) for it in wanted],
+            [sum(it in at.replicas for at in found) for it in desired],
+            [sum(it == at.replicas[0] for at in found) for it in desired],
         ):
             assert max(counts) - min(counts) <= 1
 
 
-def scale(**more: object) -> ScaleInputs:
-    here = partitions(3, {"a": (3, 2)})
-    given = {
-        "desired": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "available": (UsableBroker(1), UsableBroker(2), UsableBroker(3)), "partitions": here,
+def inputs(**more: object) -> ScaleInputs:
+    found = partitions(3, {"a": (3, 2)})
+    fields = {
+        "desired": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "available": (UsableBroker(1), UsableBroker(2), UsableBroker(3)), "partitions": found,
         "moving": 0, "spread_over": frozenset({1, 2, 3}), "replication_factors": {},
     }  # fmt: skip
-    return ScaleInputs(**(given | more))  # type: ignore[arg-type]
+    return ScaleInputs(**(fields | more))  # type: ignore[arg-type]
 
 
 def test_nothing_to_do() -> None:
-    assert next_scale_step(scale()) == ScalingComplete()
-    assert (
-        next_scale_step(scale(moving=3, available=(UsableBroker(1),))) == ScalingComplete()
-    )  # somebody else's move, a broker that is away: not about brokers' number
+    assert next_scale_step(inputs()) == ScalingComplete()
+    assert next_scale_step(inputs(moving=3, available=(UsableBroker(1),))) == ScalingComplete()
 
 
 def test_a_first_start_moves_nothing() -> None:
-    assert next_scale_step(scale(spread_over=frozenset())) == RecordSpread(frozenset({1, 2, 3}))
+    assert next_scale_step(inputs(spread_over=frozenset())) == RecordSpread(frozenset({1, 2, 3}))
 
 
-def test_it_waits_for_what_comes_by_itself() -> None:
-    smaller = scale(desired=frozenset({1, 2}), available=(UsableBroker(1), UsableBroker(3)))
-    assert next_scale_step(smaller) == WaitToScale("broker 2 is not there yet")
-    assert next_scale_step(scale(desired=frozenset({1, 2}), moving=2)) == WaitToScale("2 partitions are moving")
+def test_scaling_waits_for_missing_brokers_and_other_moves() -> None:
+    smaller = inputs(desired=frozenset({1, 2}), available=(UsableBroker(1), UsableBroker(3)))
+    assert next_scale_step(smaller) == WaitToScale("waiting for broker 2")
+    assert next_scale_step(inputs(desired=frozenset({1, 2}), moving=2)) == WaitToScale("2 partitions being reassigned")
 
 
-def test_a_broker_that_leaves_and_is_away_is_drained_all_the_same() -> None:
-    step = next_scale_step(scale(desired=frozenset({1, 2}), available=(UsableBroker(1), UsableBroker(2))))
+def test_a_broker_that_is_down_is_drained_too() -> None:
+    step = next_scale_step(inputs(desired=frozenset({1, 2}), available=(UsableBroker(1), UsableBroker(2))))
     assert isinstance(step, MovePartitions)
     assert step.reason == "off broker 3"
     assert all(3 not in it.after for it in step.moves)
 
 
-def test_one_that_holds_nothing_waits_for_those_after_it() -> None:
-    here = [PartitionReplicas("a", 0, (3,), (3,), 3)]
-    smaller = {"desired": frozenset({1}), "partitions": here}
-    step = next_scale_step(scale(**smaller))
+def test_the_highest_broker_is_removed_first() -> None:
+    found = [PartitionReplicas("a", 0, (3,), (3,), 3)]
+    smaller = {"desired": frozenset({1}), "partitions": found}
+    step = next_scale_step(inputs(**smaller))
     assert isinstance(step, MovePartitions) and [it.after for it in step.moves] == [(1,)]
-    assert next_scale_step(scale(**smaller | {"partitions": apply_moves(here, step.moves)})) == RemoveBroker(3)
+    assert next_scale_step(inputs(**smaller | {"partitions": apply_moves(found, step.moves)})) == RemoveBroker(3)
 
 
-def test_the_brokers_own_topics_stay_as_they_are_where_others_are_in_the_way() -> None:
-    here = partitions(3, {"own": (2, 3), "a": (1, 3)})
-    step = next_scale_step(scale(desired=frozenset({1, 2}), partitions=here, replication_factors={"own": 2}))
+def test_internal_topics_are_not_changed_while_others_block_the_scaling() -> None:
+    found = partitions(3, {"own": (2, 3), "a": (1, 3)})
+    step = next_scale_step(inputs(desired=frozenset({1, 2}), partitions=found, replication_factors={"own": 2}))
     assert isinstance(step, ScalingBlocked) and "a-0 has 3 replicas" in step.reason
 
 
-def test_the_next_goes_when_the_metadata_log_does_without_the_one_before() -> None:
-    here = [PartitionReplicas("a", 0, (1,), (1,), 1)]
-    smaller = {"desired": frozenset({1}), "partitions": here}
-    assert next_scale_step(scale(**smaller, voters=frozenset({1, 2, 3}))) == RemoveBroker(3)
+def test_the_next_broker_is_removed_once_the_last_is_no_voter() -> None:
+    found = [PartitionReplicas("a", 0, (1,), (1,), 1)]
+    smaller = {"desired": frozenset({1}), "partitions": found}
+    assert next_scale_step(inputs(**smaller, voters=frozenset({1, 2, 3}))) == RemoveBroker(3)
     two = {"present": frozenset({1, 2}), "available": (UsableBroker(1), UsableBroker(2))}
-    assert next_scale_step(scale(**smaller, **two, voters=frozenset({1, 2, 3}))) == WaitToScale(
-        "the metadata log still counts on broker 3, which was let go"
+    assert next_scale_step(inputs(**smaller, **two, voters=frozenset({1, 2, 3}))) == WaitToScale(
+        "waiting for the metadata log to drop removed broker 3 as a voter"
     )
-    assert next_scale_step(scale(**smaller, **two, voters=frozenset({1, 2}))) == RemoveBroker(2)
+    assert next_scale_step(inputs(**smaller, **two, voters=frozenset({1, 2}))) == RemoveBroker(2)

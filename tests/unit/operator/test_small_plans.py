@@ -17,7 +17,7 @@ from ottla_operator.kafka.groups import parse_assignment
 from ottla_operator.kafka.partitioner import murmur2, partition_for_key
 from ottla_operator.kafka.reassignments import PartitionReassignment
 from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
-from ottla_operator.local.loading import is_loaded
+from ottla_operator.local.load import is_loaded
 from ottla_operator.plan.backoff import BROKER_RESTARTS, PIPELINE_RESTARTS, RestartBackoff, RestartDelays
 from ottla_operator.resources.common import format_setting, parse_duration_ms, parse_quantity
 

@@ -93,28 +93,28 @@ def test_what_brokers_are_set_to(source: dict[str, Any], wanted: dict[str, str])
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("nothing", "there is no Secret nothing"), ("empty", "Secret empty has no password; it has: username")],
+    [("nothing", "Secret nothing does not exist"), ("empty", "Secret empty has no password; it has: username")],
 )
 def test_what_is_missing_is_named(name: str, why: str) -> None:
     with pytest.raises(SecretUnusable, match=why):
         credential_settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
 
 
-def test_secrets_are_set_once_for_each_version_and_taken_off_with_the_wish() -> None:
+def test_secrets_are_set_once_for_each_version_and_unset_with_the_spec_s_field() -> None:
     source = mirror(tls=CA, credentials=credentials("PLAIN", "login"))
     assert secret_names(source) == ["ca", "login"]
     wanted = {"topics": "*", **credential_settings(source, SECRETS)}
     first = plan_mirror_changes(wanted, {})
     assert first["sasl.password"] == "hush"
-    seen = {name: "" if name in HIDDEN_SETTINGS else value for name, value in wanted.items()}
-    assert plan_mirror_changes(wanted, seen) == {}
+    observed = {name: "" if name in HIDDEN_SETTINGS else value for name, value in wanted.items()}
+    assert plan_mirror_changes(wanted, observed) == {}
     newer = {**SECRETS, "login": ObservedSecret({"username": "u", "password": "louder"}, "9")}
-    rotated = plan_mirror_changes({"topics": "*", **credential_settings(source, newer)}, seen)
+    rotated = plan_mirror_changes({"topics": "*", **credential_settings(source, newer)}, observed)
     assert rotated == {"sasl.password": "louder", "credentials.version": "1 9"}
-    assert set(plan_mirror_changes({"topics": "*"}, seen)) == set(wanted) - {"topics"}
+    assert set(plan_mirror_changes({"topics": "*"}, observed)) == set(wanted) - {"topics"}
     assert redacted_changes({**first, "groups": None}) == (
         "topics=*, ssl.truststore.certificates=(certificates), sasl.mechanism=PLAIN, sasl.username=u, sasl.password=(hidden), "
-        "security.protocol=SASL_SSL, credentials.version=1 2, no groups"
+        "security.protocol=SASL_SSL, credentials.version=1 2, groups unset"
     )
     assert "hush" not in repr(SECRETS["login"])
 
@@ -128,19 +128,19 @@ stringData: {password: "hush"}
 ---
 apiVersion: v1
 kind: Namespace
-metadata: {name: passed-over}
+metadata: {name: ignored}
 """
 
 
 def test_secrets_of_files(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(FILE)
     (document,) = read_files([tmp_path])
-    found = local.seen([document.data])
+    found = local.read_secrets([document.data])
     assert found["login"].values == {"username": "u", "password": "hush"}
-    again = local.seen([{**document.data, "stringData": {"password": "other"}}])
-    assert again["login"].version != found["login"].version == local.seen([document.data])["login"].version
+    again = local.read_secrets([{**document.data, "stringData": {"password": "other"}}])
+    assert again["login"].version != found["login"].version == local.read_secrets([document.data])["login"].version
     (tmp_path / "a.yaml").write_text(FILE.replace("dQ==", "hush!"))
-    with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not text in base64") as caught:
+    with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not base64-encoded text") as caught:
         read_files([tmp_path])
     assert "hush" not in str(caught.value)
     with pytest.raises(SecretUnusable):

@@ -1,4 +1,4 @@
-"""The Kubernetes objects that a Cluster is: pure, deterministic, one idea in each file.
+"""The Kubernetes objects of a Cluster: pure and deterministic, one idea in each file.
 
-`desired` in `whole.py` puts them together; the other files say what one kind of object looks like and why.
+`desired_objects` in `desired.py` puts them together.
 """

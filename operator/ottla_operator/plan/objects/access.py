@@ -1,4 +1,5 @@
-"""Who may do what around brokers: their account and its one Lease, who reaches which port, and how many pods may be evicted at once."""
+"""Access around brokers: their ServiceAccount and its one Lease, who may reach which port, and how many pods may be
+evicted at once."""
 
 from collections.abc import Collection
 
@@ -14,7 +15,8 @@ def service_account(cluster: Cluster) -> Json:
 
 
 def lease(cluster: Cluster) -> Json:
-    """The register. It belongs to the data: while volume claims outlive the Cluster, so does the register that names who holds the metadata log."""
+    """The register (docs/register.md). It belongs to the data: while volume claims outlive the Cluster, so does the
+    register, which names who leads the metadata log."""
     storage = cluster.spec.storage
     owned = bool(storage and storage.delete_claim)
     return {
@@ -51,10 +53,10 @@ def role_binding(cluster: Cluster) -> Json:
     }
 
 
-def network_policy(cluster: Cluster, in_use: Collection[int] = ()) -> Json:
-    """Clients reach the listeners, everybody health and metrics; the port between brokers only brokers and operators. `in_use`: those between brokers that were
-    started before it became another."""
-    between = sorted({names.brokers_port(cluster), *in_use})
+def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json:
+    """Everyone may reach the listeners, health and metrics; only brokers and operators the port between brokers.
+    `ports_in_use`: ports between brokers of pods that were started before it changed."""
+    between = sorted({names.brokers_port(cluster), *ports_in_use})
     open_ports = [*(it.port for it in cluster.listeners), names.http_port(cluster)]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -78,8 +80,9 @@ def network_policy(cluster: Cluster, in_use: Collection[int] = ()) -> Json:
 
 
 def disruption_budget(cluster: Cluster, *, evictable: bool = True) -> Json:
-    """`evictable`: whether every partition can spare a broker. Kubernetes knows which pods are ready, and not what they have still to copy: nodes that are
-    drained one after the other would else take the second broker as soon as the first one serves again."""
+    """`evictable`: whether every partition can spare a broker. Kubernetes knows which pods are ready, not what they still
+    have to copy: without this, nodes that are drained one after the other would take the second broker as soon as the
+    first is ready again."""
     roll = cluster.spec.roll
     return {
         "apiVersion": "policy/v1",

@@ -1,17 +1,15 @@
-"""All objects of a Cluster together, and what about a Cluster Kubernetes cannot fulfil."""
+"""All objects of a Cluster together, and what of a Cluster Kubernetes cannot run."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.plan.broker_processes import NO_LOGINS
 from ottla_operator.plan.objects import access, names
-from ottla_operator.plan.objects.addresses import Addresses, services_without_address
+from ottla_operator.plan.objects.config import all_broker_settings, common_settings, config_map
 from ottla_operator.plan.objects.pods import BrokerImages, pod_template
-from ottla_operator.plan.objects.services import services
-from ottla_operator.plan.objects.settings import Settings, all_broker_settings, common_settings, config_map
-from ottla_operator.plan.objects.stateful_set import stateful_set
+from ottla_operator.plan.objects.services import ServiceAddresses, services, services_without_address
+from ottla_operator.plan.settings import ACLS_UNSUPPORTED, SCRAM_UNSUPPORTED, Settings
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
@@ -20,53 +18,58 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class ObjectInputs:
-    """What there is already. `brokers`: pods that the StatefulSet shall have now. `notes`: annotations that the operator keeps on it. `common`: settings
-    for all brokers instead of those that follow from the Cluster, while some of these are refused. `certificates`: names those of the listeners. `in_use`: ports between
-    brokers of the pods that are there."""
+    """What the objects depend on beside the Cluster.
+
+    `brokers`: pods that the StatefulSet is to have now. `state_annotations`: the operator's, on the
+    StatefulSet. `common`: settings of all brokers, where they differ from those of the Cluster
+    because running brokers reject some. `certificates`: digest of the listeners' certificates.
+    `ports_in_use`: between brokers of existing pods.
+    """
 
     brokers: int
-    addresses: Addresses = field(default_factory=Addresses)
+    addresses: ServiceAddresses = field(default_factory=ServiceAddresses)
     state_annotations: Mapping[str, str] = field(default_factory=dict)
     common: Settings | None = None
     certificates: str = ""
-    in_use: frozenset[int] = frozenset()
+    ports_in_use: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredObjects:
-    """`first`: what pods need before they are made. `budget`: how many may be evicted, while every partition can spare a broker. `settings` and `brokers` are None while a broker would not know its address; `waits_for` names
-    the Services then."""
+    """`prerequisites`: what pods need before they are created. `budget`: while every partition can spare a broker.
+    `config`, `stateful_set`: None while a broker would not know its address; `waiting_for_services` names the Services
+    then."""
 
     prerequisites: tuple[Json, ...]
     budget: Json
-    settings: Json | None
+    config: Json | None
     stateful_set: Json | None
     waiting_for_services: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[Json, ...]:
-        return (*self.prerequisites, self.budget, *(it for it in (self.settings, self.stateful_set) if it is not None))
+        return (*self.prerequisites, self.budget, *(it for it in (self.config, self.stateful_set) if it is not None))
 
 
-def desired_objects(cluster: Cluster, images: BrokerImages, given: ObjectInputs) -> DesiredObjects:
-    """`unfit(cluster)` must be empty."""
-    ids = broker_ids(given.brokers)
-    first = (
+def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs) -> DesiredObjects:
+    """`find_unsupported(cluster)` must be empty."""
+    ids = broker_ids(inputs.brokers)
+    prerequisites = (
         access.service_account(cluster),
         access.role(cluster),
         access.role_binding(cluster),
         access.lease(cluster),
         *services(cluster, ids),
-        access.network_policy(cluster, given.in_use),
+        access.network_policy(cluster, inputs.ports_in_use),
     )
     budget = access.disruption_budget(cluster)
-    if waits := [service for broker in ids for service in services_without_address(cluster, broker, given.addresses)]:
-        return DesiredObjects(first, budget, None, None, tuple(waits))
-    common = given.common or common_settings(cluster, given.brokers)
-    settings = config_map(cluster, common, all_broker_settings(cluster, ids, given.addresses))
-    template = pod_template(cluster, images, settings["metadata"]["name"], given.certificates)
+    if waiting := [it for broker in ids for it in services_without_address(cluster, broker, inputs.addresses)]:
+        return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
+    common = inputs.common or common_settings(cluster, inputs.brokers)
+    config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses))
+    template = pod_template(cluster, images, config["metadata"]["name"], inputs.certificates)
     return DesiredObjects(
-        first, budget, settings, stateful_set(cluster, template, given.brokers, given.state_annotations)
+        prerequisites, budget, config, _stateful_set(cluster, template, inputs.brokers, inputs.state_annotations)
     )
 
 
@@ -75,17 +78,58 @@ def broker_ids(brokers: int) -> range:
 
 
 def find_unsupported(cluster: Cluster) -> str:
-    """Why Kubernetes cannot have this Cluster, in words; empty when it can."""
+    """Why Kubernetes cannot run this Cluster; empty if it can."""
     if not _NAME.fullmatch(cluster.name):
         return (
-            f"metadata.name: {cluster.name!r} cannot begin the names of Services: it takes a small letter first, then small letters, digits "
-            "and '-', at most 40 in all"
+            f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case letter, then at most 39 "
+            "lower-case letters, digits and '-', not '-' at the end"
         )
     if cluster.spec.storage is None:
-        return "spec.storage is missing: Kubernetes has to know how large the brokers' disks are, for example storage: {size: 10Gi}"
+        return "spec.storage is missing: Kubernetes needs the size of the brokers' disks, such as storage: {size: 10Gi}"
     for index, it in enumerate(cluster.listeners):
         if it.authentication == "SCRAM":
-            return f"spec.listeners[{index}].authentication: {NO_LOGINS}"
+            return f"spec.listeners[{index}].authentication: {SCRAM_UNSUPPORTED}"
     if cluster.spec.authorization and cluster.spec.authorization.type != "None":
-        return "spec.authorization: access control lists are not built yet: everybody could do everything"
+        return f"spec.authorization: {ACLS_UNSUPPORTED}"
     return ""
+
+
+def claimed_storage(stateful_set: Json) -> str:
+    """The size of the volume claims that a StatefulSet creates."""
+    (claim,) = stateful_set["spec"]["volumeClaimTemplates"]
+    return str(claim["spec"]["resources"]["requests"]["storage"])
+
+
+def _stateful_set(cluster: Cluster, template: Json, brokers: int, annotations: Mapping[str, str]) -> Json:
+    """Pods start in parallel, only the operator restarts them, and each has a volume claim. `brokers`: pods that there
+    are to be now; while brokers are removed, more than the Cluster asks for."""
+    storage = cluster.spec.storage
+    assert storage is not None
+    retention = "Delete" if storage.delete_claim else "Retain"
+    claim: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage.size}}}
+    if storage.class_ is not None:
+        claim["storageClassName"] = storage.class_
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": names.metadata(cluster, cluster.name, annotations=dict(annotations)),
+        "spec": {
+            "replicas": brokers,
+            "serviceName": names.headless_service(cluster),
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "ordinals": {"start": names.FIRST_BROKER},
+            "revisionHistoryLimit": 3,
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": retention, "whenScaled": retention},
+            "selector": {"matchLabels": names.selector(cluster)},
+            "template": template,
+            "volumeClaimTemplates": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {"name": "data", "labels": names.selector(cluster)},
+                    "spec": claim,
+                }
+            ],
+        },
+    }

@@ -1,6 +1,7 @@
-"""Whether an object is as it should be: everything that we say about it holds, whatever others or Kubernetes' defaults add.
+"""Whether a live object differs from the desired one in a field that the operator sets. What others and Kubernetes'
+defaults add does not count.
 
-Invariant: after `desired` was applied, nothing differs; so a converged object is never written again.
+Invariant: after the desired object was applied nothing differs, so a converged object is never written again.
 """
 
 import hashlib
@@ -12,20 +13,20 @@ from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.model import Json
 
 APPLIED_HASH: Final = "ottla.dev/applied"
-"""Annotation: names what was applied last, so that a field that we no longer say anything about is given up."""
+"""Annotation with the hash of what was applied last: a field that the operator no longer sets counts as a difference."""
 
 _QUANTITIES: Final = frozenset({"requests", "limits"})
 
 
 def with_applied_hash(desired: Json) -> Json:
-    """The object to apply: with the name of what is in it."""
+    """The object to apply, with its hash."""
     metadata = desired["metadata"]
     annotations = {**metadata.get("annotations", {}), APPLIED_HASH: _digest(desired)}
     return {**desired, "metadata": {**metadata, "annotations": annotations}}
 
 
 def find_difference(desired: Json, live: Json | None) -> str | None:
-    """Path of the first field of a marked object that is not so; None when all is well. "": the object is not there."""
+    """Path of the first field that differs; None if none does, "" if there is no live object. `desired`: with its hash."""
     if live is None:
         return ""
     return next(_differences(desired, live, ()), None)
@@ -41,7 +42,7 @@ def _differences(wanted: Json, live: Json, path: tuple[str, ...]) -> Iterator[st
             for key, value in wanted.items():
                 if key in live or value not in ({}, [], None):
                     yield from _differences(value, live.get(key), (*path, key))
-        case list(), list() if path[-1:] == ("ownerReferences",):  # others may own it as well
+        case list(), list() if path[-1:] == ("ownerReferences",):  # others may own it too
             by_uid = {it.get("uid"): it for it in live}
             for it in wanted:
                 yield from _differences(it, by_uid.get(it.get("uid")), (*path, str(it.get("uid"))))
@@ -55,7 +56,7 @@ def _differences(wanted: Json, live: Json, path: tuple[str, ...]) -> Iterator[st
 
 
 def _same_amount(wanted: Json, live: Json, path: tuple[str, ...]) -> bool:
-    """Kubernetes writes quantities in its own form: 1000m becomes 1."""
+    """Kubernetes stores quantities in its own form: 1000m as 1."""
     if len(path) < 2 or path[-2] not in _QUANTITIES:
         return False
     try:

@@ -1,7 +1,7 @@
-"""The pod of a broker, as the StatefulSet's template says it.
+"""The pod of a broker, as the StatefulSet's template.
 
-Kubernetes' restricted security profile holds; nothing but the data volume is written. The template's hash leaves the settings out: which of them need
-a restart is decided from what is in them.
+It meets Kubernetes' restricted security profile and writes only its data volume. The template's hash leaves the
+settings out: which of them need a restart is decided from their values.
 """
 
 import hashlib
@@ -11,22 +11,31 @@ from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.merging import strategic_merge
+from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, broker_file
 from ottla_operator.plan.objects.security_context import container_security, pod_security
 from ottla_operator.plan.objects.services import external_listeners
-from ottla_operator.plan.objects.settings import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, broker_file
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
-SETTINGS_AT: Final = "/etc/ottla"
-PLACE_AT: Final = "/etc/ottla-place"
-STOP_WITHIN_S: Final = 60
-RACK_WITHIN_S: Final = 30  # then a broker goes without: it is better there and badly placed than away
+SETTINGS_PATH: Final = "/etc/ottla"
+PLACE_PATH: Final = "/etc/ottla-place"
+TERMINATION_GRACE_S: Final = 60
+RACK_TIMEOUT_S: Final = 30
+"""After that a broker starts without its rack: it is better up and badly placed than down."""
+
+# The key that tells the members of a list apart, as in Kubernetes' strategic merge; `name` for the others.
+_MERGE_KEYS: Final = {
+    "volumeMounts": "mountPath",
+    "ports": "containerPort",
+    "topologySpreadConstraints": "topologyKey",
+    "hostAliases": "ip",
+}
+_MERGED_LISTS: Final = frozenset({"containers", "initContainers", "volumes", "env", "imagePullSecrets", *_MERGE_KEYS})
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerImages:
-    """`repository` of the brokers' image, and the `version` of Ottla that a Cluster gets which names none."""
+    """`repository`: of the brokers' image. `version`: of Clusters that name none, the image's tag."""
 
     repository: str
     version: str
@@ -36,7 +45,7 @@ class BrokerImages:
 
 
 def pod_template(cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "") -> Json:
-    """`settings`: name of the ConfigMap. `certificates`: names those of the listeners."""
+    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates."""
     hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
     template = _template(cluster, images, settings)
     ours = {names.POD_HASH: hash_, **({names.CERTIFICATES: certificates} if certificates else {})}
@@ -51,7 +60,7 @@ def pod_hash(template: Json) -> str:
 def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
     spec = {
         "serviceAccountName": cluster.name,
-        "terminationGracePeriodSeconds": STOP_WITHIN_S,
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
         "topologySpreadConstraints": _spread(cluster),
@@ -62,7 +71,7 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
     metadata: Json = {"labels": names.labels(cluster)}
     if theirs := cluster.spec.pod_template:
         spec = strategic_merge(spec, theirs.spec or {})
-        if theirs.metadata and theirs.metadata.labels:  # what finds the pods stays ours
+        if theirs.metadata and theirs.metadata.labels:  # the selector's labels win
             metadata["labels"] = {**theirs.metadata.labels, **metadata["labels"]}
         if theirs.metadata and theirs.metadata.annotations:
             metadata["annotations"] = dict(theirs.metadata.annotations)
@@ -70,8 +79,8 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
 
 
 def _broker(cluster: Cluster, images: BrokerImages) -> Json:
-    files = [f"{SETTINGS_AT}/{COMMON_FILE}"] + (
-        [f"{SETTINGS_AT}/{broker_file('$(BROKER_ID)')}"] if external_listeners(cluster) else []
+    files = [f"{SETTINGS_PATH}/{COMMON_FILE}"] + (
+        [f"{SETTINGS_PATH}/{broker_file('$(BROKER_ID)')}"] if external_listeners(cluster) else []
     )
     resources = cluster.spec.resources
     http = {"port": names.HTTP_PORT}
@@ -85,7 +94,7 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
             _port(names.HTTP_PORT, names.http_port(cluster)),
             *(_port(it.name, it.port) for it in cluster.listeners),
         ],
-        # However slow a machine is: only what has begun can hang.
+        # A slow machine may take long to start; only a broker that has started can hang.
         "startupProbe": {"httpGet": {"path": "/livez", **http}, "periodSeconds": 1, "failureThreshold": 120},
         "livenessProbe": {
             "httpGet": {"path": "/livez", **http},
@@ -101,11 +110,11 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
         },
         "resources": resources.to_json() if resources else {},
         "securityContext": container_security(),
-        # A broker that cannot start says why in one line: it belongs in the pod's status.
+        # A broker that cannot start prints why in its last line, which then appears in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_PATH},
-            {"name": "settings", "mountPath": SETTINGS_AT, "readOnly": True},
+            {"name": "settings", "mountPath": SETTINGS_PATH, "readOnly": True},
             *({"name": it["name"], "mountPath": CERTIFICATES_PATH, "readOnly": True} for it in _certificates(cluster)),
         ],
     }
@@ -125,19 +134,20 @@ def _environment(cluster: Cluster) -> list[Json]:
 
 
 def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
-    """A pod cannot read its node's labels: the operator writes the rack on the pod once it has a node, and the broker starts after that."""
-    script = f"n=0; until [ -s {PLACE_AT}/rack ] || [ $n -ge {RACK_WITHIN_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
+    """A pod cannot read its node's labels: the operator annotates the pod with the rack once it has a node, and this
+    container waits for that."""
+    script = f"n=0; until [ -s {PLACE_PATH}/rack ] || [ $n -ge {RACK_TIMEOUT_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
     return {
         "name": "rack",
         "image": images.of(cluster),
         "command": ["sh", "-c", script],
         "securityContext": container_security(),
-        "volumeMounts": [{"name": "place", "mountPath": PLACE_AT, "readOnly": True}],
+        "volumeMounts": [{"name": "place", "mountPath": PLACE_PATH, "readOnly": True}],
     }
 
 
 def _certificates(cluster: Cluster) -> list[Json]:
-    """The Secret itself: the kubelet hands it to the pod, and nothing of it is copied."""
+    """The Secret itself is mounted: nothing of it is copied."""
     if not (secret := tls.secret_name(cluster)):
         return []
     items = [{"key": it, "path": it} for it in tls.required_keys(cluster)]
@@ -152,7 +162,7 @@ def _place(cluster: Cluster) -> list[Json]:
 
 
 def _spread(cluster: Cluster) -> list[Json]:
-    """Over racks strictly, over nodes where it can be: a laptop has one."""
+    """Strictly over racks; over nodes where possible: a laptop has one."""
     over = {"labelSelector": {"matchLabels": names.selector(cluster)}, "maxSkew": 1}
     found = [{"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", **over}]
     if (rack := cluster.spec.rack) and rack.topology_key != "kubernetes.io/hostname":
@@ -162,3 +172,17 @@ def _spread(cluster: Cluster) -> list[Json]:
 
 def _port(name: str, port: int) -> Json:
     return {"name": name, "containerPort": port, "protocol": "TCP"}
+
+
+def strategic_merge(ours: Json, theirs: Json, field: str = "") -> Json:
+    """A Cluster's podTemplate over the operator's: objects field by field, lists of named things by their names; other
+    lists are replaced, and null removes a field."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        merged = {key: strategic_merge(ours.get(key), it, key) for key, it in theirs.items() if it is not None}
+        return {**{key: it for key, it in ours.items() if key not in theirs}, **merged}
+    if isinstance(ours, list) and isinstance(theirs, list) and field in _MERGED_LISTS:
+        key = _MERGE_KEYS.get(field, "name")
+        over = {it.get(key): it for it in theirs}
+        kept = [strategic_merge(it, over.pop(it.get(key))) if it.get(key) in over else it for it in ours]
+        return [*kept, *over.values()]
+    return theirs

@@ -1,4 +1,4 @@
-"""What Kubernetes' restricted security profile asks of pods, and more: nothing is written but what is mounted.
+"""Security contexts that meet Kubernetes' restricted profile; in addition the root file system is read-only.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """
@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla_operator.resources.model import Json
 
-USER: Final = 10001  # of our images
+USER: Final = 10001  # in our images
 
 
 def pod_security() -> Json:

@@ -1,14 +1,23 @@
-"""Services: one that names every broker, one for each listener to begin with, and one for each broker where clients come from outside."""
+"""Services of a Cluster, and the addresses by which clients reach brokers through them.
 
-from collections.abc import Iterable
+One headless Service names every broker; one for each listener is what clients bootstrap from; and where a listener has
+clients outside the Kubernetes cluster, each broker has one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from ottla_operator.plan.objects import names
 from ottla_operator.resources.cluster import Cluster, Listener
 from ottla_operator.resources.model import Json
 
+NODE_ADDRESS: Final = "${env:HOST_IP}"
+"""The broker replaces this by the address of its node."""
+
 
 def is_external(listener: Listener) -> bool:
-    """Whether its clients are outside the Kubernetes cluster."""
+    """True if clients are outside the Kubernetes cluster."""
     return listener.type in ("NodePort", "LoadBalancer")
 
 
@@ -17,17 +26,17 @@ def external_listeners(cluster: Cluster) -> list[Listener]:
 
 
 def services(cluster: Cluster, brokers: Iterable[int]) -> list[Json]:
-    """`brokers`: ids that have, or are about to get, a pod."""
+    """`brokers`: ids of those that have, or are about to get, a pod."""
     ids = list(brokers)
     return [
-        _headless(cluster),
-        *(_bootstrap(cluster, it) for it in cluster.listeners),
-        *(_of_broker(cluster, it, broker) for it in external_listeners(cluster) for broker in ids),
+        _headless_service(cluster),
+        *(_bootstrap_service(cluster, it) for it in cluster.listeners),
+        *(_broker_service(cluster, it, broker) for it in external_listeners(cluster) for broker in ids),
     ]
 
 
-def _headless(cluster: Cluster) -> Json:
-    """Its names are there before a broker is ready: brokers need each other to become so."""
+def _headless_service(cluster: Cluster) -> Json:
+    """It names brokers before they are ready: they need each other to become so."""
     ports = [
         (names.BROKERS_PORT, names.brokers_port(cluster)),
         (names.HTTP_PORT, names.http_port(cluster)),
@@ -43,7 +52,7 @@ def _headless(cluster: Cluster) -> Json:
     return _service(cluster, names.headless_service(cluster), spec)
 
 
-def _bootstrap(cluster: Cluster, listener: Listener) -> Json:
+def _bootstrap_service(cluster: Cluster, listener: Listener) -> Json:
     port = _port(listener.name, listener.port)
     if listener.node_port is not None:
         port["nodePort"] = listener.node_port
@@ -51,8 +60,8 @@ def _bootstrap(cluster: Cluster, listener: Listener) -> Json:
     return _service(cluster, names.bootstrap_service(cluster, listener), spec)
 
 
-def _of_broker(cluster: Cluster, listener: Listener, broker: int) -> Json:
-    """A client is told the address of the node that the broker is on, so that a node port does not have to hand on: Local."""
+def _broker_service(cluster: Cluster, listener: Listener, broker: int) -> Json:
+    """Clients are given the address of the broker's own node, so a node port need not forward to others: Local."""
     spec: Json = {
         "type": _type(listener),
         "publishNotReadyAddresses": True,
@@ -74,3 +83,74 @@ def _port(name: str, port: int) -> Json:
 
 def _service(cluster: Cluster, name: str, spec: Json) -> Json:
     return {"apiVersion": "v1", "kind": "Service", "metadata": names.metadata(cluster, name), "spec": spec}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAddress:
+    """What Kubernetes has given a Service. `node_port`: of its first port. `host`: of its load balancer."""
+
+    node_port: int | None = None
+    host: str | None = None
+
+    @classmethod
+    def of(cls, service: Json) -> "ServiceAddress":
+        """`service`: as the API server has it."""
+        port = (service["spec"].get("ports") or [{}])[0].get("nodePort")
+        ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}]
+        return cls(port, ingress[0].get("hostname") or ingress[0].get("ip"))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAddresses:
+    by_service: Mapping[str, ServiceAddress] = field(default_factory=dict)
+
+    def of(self, service: str) -> ServiceAddress:
+        return self.by_service.get(service, ServiceAddress())
+
+
+def advertised_address(cluster: Cluster, listener: Listener, broker: int, addresses: ServiceAddresses) -> str | None:
+    """host:port that a broker advertises to clients of an external listener; None before Kubernetes has given it."""
+    given = addresses.of(names.broker_service(cluster, listener, broker))
+    own = listener.advertised_host.replace("{id}", str(broker)) if listener.advertised_host else None
+    if listener.type == "NodePort":
+        return f"{own or NODE_ADDRESS}:{given.node_port}" if given.node_port else None
+    host = own or given.host
+    return f"{_bracketed(host)}:{listener.port}" if host else None
+
+
+def services_without_address(cluster: Cluster, broker: int, addresses: ServiceAddresses) -> list[str]:
+    """Services whose addresses a broker needs before it can advertise them."""
+    return [
+        names.broker_service(cluster, it, broker)
+        for it in external_listeners(cluster)
+        if advertised_address(cluster, it, broker, addresses) is None
+    ]
+
+
+def bootstrap_addresses(cluster: Cluster, addresses: ServiceAddresses) -> dict[str, str]:
+    """Listener → bootstrap address, of those that are known. A node port is reached by any node: `<node>` stands for
+    its host."""
+    found: dict[str, str] = {}
+    for it in cluster.listeners:
+        given = addresses.of(names.bootstrap_service(cluster, it))
+        if not is_external(it):
+            found[it.name] = f"{names.service_host(cluster, names.bootstrap_service(cluster, it))}:{it.port}"
+        elif it.type == "NodePort" and given.node_port:
+            found[it.name] = f"<node>:{given.node_port}"
+        elif it.type == "LoadBalancer" and given.host:
+            found[it.name] = f"{_bracketed(given.host)}:{it.port}"
+    return found
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
+    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without: an internal listener's
+    if there is one. Empty if there is no such listener."""
+    listeners = [it for it in cluster.listeners if bool(it.tls) is tls]
+    if not listeners:
+        return ""
+    listener = next((it for it in listeners if not is_external(it)), listeners[0])
+    return f"{names.service_host(cluster, names.bootstrap_service(cluster, listener))}:{listener.port}"

@@ -1,4 +1,5 @@
-"""A Pipeline on Kubernetes: pure. Who launches it, what objects it becomes, whether it may start, what is to be said of it.
+"""A Pipeline on Kubernetes: pure. Which launcher runs it, which objects it becomes, whether it may start, and what is
+reported of it.
 
-`desired` in `whole.py` puts the objects together; the other files say what one kind of object looks like and why.
+`desired_objects` in `desired.py` puts the objects together.
 """

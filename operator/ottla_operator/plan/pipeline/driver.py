@@ -1,24 +1,24 @@
-"""The driver as a Deployment: the runner in Spark's client mode, which makes its executors itself.
+"""The driver as a Deployment: the runner in Spark's client mode, which creates its executors itself.
 
-One pod at a time (Recreate): two drivers on one checkpoint would undo each other's work. Executors find the driver by the pod's address: they live no longer
-than it, and a name could still lead to the driver before it.
+One pod at a time (Recreate): two drivers on one checkpoint would undo each other's work. Executors reach the driver by
+its pod's IP address: they live no longer than it, and a name could still resolve to the driver before it.
 """
 
 from typing import Final
 
 from ottla_operator.plan.objects.security_context import pod_security
-from ottla_operator.plan.pipeline import names, pods, settings, spark
+from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
-START_WITHIN_S: Final = 300
+START_TIMEOUT_S: Final = 300
 
 
-def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, *, finished: bool) -> Json:
-    """`finished`: it has ended as it should, and is not to run again."""
-    runs = pipeline.spec.state != "suspended" and not finished
-    annotations = {names.FINISHED: config_map} if finished else {}
+def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, *, is_finished: bool) -> Json:
+    """`is_finished`: the driver has read everything and is not to run again."""
+    runs = pipeline.spec.state != "suspended" and not is_finished
+    annotations = {names.FINISHED: config_map} if is_finished else {}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -34,7 +34,7 @@ def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_
                 "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
                 "spec": {
                     "serviceAccountName": names.driver(pipeline),
-                    "terminationGracePeriodSeconds": pods.stop_within_s(pipeline),
+                    "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
                     "enableServiceLinks": False,
                     "securityContext": pod_security(),
                     "containers": [_container(pipeline, image, bootstrap)],
@@ -52,7 +52,7 @@ def _container(pipeline: Pipeline, image: PipelineImage, bootstrap: str) -> Json
         **pods.driver_container(pipeline),
         "image": image.of(pipeline),
         "imagePullPolicy": image.pull_policy,
-        "args": [*pods.arguments(pipeline, bootstrap, spark.MASTER), "--keep-serving", *_conf(pipeline, image)],
+        "args": [*pods.runner_arguments(pipeline, bootstrap, spark.MASTER), "--keep-serving", *_conf(pipeline, image)],
         "env": [
             {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
             for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP"))
@@ -61,7 +61,7 @@ def _container(pipeline: Pipeline, image: PipelineImage, bootstrap: str) -> Json
             "httpGet": {"path": "/readyz", **http},
             "periodSeconds": 2,
             "timeoutSeconds": 5,
-            "failureThreshold": START_WITHIN_S // 2,
+            "failureThreshold": START_TIMEOUT_S // 2,
         },
         "livenessProbe": {
             "httpGet": {"path": "/livez", **http},
@@ -78,15 +78,15 @@ def _container(pipeline: Pipeline, image: PipelineImage, bootstrap: str) -> Json
 
 
 def _conf(pipeline: Pipeline, image: PipelineImage) -> list[str]:
-    """What is known in the driver's pod alone, or is the operator's to say."""
-    told = {
+    """Spark settings that only the driver's pod knows, or that the operator sets."""
+    conf = {
         "spark.driver.host": "$(POD_IP)",
         "spark.driver.bindAddress": "$(POD_IP)",
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
         "spark.kubernetes.namespace": pipeline.metadata.namespace,
         "spark.kubernetes.container.image": image.of(pipeline),
         "spark.kubernetes.container.image.pullPolicy": image.pull_policy,
-        "spark.kubernetes.executor.podTemplateFile": f"{settings.AT}/{settings.EXECUTOR}",
+        "spark.kubernetes.executor.podTemplateFile": f"{pods.SETTINGS_PATH}/{pods.EXECUTOR_FILE}",
         "spark.kubernetes.executor.podTemplateContainerName": pods.EXECUTOR_CONTAINER,
     }
-    return [part for key, value in told.items() for part in ("--conf", f"{key}={value}")]
+    return [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]

@@ -1,4 +1,4 @@
-"""What the objects of a Pipeline are called, and by which labels they are found again."""
+"""Names, labels and annotations of the objects of a Pipeline."""
 
 from typing import Final
 
@@ -9,15 +9,15 @@ from ottla_operator.resources.pipeline import Pipeline
 
 COMPONENT: Final = "app.kubernetes.io/component"
 DRIVER, EXECUTOR = "pipeline-driver", "pipeline-executor"
-PODS: Final = frozenset({DRIVER, EXECUTOR})
-PART: Final = "pipeline"
-"""Component of what is neither of the two."""
+POD_COMPONENTS: Final = frozenset({DRIVER, EXECUTOR})
+OTHER: Final = "pipeline"
+"""Component of objects that are neither of the two."""
 FINISHED: Final = "ottla.dev/finished"
-"""Annotation of the Deployment: the ConfigMap whose pipeline has read what there was and ended."""
+"""Annotation of the Deployment: ConfigMap of the pipeline whose driver has read everything and exited."""
 HTTP_PORT: Final = "http-metrics"
 
 
-def labels(pipeline: Pipeline, component: str = PART) -> dict[str, str]:
+def labels(pipeline: Pipeline, component: str = OTHER) -> dict[str, str]:
     return {**selector(pipeline, component), "app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
@@ -26,12 +26,12 @@ def selector(pipeline: Pipeline, component: str) -> dict[str, str]:
 
 
 def common(pipeline: Pipeline) -> dict[str, str]:
-    """Of everything that belongs to the pipeline; and, where a Cluster has the same name, to that."""
+    """Labels of everything that belongs to the pipeline; a Cluster of the same name has them too."""
     return {"app.kubernetes.io/name": "ottla", INSTANCE: pipeline.name}
 
 
 def selector_text(pipeline: Pipeline) -> str:
-    """Of `common`, as list requests take it."""
+    """The selector of `common` as list requests take it."""
     return ",".join(f"{key}={value}" for key, value in common(pipeline).items())
 
 
@@ -39,11 +39,11 @@ def metadata(
     pipeline: Pipeline,
     name: str,
     *,
-    component: str = PART,
+    component: str = OTHER,
     owned: bool = True,
     annotations: dict[str, str] | None = None,
 ) -> Json:
-    """`owned`: whether the object goes when the Pipeline goes."""
+    """`owned`: whether the object is deleted with the Pipeline."""
     made: Json = {"name": name, "namespace": pipeline.metadata.namespace, "labels": labels(pipeline, component)}
     if annotations:
         made["annotations"] = annotations
@@ -61,7 +61,7 @@ def metadata(
 
 
 def driver(pipeline: Pipeline) -> str:
-    """Of the Deployment, and of the account that the driver has."""
+    """Of the Deployment and of the driver's ServiceAccount."""
     return f"{pipeline.name}-driver"
 
 
@@ -70,10 +70,10 @@ def application(pipeline: Pipeline) -> str:
     return pipeline.name
 
 
-def settings(pipeline: Pipeline, digest: str) -> str:
+def config_map(pipeline: Pipeline, digest: str) -> str:
     return f"{pipeline.name}-pipeline-{digest}"
 
 
 def claim(pipeline: Pipeline) -> str:
-    """Of the volume claim that the operator makes for the checkpoint."""
+    """Of the checkpoint's volume claim that the operator creates."""
     return f"{pipeline.name}-checkpoint"

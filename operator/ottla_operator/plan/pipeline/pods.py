@@ -1,28 +1,35 @@
-"""The pods of a Pipeline: the driver's container and the executors' template, the same whoever launches them.
+"""The pods of a Pipeline, the same for every launcher: the driver's container, the executors' template, and the ConfigMap
+that a driver is started with.
 
-Kubernetes' restricted security profile holds; nothing is written but /tmp, Spark's own scratch volumes and the checkpoint.
+They meet Kubernetes' restricted security profile and write only /tmp, Spark's scratch volumes and the checkpoint. The
+ConfigMap is named by its content and never changed: another pipeline is another ConfigMap, and another driver.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Final
 
 from ottla_operator.plan.objects.security_context import container_security, pod_security
-from ottla_operator.plan.pipeline import names, settings
-from ottla_operator.resources.common import parse_duration_ms
+from ottla_operator.plan.pipeline import names, spark
+from ottla_operator.resources.common import API_VERSION, parse_duration_ms
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
-CHECKPOINT_AT: Final = "/checkpoint"
-HTTP: Final = 8080
+SETTINGS_PATH: Final = "/etc/ottla"
+PIPELINE_FILE, EXECUTOR_FILE = "pipeline.json", "executor.json"
+CHECKPOINT_PATH: Final = "/checkpoint"
+HTTP_PORT: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
-TERMINATION_MESSAGE: Final = "/dev/termination-log"
-BATCH_WITHIN: Final = "30s"
-CLOSE_WITHIN_S: Final = 15  # Spark itself, after the batch in flight has ended
+TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
+DEFAULT_GRACEFUL_STOP: Final = "30s"
+SPARK_CLOSE_S: Final = 15  # after the batch in flight has ended
+_NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark")
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineImage:
-    """`reference` of the pipelines' image, where a Pipeline names no other."""
+    """`reference`: of the pipelines' image, where a Pipeline names no other."""
 
     reference: str
     pull_policy: str = "IfNotPresent"
@@ -31,35 +38,35 @@ class PipelineImage:
         return (pipeline.spec.spark and pipeline.spec.spark.image) or self.reference
 
 
-def arguments(pipeline: Pipeline, bootstrap: str, master: str) -> list[str]:
-    """Of the runner (`python -m ottla_spark`)."""
+def runner_arguments(pipeline: Pipeline, bootstrap: str, master: str) -> list[str]:
+    """Arguments of `python -m ottla_spark`."""
     return [
         "run",
-        *("--pipeline", f"{settings.AT}/{settings.PIPELINE}"),
+        *("--pipeline", f"{SETTINGS_PATH}/{PIPELINE_FILE}"),
         *("--bootstrap", bootstrap),
-        *("--checkpoint", checkpoint_at(pipeline)),
+        *("--checkpoint", checkpoint_path(pipeline)),
         *("--master", master),
         *("--log", "/dev/stderr"),
-        *("--http", f":{HTTP}"),
-        *("--termination-message", TERMINATION_MESSAGE),
+        *("--http", f":{HTTP_PORT}"),
+        *("--termination-message", TERMINATION_MESSAGE_PATH),
     ]
 
 
-def stop_within_s(pipeline: Pipeline) -> int:
+def termination_grace_s(pipeline: Pipeline) -> int:
     stop = pipeline.spec.stop
-    return -(-parse_duration_ms((stop and stop.graceful) or BATCH_WITHIN) // 1000) + CLOSE_WITHIN_S
+    return -(-parse_duration_ms((stop and stop.graceful) or DEFAULT_GRACEFUL_STOP) // 1000) + SPARK_CLOSE_S
 
 
 def driver_container(pipeline: Pipeline) -> Json:
-    """But for what the launchers give it: image, arguments, resources."""
+    """Without what launchers add: image, arguments, resources."""
     return {
         "name": DRIVER_CONTAINER,
-        "ports": [{"name": names.HTTP_PORT, "containerPort": HTTP, "protocol": "TCP"}],
+        "ports": [{"name": names.HTTP_PORT, "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "securityContext": container_security(),
-        "terminationMessagePath": TERMINATION_MESSAGE,
+        "terminationMessagePath": TERMINATION_MESSAGE_PATH,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": "pipeline", "mountPath": settings.AT, "readOnly": True},
+            {"name": "pipeline", "mountPath": SETTINGS_PATH, "readOnly": True},
             *_mounts(pipeline),
         ],
     }
@@ -70,7 +77,7 @@ def driver_volumes(pipeline: Pipeline, config_map: str) -> list[Json]:
 
 
 def executor_template(pipeline: Pipeline, *, beside_driver: bool) -> Json:
-    """`beside_driver`: on its node, because the checkpoint's volume can be written from one node alone."""
+    """`beside_driver`: on the driver's node, because only one node can write the checkpoint's volume."""
     spec: Json = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -99,14 +106,14 @@ def executor_template(pipeline: Pipeline, *, beside_driver: bool) -> Json:
     }
 
 
-def checkpoint_at(pipeline: Pipeline) -> str:
+def checkpoint_path(pipeline: Pipeline) -> str:
     checkpoint = pipeline.spec.checkpoint
     assert checkpoint is not None
-    return checkpoint.path or CHECKPOINT_AT
+    return checkpoint.path or CHECKPOINT_PATH
 
 
 def checkpoint_claim(pipeline: Pipeline) -> str | None:
-    """Name of the volume claim that the checkpoint is on, if it is on one."""
+    """Name of the checkpoint's volume claim; None if it is not on one."""
     checkpoint = pipeline.spec.checkpoint
     if checkpoint is None or checkpoint.pvc is None:
         return None
@@ -116,7 +123,7 @@ def checkpoint_claim(pipeline: Pipeline) -> str | None:
 def _mounts(pipeline: Pipeline) -> list[Json]:
     found = [{"name": "tmp", "mountPath": "/tmp"}]
     if checkpoint_claim(pipeline):
-        found.append({"name": "checkpoint", "mountPath": CHECKPOINT_AT})
+        found.append({"name": "checkpoint", "mountPath": CHECKPOINT_PATH})
     return found
 
 
@@ -125,3 +132,32 @@ def _volumes(pipeline: Pipeline) -> list[Json]:
     if claim := checkpoint_claim(pipeline):
         found.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": claim}})
     return found
+
+
+def config_map(pipeline: Pipeline, executor: Json) -> Json:
+    """`executor`: the executors' pod template."""
+    data = {PIPELINE_FILE: _text(_driver_resource(pipeline)), EXECUTOR_FILE: _text(executor)}
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": names.metadata(pipeline, names.config_map(pipeline, digest)),
+        "immutable": True,
+        "data": data,
+    }
+
+
+def _driver_resource(pipeline: Pipeline) -> Json:
+    """The Pipeline without the fields that the operator acts on, so that suspending and resuming it changes nothing."""
+    kept = {key: value for key, value in pipeline.spec.to_json().items() if key not in _NOT_FOR_DRIVERS}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Pipeline",
+        "metadata": {"name": pipeline.name, "namespace": pipeline.metadata.namespace},
+        "spec": {**kept, "spark": {"conf": spark.complete_conf(pipeline)}},
+    }
+
+
+def _text(value: Json) -> str:
+    """JSON, which is YAML too."""
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"

@@ -1,7 +1,7 @@
 """Spark's settings and sizes of a Pipeline (https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html).
 
-What is Spark's memory here is the JVM's heap, as in Spark's own settings: a pod asks for more, by Spark's factor for programs in Python. So a Pipeline needs
-the same whoever launches it.
+Memory is the JVM's heap, as in Spark's own settings: a pod requests more, by Spark's overhead factor for Python
+programs. So a Pipeline needs the same with every launcher.
 """
 
 import math
@@ -18,7 +18,7 @@ MEBI: Final = 2**20
 HEAP_MI: Final = 1024  # Spark's own default
 OVERHEAD, LEAST_OVERHEAD_MI = 0.4, 384
 
-OURS: Final = (
+OPERATOR_SETTINGS: Final = (
     "spark.master",
     "spark.submit.deployMode",
     "spark.driver.host",
@@ -33,7 +33,8 @@ OURS: Final = (
     "spark.kubernetes.executor.podTemplateFile",
     "spark.kubernetes.authenticate.driver.serviceAccountName",
 )
-"""Settings that a Pipeline cannot have otherwise on Kubernetes. Packages would be fetched anew at every start: they belong in the image."""
+"""Settings that only the operator may set on Kubernetes. Packages would be downloaded at every start: they belong in
+the image."""
 
 _JVM_SIZE: Final = re.compile(r"([0-9]+)([kmgt]?)b?", re.IGNORECASE)
 _JVM_MI: Final = {"": 1 / MEBI, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
@@ -41,7 +42,7 @@ _JVM_MI: Final = {"": 1 / MEBI, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 10
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """`cores`: tasks at once. `cpu`: what the pod asks for. `heap_mi`: the JVM's memory in MiB."""
+    """`cores`: concurrent tasks. `cpu`: the pod's request. `heap_mi`: the JVM's heap in MiB."""
 
     cores: int
     cpu: str
@@ -49,12 +50,12 @@ class Size:
 
     @property
     def heap(self) -> str:
-        """As Spark takes it."""
+        """As Spark's settings have it."""
         return f"{self.heap_mi}m"
 
     @property
     def memory(self) -> str:
-        """Of the whole pod, as Spark reckons it."""
+        """Of the whole pod, as Spark computes it."""
         return f"{self.heap_mi + max(int(OVERHEAD * self.heap_mi), LEAST_OVERHEAD_MI)}Mi"
 
 
@@ -68,20 +69,20 @@ def executor_size(pipeline: Pipeline) -> Size:
 
 def instances(pipeline: Pipeline) -> int:
     spark = pipeline.spec.spark
-    told = conf(pipeline).get("spark.executor.instances", "1")
-    return (spark and spark.executor and spark.executor.instances) or int(told)
+    own_instances = conf(pipeline).get("spark.executor.instances", "1")
+    return (spark and spark.executor and spark.executor.instances) or int(own_instances)
 
 
 def conf(pipeline: Pipeline) -> dict[str, str]:
-    """As the Pipeline gives it."""
+    """`spec.spark.conf`."""
     return dict((pipeline.spec.spark and pipeline.spec.spark.conf) or {})
 
 
 def complete_conf(pipeline: Pipeline) -> dict[str, str]:
-    """Settings of the pipeline whoever launches it: its own fields over its conf over our defaults."""
+    """Spark settings for every launcher: the Pipeline's fields over its conf over our defaults."""
     driver, executor = driver_size(pipeline), executor_size(pipeline)
     defaults = {
-        # Fixed, so that a network policy can name them.
+        # Fixed, so that network policies can name them.
         "spark.driver.port": "7078",
         "spark.driver.blockManager.port": "7079",
         "spark.blockManager.port": "7079",
@@ -99,32 +100,32 @@ def complete_conf(pipeline: Pipeline) -> dict[str, str]:
 
 
 def find_invalid_conf(pipeline: Pipeline) -> str:
-    """Which of its settings Kubernetes cannot have, in words; empty when none."""
-    told = conf(pipeline)
-    if taken := [it for it in OURS if it in told]:
-        return f"spec.spark.conf: {', '.join(taken)}: on Kubernetes the operator sets it"
+    """Which of its settings Kubernetes does not allow; empty if all are fine."""
+    own = conf(pipeline)
+    if taken := [it for it in OPERATOR_SETTINGS if it in own]:
+        return f"spec.spark.conf: {', '.join(taken)}: set by the operator on Kubernetes"
     for key in ("spark.driver.memory", "spark.executor.memory"):
-        if key in told and not _JVM_SIZE.fullmatch(told[key]):
-            return f"spec.spark.conf: {key}: {told[key]!r} is no size of memory, such as 512m or 2g"
-    if not told.get("spark.executor.instances", "1").isdigit():
-        return f"spec.spark.conf: spark.executor.instances: {told['spark.executor.instances']!r} is no number"
+        if key in own and not _JVM_SIZE.fullmatch(own[key]):
+            return f"spec.spark.conf: {key}: {own[key]!r} is not an amount of memory, such as 512m or 2g"
+    if not own.get("spark.executor.instances", "1").isdigit():
+        return f"spec.spark.conf: spark.executor.instances: {own['spark.executor.instances']!r} is not a number"
     return ""
 
 
-def _size(pipeline: Pipeline, role: str, wished: Driver | Executor | None) -> Size:
-    told = conf(pipeline)
-    cpu = str(wished.cores) if wished and wished.cores is not None else told.get(f"spark.{role}.cores", "1")
-    if wished and wished.memory:
-        heap_mi = int(parse_quantity(wished.memory) / MEBI)
-    elif text := told.get(f"spark.{role}.memory"):
+def _size(pipeline: Pipeline, role: str, requested: Driver | Executor | None) -> Size:
+    own = conf(pipeline)
+    cpu = str(requested.cores) if requested and requested.cores is not None else own.get(f"spark.{role}.cores", "1")
+    if requested and requested.memory:
+        heap_mi = int(parse_quantity(requested.memory) / MEBI)
+    elif text := own.get(f"spark.{role}.memory"):
         heap_mi = _jvm_mi(text)
     else:
         heap_mi = HEAP_MI
-    requested = told.get(f"spark.kubernetes.{role}.request.cores") if not (wished and wished.cores) else None
-    return Size(max(1, math.ceil(parse_quantity(cpu))), requested or cpu, heap_mi)
+    requested_cpu = own.get(f"spark.kubernetes.{role}.request.cores") if not (requested and requested.cores) else None
+    return Size(max(1, math.ceil(parse_quantity(cpu))), requested_cpu or cpu, heap_mi)
 
 
 def _jvm_mi(text: str) -> int:
     found = _JVM_SIZE.fullmatch(text)
-    assert found is not None, f"{text} was to be refused"
+    assert found is not None, f"{text} must have been rejected"
     return max(1, int(int(found[1]) * _JVM_MI[found[2].lower()]))

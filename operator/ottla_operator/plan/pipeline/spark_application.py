@@ -1,9 +1,10 @@
-"""The SparkApplication of kubeflow's Spark operator (sparkoperator.k8s.io/v1beta2, as of its version 2.5).
+"""The SparkApplication of Kubeflow's Spark operator (sparkoperator.k8s.io/v1beta2, as of its version 2.5).
 
-- What Spark's settings have no word for is in pod templates, which its operator hands to spark-submit as they are. Its other fields for volumes and security
-  contexts need its webhook, and are passed over where a template is given.
-- Any change of the spec but of `suspend` restarts the application, so nothing here may depend on more than the Pipeline, its Cluster and the operator's image.
-- Never `deps.packages`: they would be fetched at every start.
+- What Spark's settings cannot say is in pod templates, which the Spark operator passes to spark-submit unchanged. Its
+  other fields for volumes and security contexts need its webhook, and are ignored where there is a template.
+- Any change of the spec except `suspend` restarts the application, so the spec may depend only on the Pipeline, its
+  Cluster and the operator's image.
+- Never `deps.packages`: they would be downloaded at every start.
 """
 
 from typing import Final
@@ -18,18 +19,18 @@ API: Final = "sparkoperator.k8s.io/v1beta2"
 KIND: Final = "SparkApplication"
 PROGRAM: Final = "local:///opt/own/ottla_spark/__main__.py"
 JARS: Final = "/opt/ottla/jars/*"
-TRIES: Final = 3
-AGAIN_AFTER_S: Final = 10
+RETRIES: Final = 3
+RETRY_INTERVAL_S: Final = 10
 
 
 def spark_application(
     pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, executor: Json
 ) -> Json:
-    """`executor`: the pod template of executors."""
+    """`executor`: the executors' pod template."""
     return {
         "apiVersion": API,
         "kind": KIND,
-        # Its operator gives these labels to all pods of the application, too.
+        # The Spark operator also gives these labels to all pods of the application.
         "metadata": names.metadata(pipeline, names.application(pipeline)),
         "spec": {
             "type": "Python",
@@ -38,7 +39,7 @@ def spark_application(
             "image": image.of(pipeline),
             "imagePullPolicy": image.pull_policy,
             "mainApplicationFile": PROGRAM,
-            "arguments": pods.arguments(pipeline, bootstrap, spark.MASTER),
+            "arguments": pods.runner_arguments(pipeline, bootstrap, spark.MASTER),
             "sparkConf": _conf(pipeline),
             "restartPolicy": _restart(pipeline),
             "suspend": pipeline.spec.state == "suspended",
@@ -49,7 +50,7 @@ def spark_application(
 
 
 def _conf(pipeline: Pipeline) -> dict[str, str]:
-    """The JVM is there before the runner: what has to be on its class path is said here. What has a field of its own is left to that."""
+    """The JVM starts before the runner, so its class path is set here. Settings with a field of their own are left out."""
     fields = (
         "spark.driver.memory",
         "spark.driver.cores",
@@ -59,17 +60,17 @@ def _conf(pipeline: Pipeline) -> dict[str, str]:
         "spark.executor.instances",
         "spark.kubernetes.executor.request.cores",
     )
-    told = {key: value for key, value in spark.complete_conf(pipeline).items() if key not in fields}
-    beside = told.get("spark.driver.extraClassPath")
-    return dict(sorted({**told, "spark.driver.extraClassPath": f"{JARS}:{beside}" if beside else JARS}.items()))
+    conf = {key: value for key, value in spark.complete_conf(pipeline).items() if key not in fields}
+    own_path = conf.get("spark.driver.extraClassPath")
+    return dict(sorted({**conf, "spark.driver.extraClassPath": f"{JARS}:{own_path}" if own_path else JARS}.items()))
 
 
 def _restart(pipeline: Pipeline) -> Json:
-    """A stream is to run for ever, also after an orderly end; what reads what is there and ends is done then."""
+    """A stream runs for ever, also after an orderly exit; with availableNow the driver is done once it has exited."""
     ends = pipeline.spec.trigger is not None and bool(pipeline.spec.trigger.available_now)
-    again = {"onFailureRetryInterval": AGAIN_AFTER_S, "onSubmissionFailureRetryInterval": AGAIN_AFTER_S}
+    again = {"onFailureRetryInterval": RETRY_INTERVAL_S, "onSubmissionFailureRetryInterval": RETRY_INTERVAL_S}
     if ends:
-        return {"type": "OnFailure", "onFailureRetries": TRIES, "onSubmissionFailureRetries": TRIES, **again}
+        return {"type": "OnFailure", "onFailureRetries": RETRIES, "onSubmissionFailureRetries": RETRIES, **again}
     return {"type": "Always", **again}
 
 
@@ -77,7 +78,7 @@ def _driver(pipeline: Pipeline, config_map: str) -> Json:
     size = spark.driver_size(pipeline)
     container = {
         **pods.driver_container(pipeline),
-        # The container's first process is the JVM, which would end batches half-done.
+        # The container's first process is the JVM, which would abort the batch in flight.
         "lifecycle": {"preStop": {"exec": {"command": ["python", "-m", "ottla_spark.stop"]}}},
     }
     return {
@@ -89,7 +90,7 @@ def _driver(pipeline: Pipeline, config_map: str) -> Json:
         "template": {
             "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
             "spec": {
-                "terminationGracePeriodSeconds": pods.stop_within_s(pipeline),
+                "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
                 "enableServiceLinks": False,
                 "securityContext": pod_security(),
                 "containers": [container],

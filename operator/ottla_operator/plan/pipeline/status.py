@@ -1,27 +1,179 @@
-"""The status of a Pipeline beside its conditions."""
+"""The status of a Pipeline, from what is observed of its driver. Pure."""
 
-from ottla_operator.plan.pipeline.desired import Launcher
-from ottla_operator.plan.pipeline.verdict import PipelineRun
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.observed_pods import DriverPod
 from ottla_operator.resources.model import Json
 
-LONGEST = 4096
-_LAUNCHED = {"Driver": "Deployment/{}-driver", "SparkOperator": "SparkApplication/{}"}
+PERMANENT_EXIT_CODES: Final = (2, 3)
+"""Exit codes by which the runner (`python -m ottla_spark`) says that a restart will not help."""
+CRASH_LOOP_AFTER: Final = 3
+"""Failures in a row after which a person should look."""
+IMAGE_PROBLEMS: Final = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
+MAX_ERROR_LENGTH: Final = 4096
+
+COMPLETED: Final = Ready("the driver has read everything and exited.", "Completed")
+SUSPENDED: Final = Ready("the pipeline is suspended; its checkpoint is kept.", "Suspended")
+SUSPENDING: Final = Reconciling("Suspending", "the driver stops after the batch in flight")
 
 
-def status_fields(body: Json, run: PipelineRun, launcher: Launcher | None, lag_records: int | None) -> dict[str, Json]:
-    """None: not known now, and left out. `body`: the Pipeline as it was seen; what its last driver told stays while nobody tells anything else. `behind`:
-    records not read yet, by the brokers: they know it also while no driver runs, or while one is held up."""
-    before = body.get("status") or {}
-    same = before.get("observedGeneration") == body["metadata"]["generation"]
-    told = run.runner
-    lag = lag_records if lag_records is not None else (told.lag_records if told else before.get("lagRecords"))
+@dataclass(frozen=True, slots=True)
+class RunnerStatus:
+    """What a driver's runner reports, see `ottla_spark`."""
+
+    state: str
+    error: str | None = None
+    last_progress: str | None = None
+    input_rows_per_second: float | None = None
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+
+    @classmethod
+    def parse(cls, answer: Mapping[str, Json]) -> "RunnerStatus":
+        """Raises KeyError if it is not a runner's answer."""
+        return cls(
+            str(answer["state"]),
+            answer.get("error"),
+            answer.get("lastProgress"),
+            answer.get("inputRowsPerSecond"),
+            answer.get("lagRecords"),
+            answer.get("lagSeconds"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRun:
+    """`state`: of the status. `error`: the last one; empty if none is known."""
+
+    state: str
+    readiness: Readiness
+    error: str = ""
+    restarts: int | None = None
+    runner: RunnerStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineObservations:
+    """`settings`: what a driver has to be started with, see DriverPod. `runner`: as the current driver's answers.
+    `is_finished`: the driver has read everything and exited. `application`: the Deployment or SparkApplication."""
+
+    settings: str
+    is_suspended: bool
+    drivers: Sequence[DriverPod] = ()
+    executors: Sequence[DriverPod] = ()
+    runner: RunnerStatus | None = None
+    is_finished: bool = False
+    application: Json = field(default_factory=dict)
+
+    @property
+    def driver(self) -> DriverPod | None:
+        """The current driver."""
+        return next((it for it in self.drivers if it.settings == self.settings and not it.is_terminating), None)
+
+
+def evaluate_driver(observed: PipelineObservations) -> PipelineRun:
+    """Of a driver that a Deployment or this machine runs."""
+    if observed.is_suspended:
+        return PipelineRun("Suspended", SUSPENDING if observed.drivers else SUSPENDED)
+    if observed.is_finished:
+        return PipelineRun("Finished", COMPLETED, runner=observed.runner)
+    driver = observed.driver
+    if driver is None:
+        return PipelineRun("Starting", Reconciling("DriverStarting", _why_no_driver(observed)))
+    return _evaluate_pod(driver, observed, driver.restarts)
+
+
+def evaluate_application(observed: PipelineObservations) -> PipelineRun:
+    """Of a SparkApplication, by the states that the Spark operator reports."""
+    status = observed.application.get("status") or {}
+    application_state = status.get("applicationState") or {}
+    state = str(application_state.get("state") or "")
+    restarts = max(0, int(status.get("executionAttempts") or 0) - 1)
+    if observed.is_suspended:
+        is_over = state in ("", "SUSPENDED", "COMPLETED", "FAILED") and not observed.drivers
+        return PipelineRun("Suspended", SUSPENDED if is_over else SUSPENDING, restarts=restarts)
+    driver = observed.driver
+    error = (driver.last_message if driver else "") or str(application_state.get("errorMessage") or "")
+    match state:
+        case "COMPLETED":
+            return PipelineRun("Finished", COMPLETED, restarts=restarts, runner=observed.runner)
+        case "FAILED":
+            readiness: Readiness = Stalled("ApplicationFailed", error or "the SparkApplication failed")
+            return PipelineRun("Failed", readiness, error, restarts)
+        case "SUBMISSION_FAILED":
+            readiness = Reconciling("SubmissionFailed", error or "the SparkApplication could not be submitted")
+            return PipelineRun("Failing", readiness, error, restarts)
+        case "FAILING" | "PENDING_RERUN" | "INVALIDATING":
+            return _failed(error, driver.exit_code if driver else None, restarts + (state == "FAILING"))
+        case "RUNNING" if driver is not None:
+            return _evaluate_pod(driver, observed, restarts)
+        case "" | "RESUMING":
+            readiness = Reconciling("Submitting", "waiting for the Spark operator to submit the application")
+            return PipelineRun("Pending", readiness, restarts=restarts)
+    return PipelineRun("Starting", _starting(driver.problem if driver else ""), restarts=restarts)
+
+
+def _evaluate_pod(driver: DriverPod, observed: PipelineObservations, restarts: int) -> PipelineRun:
+    runner = observed.runner
+    # Without the runner's answer a pod that Spark has created is ready as soon as its JVM is.
+    is_running = runner.state in ("running", "stopping", "finished") if runner else driver.is_ready
+    if not is_running and driver.exit_code is not None:
+        return _failed(driver.last_message, driver.exit_code, restarts)
+    if not is_running:
+        return PipelineRun("Starting", _starting(driver.problem), restarts=restarts, runner=runner)
+    error = (runner and runner.error) or ""
+    problem = next((it.problem for it in observed.executors if it.problem), "")
+    if problem and not any(it.phase == "Running" for it in observed.executors):
+        said = f"no executor is running: {problem}"
+        return PipelineRun("Running", Reconciling("NoExecutorRunning", said), error or said, restarts, runner)
+    return PipelineRun("Running", Ready("the driver is running."), error, restarts, runner)
+
+
+def _failed(error: str, exit_code: int | None, failures: int) -> PipelineRun:
+    message = error or "the driver failed"
+    if exit_code in PERMANENT_EXIT_CODES:
+        return PipelineRun("Failed", Stalled("InvalidPipeline", message), error, failures)
+    if failures >= CRASH_LOOP_AFTER:
+        stalled = Stalled("CrashLoopBackOff", f"the driver failed {failures} times: {message}")
+        return PipelineRun("Failing", stalled, error, failures)
+    return PipelineRun("Failing", Reconciling("DriverRestarting", message), error, failures)
+
+
+def _starting(problem: str) -> Readiness:
+    if problem.startswith(IMAGE_PROBLEMS):
+        return Stalled("ImagePullBackOff", problem)
+    return Reconciling("DriverStarting", f"the driver is starting{f': {problem}' if problem else ''}")
+
+
+def _why_no_driver(observed: PipelineObservations) -> str:
+    conditions = (observed.application.get("status") or {}).get("conditions") or []
+    failures = [it for it in conditions if it["type"] == "ReplicaFailure" and it["status"] == "True"]
+    if failures:
+        return f"cannot create the driver's pod: {failures[0].get('message')}"
+    return "waiting for the previous driver to stop" if observed.drivers else "creating the driver's pod"
+
+
+def status_fields(
+    resource: Json, run: PipelineRun, application: str | None, lag_records: int | None
+) -> dict[str, Json]:
+    """A Pipeline's status without its conditions. None: unknown, left out. What the last driver reported stays until
+    another reports. `application`: what runs the driver. `lag_records`: by the brokers, which know it while no driver
+    runs, too."""
+    previous = resource.get("status") or {}
+    is_same_spec = previous.get("observedGeneration") == resource["metadata"]["generation"]
+    runner = run.runner
+    lag = lag_records if lag_records is not None else (runner.lag_records if runner else previous.get("lagRecords"))
+    last_error = run.error or (previous.get("lastError") if is_same_spec else None) or ""
     return {
         "state": run.state,
-        "inputRowsPerSecond": told.input_rows_per_second if told and run.state == "Running" else None,
+        "inputRowsPerSecond": runner.input_rows_per_second if runner and run.state == "Running" else None,
         "lagRecords": lag,
-        "lagSeconds": told.lag_seconds if told else (0.0 if lag == 0 else None),
-        "lastProgress": (told and told.last_progress) or before.get("lastProgress"),
-        "lastError": (run.error or (before.get("lastError") if same else None) or "")[:LONGEST] or None,
-        "restarts": run.restarts if run.restarts is not None else before.get("restarts"),
-        "application": _LAUNCHED[launcher].format(body["metadata"]["name"]) if launcher else before.get("application"),
+        "lagSeconds": runner.lag_seconds if runner else (0.0 if lag == 0 else None),
+        "lastProgress": (runner and runner.last_progress) or previous.get("lastProgress"),
+        "lastError": last_error[:MAX_ERROR_LENGTH] or None,
+        "restarts": run.restarts if run.restarts is not None else previous.get("restarts"),
+        "application": application or previous.get("application"),
     }

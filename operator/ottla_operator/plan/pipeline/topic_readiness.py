@@ -1,22 +1,23 @@
-"""Whether the topics of a Pipeline are there, so that its driver may start.
+"""Whether the topics of a Pipeline exist, so that its driver may start.
 
-A topic that has a Topic resource has to be as that wishes. One that has none belongs to clients: it has to be there to be read; where rows go, the brokers may
-make it at the first of them.
+A topic that has a Topic resource has to be Ready. A topic without one belongs to clients: a source has to exist; a sink
+may be created by its first record.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from ottla_operator.plan.conditions import READY, ExtraCondition, kstatus
+from ottla_operator.plan.conditions import READY, ExtraCondition, find_condition, kstatus
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
-ASPECT = "TopicsReady"
+TOPICS_READY: Final = "TopicsReady"
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadyTopic:
-    """A topic that the pipeline has to wait for."""
+    """A topic that the driver has to wait for."""
 
     topic: str
     reason: str
@@ -30,13 +31,14 @@ def source_topics(pipeline: Pipeline) -> list[str]:
 
 
 def sink_topics(pipeline: Pipeline) -> list[str]:
-    letters = pipeline.spec.dead_letter
-    found = {it.topic for it in pipeline.spec.sinks if it.topic} | ({letters.topic} if letters else set())
-    return sorted(found - set(source_topics(pipeline)))
+    """Topics that rows and dead letters are written to, and that are not sources."""
+    dead_letter = pipeline.spec.dead_letter
+    sinks = {it.topic for it in pipeline.spec.sinks if it.topic} | ({dead_letter.topic} if dead_letter else set())
+    return sorted(sinks - set(source_topics(pipeline)))
 
 
 def resources_by_topic(resources: Iterable[Json]) -> dict[str, Json]:
-    """Topic's name → its Topic resource: of several, the one that is ready, or else the oldest."""
+    """Topic's name → its Topic resource: of several, the one that is Ready, or else the oldest."""
     found: dict[str, Json] = {}
     for it in sorted(resources, key=lambda it: (kstatus(it) != "Current", it["metadata"].get("creationTimestamp", ""))):
         found.setdefault(it["spec"].get("topicName") or it["metadata"]["name"], it)
@@ -44,34 +46,34 @@ def resources_by_topic(resources: Iterable[Json]) -> dict[str, Json]:
 
 
 def unmanaged_sources(pipeline: Pipeline, resources: Mapping[str, Json]) -> list[str]:
-    """Topics to be read that no Topic resource speaks of: brokers are to be asked for them."""
+    """Sources without a Topic resource: whether they exist has to be asked of the brokers."""
     return [it for it in source_topics(pipeline) if it not in resources]
 
 
 def find_unready_topics(
-    pipeline: Pipeline, resources: Mapping[str, Json], on_brokers: Collection[str] | str
+    pipeline: Pipeline, resources: Mapping[str, Json], existing: Collection[str] | str
 ) -> list[UnreadyTopic]:
-    """`resources`: see `by_topic`. `on_brokers`: those of `unowned` that are there, or why nobody could be asked."""
+    """`resources`: by topic. `existing`: those of `unmanaged_sources` that exist, or why no broker could be asked."""
+    sources = source_topics(pipeline)
     found: list[UnreadyTopic] = []
-    for topic in [*source_topics(pipeline), *sink_topics(pipeline)]:
+    for topic in [*sources, *sink_topics(pipeline)]:
         if topic in resources:
             if kstatus(resources[topic]) != "Current":
-                found.append(UnreadyTopic(topic, _said(resources[topic])))
-        elif topic in source_topics(pipeline):
-            if isinstance(on_brokers, str):
-                found.append(UnreadyTopic(topic, on_brokers))
-            elif topic not in on_brokers:
-                found.append(UnreadyTopic(topic, "it does not exist, and no Topic resource speaks of it"))
+                found.append(UnreadyTopic(topic, _why_unready(resources[topic])))
+        elif topic in sources:
+            if isinstance(existing, str):
+                found.append(UnreadyTopic(topic, existing))
+            elif topic not in existing:
+                found.append(UnreadyTopic(topic, "it does not exist, and no Topic resource describes it"))
     return found
 
 
-def topics_ready_condition(waiting: Collection[UnreadyTopic]) -> ExtraCondition:
-    if not waiting:
-        return ExtraCondition(ASPECT, True, "Ready", "Every topic is there.")
-    return ExtraCondition(ASPECT, False, "Waiting", "; ".join(map(str, waiting)))
+def topics_ready_condition(unready: Collection[UnreadyTopic]) -> ExtraCondition:
+    if not unready:
+        return ExtraCondition(TOPICS_READY, True, "TopicsReady", "All topics are ready.")
+    return ExtraCondition(TOPICS_READY, False, "WaitingForTopics", "; ".join(map(str, unready)))
 
 
-def _said(resource: Json) -> str:
-    conditions = (resource.get("status") or {}).get("conditions") or []
-    ready: Json = next((it for it in conditions if it["type"] == READY), {})
-    return f"Topic {resource['metadata']['name']} is not ready: {ready.get('message', 'nobody has looked at it yet')}"
+def _why_unready(resource: Json) -> str:
+    message = find_condition(resource, READY).get("message", "not reconciled yet")
+    return f"Topic {resource['metadata']['name']} is not ready: {message}"

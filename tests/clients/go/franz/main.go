@@ -1,4 +1,4 @@
-// A producer, a group's members and an administrator on franz-go, for tests/clients/test_go_clients.py, which says what they are asked.
+// A producer, a group's members and an administrator on franz-go, run by tests/clients/test_go_clients.py.
 package main
 
 import (
@@ -62,7 +62,7 @@ func group(ctx context.Context, bootstrap, topic, name string, members, count in
 				client.PollFetches(reading).EachRecord(func(record *kgo.Record) {
 					lock.Lock()
 					defer lock.Unlock()
-					program.Tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
+					program.Print(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
 					if seen[fmt.Sprint(record.Partition, record.Offset)] = true; len(seen) >= count {
 						finish()
 					}
@@ -118,7 +118,7 @@ func admin(ctx context.Context, bootstrap, topic string) {
 	gone, err := asks.DeleteTopics(ctx, topics...)
 	program.Must(err)
 	program.Must(gone.Error())
-	program.Tell(map[string]any{"partitions": len(metadata.Topics[topic].Partitions), "retention.ms": settings["retention.ms"],
+	program.Print(map[string]any{"partitions": len(metadata.Topics[topic].Partitions), "retention.ms": settings["retention.ms"],
 		"segment.ms": settings["segment.ms"], "written": written, "left": left, "brokers": len(metadata.Brokers)})
 }
 

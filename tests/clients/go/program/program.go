@@ -1,4 +1,4 @@
-// Package program has what the programs of the tests have in common: numbers among their arguments, a line of JSON for what they tell, an end at the first error.
+// Package program is shared by the programs of the tests: numeric arguments, results as lines of JSON, exit at the first error.
 package program
 
 import (
@@ -14,7 +14,7 @@ func Number(text string) int {
 	return value
 }
 
-func Tell(what map[string]any) { Must(json.NewEncoder(os.Stdout).Encode(what)) }
+func Print(result map[string]any) { Must(json.NewEncoder(os.Stdout).Encode(result)) }
 
 func Must(err error) {
 	if err != nil {

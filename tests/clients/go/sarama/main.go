@@ -1,5 +1,5 @@
-// A producer, a group's members and an administrator on Sarama, for tests/clients/test_go_clients.py, which says what they are asked.
-// SARAMA_VERSION is the release of Kafka that Sarama is told of, which decides the versions of requests that it sends; without it the newest.
+// A producer, a group's members and an administrator on Sarama, run by tests/clients/test_go_clients.py.
+// SARAMA_VERSION is the Kafka release that Sarama is configured with, which decides the versions of its requests (default: newest).
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	settings.Producer.Return.Successes = true
 	settings.Producer.RequiredAcks = sarama.WaitForAll
 	settings.Producer.Idempotent = true
-	settings.Net.MaxOpenRequests = 1 // Sarama asks for it where producers are idempotent
+	settings.Net.MaxOpenRequests = 1 // required by Sarama for idempotent producers
 	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
 	settings.Consumer.MaxWaitTime = 100 * time.Millisecond
 	switch command {
@@ -60,7 +60,7 @@ func produce(settings *sarama.Config, bootstrap []string, topic, codec string, c
 	program.Must(producer.Close())
 }
 
-// A group's member: it tells what it reads, and when that is enough ends all of them.
+// A member of a group: it prints what it reads, and ends all members when that is enough.
 type reader struct {
 	member int
 	read   func(member int, record *sarama.ConsumerMessage)
@@ -92,7 +92,7 @@ func group(settings *sarama.Config, bootstrap []string, topic, name string, memb
 	read := func(member int, record *sarama.ConsumerMessage) {
 		lock.Lock()
 		defer lock.Unlock()
-		program.Tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
+		program.Print(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
 		if seen[fmt.Sprint(record.Partition, record.Offset)] = true; len(seen) >= count {
 			finish()
 		}
@@ -127,7 +127,7 @@ func admin(settings *sarama.Config, bootstrap []string, topic string) {
 	if settings.Version.IsAtLeast(sarama.V2_3_0_0) {
 		program.Must(asks.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{
 			"segment.ms": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}}, false))
-	} else { // what is not named goes back to its default
+	} else { // configs that are not named are reset to their defaults
 		program.Must(asks.AlterConfig(sarama.TopicResource, topic, map[string]*string{"segment.ms": &value, "retention.ms": &value}, false))
 	}
 	described, err := asks.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
@@ -157,6 +157,6 @@ func admin(settings *sarama.Config, bootstrap []string, topic string) {
 	program.Must(err)
 	program.Must(asks.DeleteTopic(topic))
 	program.Must(asks.Close())
-	program.Tell(map[string]any{"partitions": len(partitions), "retention.ms": found["retention.ms"], "segment.ms": found["segment.ms"],
+	program.Print(map[string]any{"partitions": len(partitions), "retention.ms": found["retention.ms"], "segment.ms": found["segment.ms"],
 		"written": written, "left": left, "brokers": len(brokers)})
 }

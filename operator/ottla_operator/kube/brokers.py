@@ -1,0 +1,258 @@
+"""The brokers of a Cluster as the pods of a StatefulSet."""
+
+import datetime
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE
+from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
+from ottla_operator.kube.rack_labels import RackLabels
+from ottla_operator.kube.secrets import read_secrets
+from ottla_operator.kube.status_writer import EventRecorder
+from ottla_operator.kube.storage_expansion import expand_storage
+from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker
+from ottla_operator.plan.conditions import Reconciling, Stalled
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.access import disruption_budget
+from ottla_operator.plan.objects.config import common_settings, started_with
+from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, broker_ids, desired_objects
+from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
+from ottla_operator.plan.objects.services import ServiceAddress, ServiceAddresses, bootstrap_addresses
+from ottla_operator.plan.observed_pods import BrokerPod, parse_time
+from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
+from ottla_operator.plan.source_credentials import SecretUnusable
+from ottla_operator.reconcile.platform import Blocked, ReconcileState
+from ottla_operator.reconcile.scaling import ALL_TOPICS
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+TERMINATING_RETRY_S: Final = 0.5
+WAIT_S: Final = 2.0
+MAX_ANNOTATION_LENGTH: Final = 64 * 1024  # all annotations of an object together have 256 KiB
+UNUSED_CONFIG_TTL: Final = datetime.timedelta(minutes=1)
+"""A pod may just be starting with a ConfigMap that was replaced."""
+
+
+class PodPlatform:
+    """Brings the objects of Clusters to their specs, except for what needs a restart, a move or the removal of a broker."""
+
+    def __init__(self, api: ApiClient, events: EventRecorder, images: BrokerImages) -> None:
+        self.api = api
+        self.events = events
+        self.images = images
+        self.objects = OwnedObjects(api)
+        self._racks = RackLabels(api)
+
+    async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings) -> "PodBrokerSet":
+        """See `Platform.prepare_brokers`."""
+        observed = await self.objects.observe(cluster)
+        stateful_set = observed.stateful_set
+        if stateful_set and "deletionTimestamp" in stateful_set["metadata"]:
+            said = "the StatefulSet is being deleted and will be created anew"
+            raise Blocked(Reconciling("Terminating", said), TERMINATING_RETRY_S)
+        # An operator that was killed while disks were expanded leaves pods without a StatefulSet.
+        existing = stateful_set["spec"]["replicas"] if stateful_set else max(observed.pods, default=0)
+        certificates, certificate_error = await self._read_certificates(cluster, stateful_set)
+        if certificates is None:
+            raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
+        count = max(existing, cluster.spec.replicas)
+        state = parse_state(observed.state_annotations)
+        common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over))
+        before = next((it for it in _started_with(observed).values() if it is not None), {})
+        inputs = ObjectInputs(
+            count,
+            _addresses(observed),
+            observed.state_annotations,
+            without_rejected(common, rejected, before),
+            certificates,
+            frozenset(it.port for it in observed.pods.values()),
+        )
+        desired = await self._apply(resource, cluster, observed, inputs)
+        inputs = replace(inputs, addresses=_addresses(observed))
+        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error)
+
+    async def _read_certificates(self, cluster: Cluster, stateful_set: Json | None) -> tuple[str | None, str]:
+        """The digest of the certificates that brokers should have, empty without TLS; and why those in the Secret cannot be
+        used. Then the digest is that of the certificates in use; None if there are none."""
+        in_use = _certificates_in_use(stateful_set)
+        try:
+            secrets = await read_secrets(self.api, cluster.metadata.namespace, filter(None, [tls.secret_name(cluster)]))
+            found = tls.read_certificates(cluster, secrets)
+            if found is None:
+                return "", ""
+            tls.check_certificates(found, time.time() if found.digest != in_use else None)
+        except SecretUnusable as error:
+            return in_use, str(error)
+        return found.digest, ""
+
+    async def _apply(
+        self, resource: Json, cluster: Cluster, observed: ClusterObjects, inputs: ObjectInputs
+    ) -> DesiredObjects:
+        """Applies everything but the pods themselves."""
+        await self.objects.apply_all(desired_objects(cluster, self.images, inputs).prerequisites, observed)
+        desired = desired_objects(cluster, self.images, replace(inputs, addresses=_addresses(observed)))
+        if desired.config is None or desired.stateful_set is None:
+            said = f"Service {', '.join(desired.waiting_for_services)} has no address yet"
+            raise Blocked(Reconciling("WaitingForAddress", said), WAIT_S)
+        await self.objects.apply_all([desired.config], observed)
+        if await expand_storage(self.api, cluster, observed):
+            assert cluster.spec.storage is not None
+            await self.events.record(resource, "StorageExpanding", f"expanding disks to {cluster.spec.storage.size}")
+            observed.stateful_set = None
+        observed.stateful_set = await self.objects.apply(desired.stateful_set, observed.stateful_set)
+        for node in await self._racks.annotate_pods(cluster, observed):
+            label = cluster.spec.rack.topology_key if cluster.spec.rack else ""
+            await self.events.record(resource, "RackLabelMissing", f"node {node} has no label {label}", warning=True)
+        return desired
+
+
+class PodBrokerSet:
+    """See `reconcile.platform.BrokerSet`."""
+
+    def __init__(
+        self,
+        platform: PodPlatform,
+        cluster: Cluster,
+        observed: ClusterObjects,
+        inputs: ObjectInputs,
+        desired: DesiredObjects,
+        certificate_error: str,
+    ) -> None:
+        assert desired.config is not None and desired.stateful_set is not None
+        self._platform, self._cluster, self._observed, self._inputs = platform, cluster, observed, inputs
+        self._needed = {(it["kind"], it["metadata"]["name"]) for it in desired.all}
+        self.count = inputs.brokers
+        self.state = parse_state(inputs.state_annotations)
+        self.desired = {id_: started_with(desired.config, id_) for id_ in broker_ids(cluster.spec.replicas)}
+        self.addresses = ready_addresses(observed.pods.values())
+        self.bootstrap = bootstrap_addresses(cluster, inputs.addresses)
+        self.selector = names.selector_text(cluster)
+        self.certificate_error = certificate_error
+        self.started_brokers = False
+        outdated = _Outdated(cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs)
+        settings = _started_with(observed)
+        self.brokers = {
+            it.broker: _observe_broker(it, settings[it.broker], outdated.reason(it)) for it in observed.pods.values()
+        }
+
+    async def restart(self, broker: int) -> None:
+        """Deletes the pod; the StatefulSet creates it again."""
+        pod = self._observed.pods[broker]
+        metadata = {"name": pod.name, "namespace": self._cluster.metadata.namespace, "uid": pod.uid}
+        await self._platform.api.delete(POD, {"metadata": metadata})
+
+    async def save(self, count: int, state: ReconcileState) -> None:
+        inputs = replace(self._inputs, brokers=count, state_annotations=format_state(state))
+        desired = desired_objects(self._cluster, self._platform.images, inputs)
+        assert desired.stateful_set is not None and desired.config is not None
+        objects, observed = self._platform.objects, self._observed
+        await objects.apply_all([desired.config], observed)
+        observed.stateful_set = await objects.apply(desired.stateful_set, observed.stateful_set)
+
+    async def finish(self, *, can_spare_a_broker: bool) -> None:
+        """Deletes Services of brokers that were removed and ConfigMaps that no pod uses, and sets how many brokers may be
+        evicted."""
+        for name, service in self._observed.services.items():
+            if ("Service", name) not in self._needed:
+                await self._platform.api.delete(SERVICE, service)
+        in_use = {it.settings for it in self._observed.pods.values()} | {_mounted_config(self._observed.stateful_set)}
+        now = datetime.datetime.now(datetime.UTC)
+        for name, config_map in self._observed.config_maps.items():
+            is_old = now - parse_time(config_map["metadata"]["creationTimestamp"]) > UNUSED_CONFIG_TTL
+            is_ours = name.startswith(f"{self._cluster.name}-settings-")
+            if is_old and is_ours and name not in in_use and ("ConfigMap", name) not in self._needed:
+                await self._platform.api.delete(CONFIG_MAP, config_map)
+        budget = disruption_budget(self._cluster, evictable=can_spare_a_broker)
+        await self._platform.objects.apply_all([budget], self._observed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outdated:
+    """Why pods have to be restarted, their settings aside. `pod_hash`: of the desired template."""
+
+    cluster: Cluster
+    images: BrokerImages
+    pod_hash: str
+    inputs: ObjectInputs
+
+    def reason(self, pod: BrokerPod) -> str:
+        image = self.images.of(self.cluster)
+        if pod.pod_hash != self.pod_hash:
+            return f"image {image}" if pod.image != image else "pod template"
+        if pod.certificates != self.inputs.certificates:
+            return f"certificates of Secret {tls.secret_name(self.cluster)}"
+        return ""
+
+
+def ready_addresses(pods: Iterable[BrokerPod]) -> list[str]:
+    """host:port of brokers whose pods are ready."""
+    return [it.address for it in pods if it.is_ready and it.address]
+
+
+def parse_state(annotations: Mapping[str, str]) -> ReconcileState:
+    return ReconcileState(
+        frozenset(int(it) for it in annotations.get(names.SPREAD_OVER, "").split(",") if it),
+        json.loads(annotations.get(names.CLUSTER_SETTINGS, "{}")),
+        frozenset(json.loads(annotations.get(names.THROTTLED_TOPICS, "[]"))),
+    )
+
+
+def format_state(state: ReconcileState) -> dict[str, str]:
+    """The state as annotations; what is empty has none."""
+    topics = json.dumps(sorted(state.throttled_topics))
+    annotations = {
+        names.SPREAD_OVER: ",".join(map(str, sorted(state.spread_over))),
+        names.CLUSTER_SETTINGS: json.dumps(state.cluster_settings, sort_keys=True) if state.cluster_settings else "",
+        names.THROTTLED_TOPICS: topics if len(topics) <= MAX_ANNOTATION_LENGTH else json.dumps([ALL_TOPICS]),
+    }
+    if not state.throttled_topics:
+        del annotations[names.THROTTLED_TOPICS]
+    return {key: value for key, value in annotations.items() if value}
+
+
+def _observe_broker(pod: BrokerPod, settings: Settings | None, outdated: str) -> ObservedBroker:
+    unready_for_s = (datetime.datetime.now(datetime.UTC) - pod.since).total_seconds()
+    return ObservedBroker(
+        id=pod.broker,
+        is_ready=pod.is_ready,
+        started_with=settings,
+        outdated=outdated,
+        is_terminating=pod.is_terminating,
+        unready_for_s=0.0 if pod.is_ready else unready_for_s,
+        problem=pod.problem,
+        version=pod.image.rpartition(":")[2],
+        config_hash=pod.settings.rpartition("-")[2],
+    )
+
+
+def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
+    """The settings that each pod was started with; None where its ConfigMap is gone."""
+    return {
+        id_: started_with(observed.config_maps[it.settings], id_) if it.settings in observed.config_maps else None
+        for id_, it in observed.pods.items()
+    }
+
+
+def _addresses(observed: ClusterObjects) -> ServiceAddresses:
+    return ServiceAddresses({name: ServiceAddress.of(it) for name, it in observed.services.items()})
+
+
+def _certificates_in_use(stateful_set: Json | None) -> str | None:
+    """The digest of the certificates that pods are created with; None if they have none."""
+    if stateful_set is None:
+        return None
+    annotations = stateful_set["spec"]["template"]["metadata"].get("annotations") or {}
+    found: str | None = annotations.get(names.CERTIFICATES)
+    return found
+
+
+def _mounted_config(stateful_set: Json | None) -> str:
+    if stateful_set is None:
+        return ""
+    volumes = stateful_set["spec"]["template"]["spec"].get("volumes") or []
+    return next((str(it["configMap"]["name"]) for it in volumes if it["name"] == "settings"), "")

@@ -1,0 +1,139 @@
+"""The load: a `load.py` beside the YAML (or `load-NAME.py`, for the cluster of that name) prints records as JSON lines, and
+`ottla produce --lines - --resume` writes them to topics.
+
+An interrupted load resumes exactly where it ended, because its lines come in the same order every time and each partition
+knows how many it has, even if partitions were added meanwhile. A completed load is remembered with the script's hash and
+the ids of the topics, and is not run again, also not for topics that are described later: once partitions were added,
+the number of records in a partition says nothing.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ottla_operator.local.home import replace_file
+from ottla_operator.local.live_view import LiveView, LoadRow, State
+
+SCRIPT: Final = "load.py"
+NICENESS: Final = 10  # people wait for the first result, not for the last record
+GRACE_S: Final = 5.0
+
+
+def cluster_script(cluster: str) -> str:
+    """The script of this cluster alone, where several are described in one folder."""
+    return f"load-{cluster}.py"
+
+
+@dataclass(slots=True)
+class Load:
+    """`folder`: the cluster's in .ottla."""
+
+    script: Path
+    folder: Path
+    bootstrap: str
+    view: LiveView
+    _process_group: int | None = None
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def row(self) -> LoadRow:
+        return self.view.loads.setdefault(str(self.script), LoadRow(str(self.script)))
+
+    async def run(self, topic_ids: Mapping[str, str]) -> None:
+        """Loads, unless that was completed before. `topic_ids`: of the cluster's described topics, by name."""
+        current = {"script": hashlib.sha256(self.script.read_bytes()).hexdigest(), "topics": dict(topic_ids)}
+        if is_loaded(self._read_marker(), current):
+            self.row.state, self.row.note = State.finished, "was loaded before"
+            return
+        self.row.state = State.running
+        try:
+            code, last_line = await self._run_processes()
+        finally:
+            self._ended.set()
+        if code == 0:
+            self.row.state, self.row.note = State.finished, last_line
+            replace_file(self._file("loaded"), json.dumps(current, sort_keys=True))
+            self.view.say(f"{self.script}: {last_line}", "success")
+        elif self._process_group is not None:
+            self.row.state, self.row.note = State.failed, last_line or f"exited with code {code}"
+            self.view.say(f"{self.script}: {self.row.note}", "error")
+
+    async def stop(self) -> None:
+        """Interrupts the load and returns when it has ended."""
+        group, self._process_group = self._process_group, None
+        if group is None or self._ended.is_set():
+            return
+        for number, timeout_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._ended.wait()
+                    return
+
+    def _file(self, purpose: str) -> Path:
+        name = hashlib.sha256(str(self.script.resolve()).encode()).hexdigest()[:8]
+        return self.folder / f"{purpose}-{name}.json"
+
+    def _read_marker(self) -> object:
+        try:
+            return json.loads(self._file("loaded").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    async def _run_processes(self) -> tuple[int, str]:
+        """Runs script | ottla produce in a process group of their own. The first exit code that is not 0, and the last line
+        of that process."""
+        reader, writer = os.pipe()
+        environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
+        command = ("-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--bootstrap", self.bootstrap)
+        produce = (*command, "--partitions-file", str(self._file("partitions")))
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        try:
+            sink = await asyncio.create_subprocess_exec(
+                sys.executable, *produce, stdin=reader, stdout=null, stderr=pipe, env=environment, process_group=0
+            )
+            self._process_group = sink.pid
+            source = await asyncio.create_subprocess_exec(
+                *(sys.executable, str(self.script)),
+                stdin=null,
+                stdout=writer,
+                stderr=pipe,
+                env=environment,
+                process_group=sink.pid,
+            )
+        finally:
+            os.close(writer)
+            os.close(reader)
+        for process in (sink, source):
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+        sink_line, source_line, sink_code, source_code = await asyncio.gather(
+            self._show_lines(sink.stderr), self._show_lines(source.stderr), sink.wait(), source.wait()
+        )
+        return (sink_code, sink_line) if sink_code or not source_code else (source_code, source_line)
+
+    async def _show_lines(self, stream: asyncio.StreamReader | None) -> str:
+        """Shows each line as it comes. Returns the last."""
+        last = ""
+        assert stream is not None
+        async for raw in stream:
+            if line := raw.decode(errors="replace").strip():
+                last = self.row.note = line
+        return last
+
+
+def is_loaded(completed: object, current: Mapping[str, Any]) -> bool:
+    """True if the completed load was of the same script, and no topic was created anew since."""
+    if not isinstance(completed, dict) or completed.get("script") != current["script"]:
+        return False
+    before, now = completed.get("topics", {}), current["topics"]
+    return all(before[topic] == now[topic] for topic in before.keys() & now.keys())

@@ -1,0 +1,231 @@
+"""This machine as a `reconcile.platform.Platform`: resources come from files, brokers and drivers are processes, and
+reports go to the terminal."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from ottla_operator.local import secrets
+from ottla_operator.local.brokers import BrokerProcesses
+from ottla_operator.local.documents import Document
+from ottla_operator.local.home import Home, read_state, write_certificates
+from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, State, TopicRow
+from ottla_operator.local.pipelines import PipelineProcesses, ProcessLaunch
+from ottla_operator.plan import listener_certificates
+from ottla_operator.plan import mirror as mirror_plan
+from ottla_operator.plan.broker_processes import plan_broker_processes
+from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
+from ottla_operator.plan.settings import Settings
+from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.mirror import Mirror
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
+
+REPORT_WAITING_S: Final = 15.0
+"""A resource that is reconciling for this long for one reason is reported."""
+VOLATILE_REASONS: Final = ("Replicating", "FailingOver")
+"""Reasons of Mirrors whose messages change all the time: only the reason is printed."""
+PIPELINE_STATES: Final = {
+    "Pending": State.waiting,
+    "Starting": State.starting,
+    "Running": State.running,
+    "Finished": State.finished,
+    "Failing": State.retrying,
+    "Failed": State.failed,
+    "Suspended": State.suspended,
+}
+READINESS_STATES: Final = {Ready: State.ready, Reconciling: State.starting, Stalled: State.failed}
+
+
+class LocalPlatform:
+    """`on_process_change`: called with kind and key when a process of a Cluster or Pipeline changes. `reported`: set with
+    every report."""
+
+    roll_timeout_s = 30.0
+
+    def __init__(
+        self, home: Home, view: LiveView, cache: WatchCache, on_process_change: Callable[[str, Key], None]
+    ) -> None:
+        self.home = home
+        self.view = view
+        self.cache = cache
+        self.clusters: dict[str, BrokerProcesses] = {}
+        self.pipelines = PipelineProcesses(home, view, lambda name: on_process_change("Pipeline", local_key(name)))
+        self.reported = asyncio.Event()
+        self._on_process_change = on_process_change
+        self._documents: dict[tuple[str, str], Document] = {}
+        self._secrets: dict[str, ObservedSecret] = {}
+        self._deletion_records: dict[Key, dict[str, DeletionRecord]] = {}
+        self._printed: dict[tuple[str, str], str] = {}
+        self._waiting: dict[tuple[str, str], tuple[str, float]] = {}
+        """(kind, name) → the message while it is reconciling, and since when."""
+
+    def load(self, documents: Sequence[Document]) -> None:
+        """Takes in what the files describe now, and plans the brokers of all clusters."""
+        self._documents = {(it.kind, it.name): it for it in documents}
+        self._secrets = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
+        clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
+        home = self.home.path.resolve()
+        certificates = {
+            name: write_certificates(home / name, found)
+            for name, it in clusters.items()
+            if (found := listener_certificates.read_certificates(it, self._secrets)) is not None
+        }
+        existing = {name: read_state(home / name)[0] for name in clusters}
+        plans = plan_broker_processes([*clusters.values()], home, existing, certificates)
+        for name in clusters:
+            document, own = self._documents["Cluster", name], [it for it in plans if it.cluster == name]
+            if (brokers := self.clusters.get(name)) is not None:
+                brokers.document, brokers.plans = document, own
+            else:
+                on_change = self._notifier(name)
+                self.clusters[name] = BrokerProcesses(name, self.home, self.view, on_change, document, own)
+
+    def _notifier(self, cluster: str) -> Callable[[], None]:
+        return lambda: self._on_process_change("Cluster", local_key(cluster))
+
+    # Resources.
+
+    async def find_cluster(self, key: Key) -> Json | None:
+        return self.cache.clusters.get(key)
+
+    def find_unsupported(self, resource: Json) -> str:
+        return mirror_plan.find_unsupported(Mirror.parse_stored(resource)) if resource["kind"] == "Mirror" else ""
+
+    async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
+        return self._secrets
+
+    # Reports.
+
+    async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
+        previous, now = resource.get("status") or {}, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        resource["status"] = {
+            "observedGeneration": conditions.generation,
+            "conditions": render_conditions(conditions, previous.get("conditions") or (), now),
+            **{key: value for key, value in fields.items() if value is not None},
+        }
+        self._show(resource, conditions)
+        self._print_waiting(resource, conditions)
+        self.reported.set()
+        if resource["kind"] == "Topic" and resource["status"]["conditions"] != previous.get("conditions"):
+            self._on_process_change("Topic", local_key(resource["spec"]["clusterRef"]["name"]))
+
+    async def record_event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
+        self._print(resource, message, is_error=warning)
+
+    def _show(self, resource: Json, conditions: Conditions) -> None:
+        """Updates the resource's row."""
+        name, status, readiness = resource["metadata"]["name"], resource["status"], conditions.readiness
+        state = READINESS_STATES[type(readiness)]
+        if readiness.reason == "RetryingAfterError":
+            state = State.retrying
+        note = "" if isinstance(readiness, Ready) else readiness.message
+        match resource["kind"]:
+            case "Topic":
+                cluster, topic = resource["spec"]["clusterRef"]["name"], topic_name(resource)
+                row = self.view.topics.setdefault((cluster, topic), TopicRow(cluster, topic))
+                row.state, row.note = state, note
+            case "Mirror":
+                cluster = resource["spec"]["target"]["clusterRef"]["name"]
+                mirror = self.view.mirrors.setdefault((cluster, name), MirrorRow(cluster, name))
+                mirror.state = State.running if state is State.ready else state
+                mirror.topics, mirror.note = len(status.get("topics") or ()), readiness.message
+                mirror.lag_records, mirror.lag_seconds = status.get("lagRecords"), status.get("lagSeconds")
+                is_volatile = readiness.reason in VOLATILE_REASONS
+                if not isinstance(readiness, Stalled):
+                    self._print(resource, readiness.reason if is_volatile else readiness.message)
+            case "Pipeline":
+                key = pipeline_row_key(resource)
+                pipeline = self.view.pipelines.setdefault(key, PipelineRow(*key))
+                pipeline.state, pipeline.note = PIPELINE_STATES[status["state"]], note
+
+    def _print_waiting(self, resource: Json, conditions: Conditions) -> None:
+        """Prints why a resource is reconciling, once that has lasted."""
+        key, readiness, now = (resource["kind"], resource["metadata"]["name"]), conditions.readiness, time.monotonic()
+        if not isinstance(readiness, Reconciling):
+            self._waiting.pop(key, None)
+            return
+        if self._waiting.get(key, ("", 0.0))[0] != readiness.message:
+            self._waiting[key] = readiness.message, now
+        elif now - self._waiting[key][1] >= REPORT_WAITING_S:
+            self._print(resource, readiness.message)
+
+    def _print(self, resource: Json, message: str, *, is_error: bool = False) -> None:
+        """Prints a message about a resource once, with the place in the files that an error is about."""
+        key = (resource["kind"], resource["metadata"]["name"])
+        if self._printed.get(key) == message:
+            return
+        self._printed[key] = message
+        kind, name = key[0].lower(), key[1]
+        text = message if kind == "topic" and "topic " in message else f"{kind} {name}: {message}"
+        if is_error and (document := self._documents.get(key)) is not None:
+            text = locate_error(document, text, message)
+        self.view.say(text, "error" if is_error else "info")
+
+    # Clusters.
+
+    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
+        return self.clusters[cluster.name].addresses
+
+    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> BrokerProcesses:
+        return self.clusters[cluster.name].prepare(cluster, rejected)
+
+    async def forget_cluster(self, key: Key) -> None:
+        if (brokers := self.clusters.pop(key.name, None)) is not None:
+            self.view.say(f"cluster {key.name} is no longer described: stopping its brokers; its data stay", "warning")
+            await brokers.stop()
+
+    # Topics.
+
+    async def find_topic_uid(self, namespace: str, name: str) -> str | None:
+        found = (it.get(name) for it in self.cache.topics.values())
+        return next((str(it["metadata"]["uid"]) for it in found if it is not None), None)
+
+    async def read_deletion_records(self, cluster: Key) -> dict[str, DeletionRecord]:
+        return dict(self._deletion_records.get(cluster, {}))
+
+    async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None:
+        """In memory: a Topic that is removed from the files while no `ottla up` is running keeps its topic."""
+        self._deletion_records[resource_key(cluster)] = dict(records)
+
+    # Mirrors.
+
+    def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
+        wants_tls = mirror.spec.source.tls is not None
+        plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
+        return ",".join((it.tls_address if wants_tls else "") or it.address for it in plans)
+
+    # Pipelines.
+
+    async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
+        bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
+        return self.pipelines.plan(pipeline, self._documents["Pipeline", pipeline.name], bootstrap)
+
+    async def forget_pipeline(self, key: Key) -> None:
+        await self.pipelines.stop_driver(key.name)
+
+
+def local_key(name: str) -> Key:
+    """Files describe one namespace."""
+    return Key("default", name)
+
+
+def topic_name(resource: Json) -> str:
+    return str(resource["spec"].get("topicName") or resource["metadata"]["name"])
+
+
+def pipeline_row_key(resource: Json) -> tuple[str, str]:
+    return resource["spec"]["clusterRef"]["name"], resource["metadata"]["name"]
+
+
+def locate_error(document: Document, text: str, message: str) -> str:
+    """The text of an error with file and line of the setting or field that its message names."""
+    if document.kind == "Cluster":
+        setting = document.find_setting(message)
+        return text if setting is None else f"{text} (spec.config in {document.locate(setting)})"
+    path = document.find_field(message) if document.kind != "Topic" else document.find_setting(message) or ("spec",)
+    return text if path is None else f"{document.locate(path)}: {text}"

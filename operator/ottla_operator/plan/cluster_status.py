@@ -1,0 +1,208 @@
+"""The status of a Cluster, from everything that one reconcile has observed and done. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_operator.formatting import format_count
+from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.roll import Blocker
+from ottla_operator.plan.settings import Settings
+from ottla_operator.resources.model import Json
+
+CERTIFICATE_UNUSABLE: Final = "CertificateUnusable"
+PARTITIONS_OFFLINE: Final = "PartitionsOffline"
+MAX_PROBLEMS: Final = 3  # in one message
+MAX_BLOCKERS: Final = 100  # a roll may wait for thousands of partitions, and an object holds a megabyte
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBroker:
+    """A broker's pod or process.
+
+    `started_with`: its settings; None if unknown. `outdated`: why it has to be restarted, other than
+    its settings: image, pod template, certificates; empty if it has not. `problem`: what keeps it
+    from running; empty if nothing is known. `unready_for_s`: 0 while it is ready.
+    """
+
+    id: int
+    is_ready: bool
+    started_with: Settings | None
+    outdated: str = ""
+    is_terminating: bool = False
+    unready_for_s: float = 0.0
+    problem: str = ""
+    version: str = ""
+    config_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObservations:
+    """What one reconcile of a Cluster has observed and done.
+
+    `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
+    registered and not fenced. `outdated`: broker → why it has to be restarted. `blocked_by`: what
+    the roll waits for. `restarted`: the broker that this reconcile restarted. `rejected_settings`:
+    setting → why the brokers reject it. `scaling`: what the scaling is doing; `scale_down_blocked`:
+    why it cannot. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
+    when no broker could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker
+    could be asked. `certificate_error`: why the listeners' certificates cannot be used.
+    `start_timeout_s`: how long a broker may take to become ready.
+    """
+
+    replicas: int
+    brokers: Mapping[int, ObservedBroker]
+    registered: frozenset[int] = frozenset()
+    outdated: Mapping[int, str] = field(default_factory=dict)
+    blocked_by: Sequence[Blocker] = ()
+    restarted: int | None = None
+    rejected_settings: Mapping[str, str] = field(default_factory=dict)
+    scaling: str = ""
+    scale_down_blocked: str = ""
+    offline_partitions: int | None = None
+    under_replicated_partitions: int | None = None
+    moving_partitions: int | None = None
+    moves_started: int = 0
+    connect_error: str = ""
+    certificate_error: str = ""
+    start_timeout_s: float = 600.0
+    cluster_id: str | None = None
+    controller: int | None = None
+
+    @property
+    def serving(self) -> list[int]:
+        """Brokers that are ready and registered."""
+        return [it.id for it in self.brokers.values() if it.is_ready and it.id in self.registered]
+
+    @property
+    def late(self) -> list[int]:
+        """Brokers that have their desired settings and are still not ready after `start_timeout_s`."""
+        return [
+            it.id
+            for it in self.brokers.values()
+            if not it.is_ready and it.id not in self.outdated and it.unready_for_s > self.start_timeout_s
+        ]
+
+    @property
+    def can_spare_a_broker(self) -> bool:
+        """True if every replica that should be in sync is. Unknown, and so False, while no broker can be asked."""
+        return len(self.serving) >= self.replicas and self.under_replicated_partitions == 0
+
+
+def evaluate_cluster(observed: ClusterObservations) -> Readiness:
+    """What a person has to do comes first, then the work that is under way."""
+    if late := observed.late:
+        said = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+        return Stalled("BrokerStartFailed", f"{said} {_problems(observed)}".rstrip())
+    if observed.certificate_error:
+        return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep what they have")
+    if observed.rejected_settings:
+        said = "; ".join(f"config {key}: {why}" for key, why in sorted(observed.rejected_settings.items()))
+        return Stalled("ConfigRejected", said)
+    if observed.scale_down_blocked:
+        return Stalled("ScaleDownBlocked", observed.scale_down_blocked)
+    return _work_in_progress(observed) or Ready(f"{_all_brokers(observed.replicas)} ready.")
+
+
+def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
+    missing = [it for it in range(1, observed.replicas + 1) if it not in observed.serving]
+    if observed.outdated:
+        reason = next(iter(observed.outdated.values()))
+        said = [f"{_brokers(observed.outdated)} to be restarted: {reason}"]
+        if missing:
+            said.append(f"waiting for {_brokers(missing)}")
+        said += [f"waiting: {it}" for it in observed.blocked_by[:MAX_PROBLEMS]]
+        return Reconciling("RollingRestart", ". ".join([*said, *filter(None, [_problems(observed)])]))
+    if missing:
+        said = [f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {_brokers(missing)}"]
+        more = filter(None, [_problems(observed), observed.connect_error])
+        return Reconciling("InsufficientReplicas", ". ".join([*said, *more]))
+    if observed.scaling:
+        return Reconciling("Scaling", observed.scaling)
+    if observed.connect_error:
+        return Reconciling("BrokersUnreachable", observed.connect_error)
+    if offline := observed.offline_partitions:
+        return Reconciling(PARTITIONS_OFFLINE, f"{format_count(offline, 'partition')} without a leader")
+    if moving := observed.moving_partitions:
+        return Reconciling("MovingPartitions", f"{format_count(moving, 'partition')} being reassigned")
+    if behind := observed.under_replicated_partitions:
+        return Reconciling("PartitionsUnderReplicated", f"{format_count(behind, 'partition')} under-replicated")
+    return None
+
+
+def availability(observed: ClusterObservations) -> ExtraCondition:
+    """Available: clients are served, also during a roll or while a person is needed."""
+    if not observed.serving:
+        return ExtraCondition("Available", False, "NoBrokerReady", observed.connect_error or "no broker is ready")
+    if offline := observed.offline_partitions:
+        said = f"{format_count(offline, 'partition')} without a leader"
+        return ExtraCondition("Available", False, PARTITIONS_OFFLINE, said)
+    said = f"{len(observed.serving)} of {observed.replicas} brokers are ready, and every partition has a leader."
+    return ExtraCondition("Available", True, "BrokersReady", said)
+
+
+def status_fields(
+    observed: ClusterObservations, bootstrap: Mapping[str, str], selector: str, previous: Mapping[str, Json]
+) -> dict[str, Json]:
+    """A Cluster's status without its conditions. `previous`: the status until now. None: unknown, left out."""
+    brokers = sorted(observed.brokers.values(), key=lambda it: it.id)
+    versions = {it.version for it in brokers}
+    fields: dict[str, Json] = {
+        "replicas": len(brokers),
+        "readyReplicas": len(observed.serving),
+        "selector": selector,
+        "version": versions.pop() if len(versions) == 1 else "",
+        "clusterId": observed.cluster_id,
+        "brokers": [
+            {"id": it.id, "ready": it.id in observed.serving, "version": it.version, "configHash": it.config_hash}
+            for it in brokers
+        ],
+        "controller": observed.controller,
+        "bootstrap": dict(bootstrap),
+        "underReplicated": observed.under_replicated_partitions,
+        "reassignment": reassignment_progress(
+            observed.moving_partitions, observed.moves_started, previous.get("reassignment")
+        ),
+    }
+    if observed.outdated or observed.restarted is not None:
+        fields["roll"] = _roll(observed)
+    return fields
+
+
+def _roll(observed: ClusterObservations) -> dict[str, Json]:
+    not_ready = [it for it in observed.brokers if it not in observed.serving and it not in observed.outdated]
+    current = min(not_ready, default=None) if observed.restarted is None else observed.restarted
+    return {
+        "pending": sorted(observed.outdated),
+        **({"current": current} if current is not None else {}),
+        "blockedBy": [
+            {"topic": it.topic, "partition": it.partition, "isr": list(it.isr), "minIsr": it.needed + 1}
+            for it in observed.blocked_by[:MAX_BLOCKERS]
+        ],
+    }
+
+
+def reassignment_progress(
+    moving: int | None, started: int, previous: Mapping[str, Json] | None
+) -> dict[str, Json] | None:
+    """How many of the partitions whose move was started have arrived. The status itself keeps the total, so that
+    another operator goes on counting. `moving`: None when no broker could be asked."""
+    if moving is None:
+        return dict(previous) if previous else None
+    if not moving:
+        return None
+    total = max(moving, started or int((previous or {}).get("total", 0)))
+    return {"moved": total - moving, "total": total}
+
+
+def _all_brokers(replicas: int) -> str:
+    return "the broker is" if replicas == 1 else f"all {replicas} brokers are"
+
+
+def _brokers(ids: Sequence[int] | Mapping[int, str]) -> str:
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, sorted(ids)))}"
+
+
+def _problems(observed: ClusterObservations) -> str:
+    found = [f"Broker {it.id}: {it.problem}" for it in observed.brokers.values() if it.problem]
+    return ". ".join(found[:MAX_PROBLEMS])

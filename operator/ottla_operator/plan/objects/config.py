@@ -1,0 +1,158 @@
+"""The settings that brokers are started with, as a ConfigMap: one file for all brokers, and one more for each broker where
+clients are external.
+
+A ConfigMap is named by its content and never changed: a pod keeps the settings that it was started with until it is
+restarted on purpose, and its volume names them.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.services import ServiceAddresses, advertised_address, external_listeners
+from ottla_operator.plan.settings import Settings, replication_defaults
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+COMMON_FILE: Final = "cluster.properties"
+INTER_BROKER: Final = "INTER_BROKER"  # no listener of a Cluster can have this name: theirs have no underscore
+DATA_PATH: Final = "/var/lib/ottla"
+CERTIFICATES_PATH: Final = "/etc/ottla-certificates"
+
+_SETTINGS_OF_KEYS: Final = {
+    tls.CHAIN: "ssl.keystore.certificate.chain",
+    tls.KEY: "ssl.keystore.key",
+    tls.AUTHORITIES: "ssl.truststore.certificates",
+}
+
+
+def broker_file(broker: int | str) -> str:
+    """File of one broker's settings. `broker`: its id, or a variable that Kubernetes replaces by it."""
+    return f"broker-{broker}.properties"
+
+
+def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
+    """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`: their number, which
+    replication defaults follow from."""
+    ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
+    protocols = {INTER_BROKER: "PLAINTEXT", **tls.security_protocols(cluster)}
+    host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
+    made = {
+        **replication_defaults(brokers),
+        **cluster.config,
+        "node.id": "${env:BROKER_ID}",
+        "listeners": ",".join(f"{name}://:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(f"{name}://{host}:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "inter.broker.listener.name": INTER_BROKER,
+        "log.dirs": f"{DATA_PATH}/data",
+        "register": f"kubernetes:{cluster.metadata.namespace}/{names.register_lease(cluster)}",
+        "http.listener": f":{names.http_port(cluster)}",
+        **tls.client_auth_settings(cluster),
+    }
+    if tls.secret_name(cluster):
+        made |= {
+            _SETTINGS_OF_KEYS[key]: f"${{directory:{CERTIFICATES_PATH}:{key}}}" for key in tls.required_keys(cluster)
+        }
+    if cluster.spec.rack:
+        made["broker.rack"] = "${env:BROKER_RACK}"
+    return made
+
+
+def broker_settings(cluster: Cluster, broker: int, addresses: ServiceAddresses) -> dict[str, str]:
+    """Further settings of one broker; none unless clients are external. Every address must be known."""
+    if not external_listeners(cluster):
+        return {}
+    host = f"{names.pod(cluster, broker)}.{names.service_host(cluster, names.headless_service(cluster))}"
+    told = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
+    for it in cluster.listeners:
+        at = (
+            advertised_address(cluster, it, broker, addresses)
+            if it in external_listeners(cluster)
+            else f"{host}:{it.port}"
+        )
+        assert at is not None, f"broker {broker} has no address yet"
+        told.append(f"{it.name.upper()}://{at}")
+    return {"advertised.listeners": ",".join(told)}
+
+
+def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) -> Json:
+    """`own`: settings of single brokers."""
+    data = {
+        COMMON_FILE: format_properties(common),
+        **{broker_file(broker): format_properties(it) for broker, it in sorted(own.items()) if it},
+    }
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": names.metadata(cluster, f"{cluster.name}-settings-{digest}"),
+        "immutable": True,
+        "data": data,
+    }
+
+
+def started_with(config_map: Json, broker: int) -> dict[str, str]:
+    """The settings of a broker whose pod mounts this ConfigMap."""
+    data = config_map.get("data") or {}
+    return {**parse_properties(data.get(COMMON_FILE, "")), **parse_properties(data.get(broker_file(broker), ""))}
+
+
+def format_properties(settings: Settings) -> str:
+    """A properties file, as brokers and `parse_properties` read it."""
+    return "".join(f"{_escaped(key, ' :=')}={_escaped(settings[key], '')}\n" for key in sorted(settings))
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        key, value = _split(line)
+        found[_unescaped(key)] = _unescaped(value)
+    return found
+
+
+_LETTERS: Final = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
+_LINE_ENDS: Final = "\x0b\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+def _escaped(text: str, also: str) -> str:
+    made = []
+    for at, character in enumerate(text):
+        if character in _LETTERS:
+            made.append("\\" + _LETTERS[character])
+        elif character in _LINE_ENDS:
+            made.append(f"\\u{ord(character):04x}")
+        elif character == "\\" or character in also or (at == 0 and character in " #!"):
+            made.append("\\" + character)
+        else:
+            made.append(character)
+    return "".join(made)
+
+
+def _split(line: str) -> tuple[str, str]:
+    at = 0
+    while line[at] != "=":
+        at += 2 if line[at] == "\\" else 1
+    return line[:at], line[at + 1 :]
+
+
+def _unescaped(text: str) -> str:
+    letters = {value: key for key, value in _LETTERS.items()}
+    found, rest = "", text
+    while rest:
+        if rest[0] != "\\":
+            found, rest = found + rest[0], rest[1:]
+        elif rest[1] == "u":
+            found, rest = found + chr(int(rest[2:6], 16)), rest[6:]
+        else:
+            found, rest = found + letters.get(rest[1], rest[1]), rest[2:]
+    return found
+
+
+def all_broker_settings(
+    cluster: Cluster, brokers: Iterable[int], addresses: ServiceAddresses
+) -> dict[int, dict[str, str]]:
+    return {broker: broker_settings(cluster, broker, addresses) for broker in brokers}

@@ -1,0 +1,44 @@
+"""Connections of reconcilers to the brokers of a Cluster."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka.client import KafkaClient, Unreachable, connect
+from ottla_operator.plan.conditions import Reconciling
+from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.resources.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """`error`: why there is no client; empty if there is one, or no broker to connect to."""
+
+    client: KafkaClient | None
+    error: str = ""
+
+
+@asynccontextmanager
+async def try_connect(addresses: Sequence[str], timeout_s: float) -> AsyncIterator[Connection]:
+    """Connects to a cluster by the addresses of some of its brokers."""
+    async with AsyncExitStack() as stack:
+        connection = Connection(None)
+        if addresses:
+            try:
+                connection = Connection(await stack.enter_async_context(connect(",".join(addresses), timeout_s)))
+            except (Unreachable, KafkaError) as error:
+                connection = Connection(None, f"cannot reach the brokers: {error}")
+        yield connection
+
+
+@asynccontextmanager
+async def connect_to_cluster(platform: Platform, cluster: Cluster, timeout_s: float) -> AsyncIterator[KafkaClient]:
+    """Raises Blocked while no broker is ready, and when none answers, inside the block as well."""
+    if not (addresses := await platform.broker_addresses(cluster)):
+        raise Blocked(Reconciling("ClusterNotReady", f"no broker of Cluster {cluster.name} is ready"))
+    try:
+        async with connect(",".join(addresses), timeout_s) as client:
+            yield client
+    except Unreachable as error:
+        raise Blocked(Reconciling("BrokersUnreachable", f"cannot reach the brokers: {error}")) from error

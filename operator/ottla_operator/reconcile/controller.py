@@ -1,0 +1,149 @@
+"""The watch cache, the reconcilers and their loops, put together: what both platforms run."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka.client import Unreachable
+from ottla_operator.plan.conditions import find_condition
+from ottla_operator.plan.pipeline.topic_readiness import TOPICS_READY
+from ottla_operator.reconcile.clusters import ClusterReconciler
+from ottla_operator.reconcile.loops import ReconcileLoops
+from ottla_operator.reconcile.mirrors import MirrorReconciler
+from ottla_operator.reconcile.pipelines import PipelineReconciler
+from ottla_operator.reconcile.platform import Platform, PlatformError
+from ottla_operator.reconcile.topics import TopicReconciler
+from ottla_operator.reconcile.watch_cache import Key, WatchCache
+from ottla_operator.resources.model import Json
+
+EXPECTED_ERRORS: Final = (PlatformError, KafkaError, Unreachable, OSError)
+log = logging.getLogger("ottla.operator")
+
+Reconcile = Callable[[Key], Awaitable[float | None]]
+ReportError = Callable[[Key, Exception], Awaitable[None]]
+OnReconciled = Callable[[str, bool, float], None]
+"""Called with the kind, whether the reconcile succeeded, and how many seconds it took."""
+
+
+class Reconciler(Protocol):
+    async def reconcile(self, key: Key) -> float | None:
+        """Does one step. Returns the requeue delay in seconds; None: nothing is left to reconcile."""
+
+    async def report_error(self, key: Key, error: Exception) -> None: ...
+
+
+class Controller:
+    """`update` takes in what watches show; between `start` and `stop` the reconcilers act on it."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        cache: WatchCache | None = None,
+        on_reconciled: OnReconciled = lambda kind, succeeded, duration_s: None,
+        mirror_resync_s: float = 10.0,
+    ) -> None:
+        self.cache = WatchCache() if cache is None else cache
+        self.clusters = ClusterReconciler(platform, self.cache, self._wake_topics_of_reachable_cluster)
+        self.topics = TopicReconciler(platform, self.cache)
+        self.mirrors = MirrorReconciler(platform, self.cache, mirror_resync_s)
+        self.pipelines = PipelineReconciler(platform, self.cache)
+        self._on_reconciled = on_reconciled
+        reconcilers: dict[str, Reconciler] = {
+            "Cluster": self.clusters,
+            "Topic": self.topics,
+            "Mirror": self.mirrors,
+            "Pipeline": self.pipelines,
+        }
+        self._loops = {
+            kind: ReconcileLoops(
+                self._measured(kind, it.reconcile), EXPECTED_ERRORS, _unless_unavailable(it.report_error)
+            )
+            for kind, it in reconcilers.items()
+        }
+        self._reachable: set[Key] = set()
+        """Clusters whose Topics were woken since their brokers became reachable."""
+
+    def start(self) -> None:
+        """Starts the loops and reconciles everything in the cache."""
+        for loops in self._loops.values():
+            loops.start()
+        for key in {*self.cache.clusters, *self.cache.topics}:
+            self.wake("Cluster", key)
+        for key in self.cache.pipelines:
+            self.wake("Pipeline", key)
+        for key in self.cache.mirrors:
+            self.wake("Mirror", key)
+
+    async def stop(self) -> None:
+        for loops in self._loops.values():
+            await loops.stop()
+
+    def update(self, body: Mapping[str, Json], *, is_deleted: bool = False) -> None:
+        """Takes in what a watch has shown."""
+        if (key := self.cache.update(body, is_deleted=is_deleted)) is not None:
+            self.wake(body["kind"], key)
+
+    def forget(self, resource: Json) -> None:
+        """Drops a resource that no longer exists although no watch has shown its deletion."""
+        self.wake(resource["kind"], self.cache.forget(resource))
+
+    def wake(self, kind: str, key: Key) -> None:
+        """Reconciles what a changed resource concerns. `key`: see `reconcile_key`."""
+        self._loops[kind].wake(key)
+        if kind == "Cluster":
+            self._loops["Topic"].wake(key)
+        if kind == "Topic":
+            self.wake_waiting_pipelines(key)
+
+    def wake_cluster(self, key: Key) -> None:
+        """One of the Cluster's brokers, or an object around them, has changed."""
+        if key in self.cache.clusters:
+            self._reachable.discard(key)
+            self._loops["Cluster"].wake(key)
+
+    def wake_pipeline(self, key: Key) -> None:
+        """The Pipeline's driver, or an object around it, has changed."""
+        if key in self.cache.pipelines:
+            self._loops["Pipeline"].wake(key)
+
+    def _wake_topics_of_reachable_cluster(self, key: Key) -> None:
+        if key not in self._reachable:
+            self._reachable.add(key)
+            self._loops["Topic"].wake(key)
+
+    def wake_waiting_pipelines(self, cluster: Key) -> None:
+        for key, resource in self.cache.pipelines.items():
+            if (
+                key.namespace == cluster.namespace
+                and resource["spec"]["clusterRef"]["name"] == cluster.name
+                and find_condition(resource, TOPICS_READY).get("status") == "False"
+            ):
+                self._loops["Pipeline"].wake(key)
+
+    def _measured(self, kind: str, reconcile: Reconcile) -> Reconcile:
+        async def measured(key: Key) -> float | None:
+            loop = asyncio.get_running_loop()
+            began, succeeded = loop.time(), False
+            try:
+                delay_s = await reconcile(key)
+                succeeded = True
+                return delay_s
+            finally:
+                self._on_reconciled(kind, succeeded, loop.time() - began)
+
+        return measured
+
+
+def _unless_unavailable(report_error: ReportError) -> ReportError:
+    """An API server that is down or overloaded says nothing about a resource and takes no status: what was reported
+    stays, with the generation that it was reported for."""
+
+    async def report(key: Key, error: Exception) -> None:
+        if isinstance(error, PlatformError) and error.is_unavailable:
+            log.warning("retrying %s: %s", key, error)
+        else:
+            await report_error(key, error)
+
+    return report

@@ -1,0 +1,157 @@
+"""Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports how it is.
+
+Everything is decided from what is observed. What is kept in memory only saves work: an operator that is killed
+anywhere is followed by one that goes on.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka import groups, offsets, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.plan.backoff import RequeueBackoff
+from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.pipeline.status import PipelineRun, status_fields
+from ottla_operator.plan.pipeline.topic_readiness import (
+    UnreadyTopic,
+    find_unready_topics,
+    resources_by_topic,
+    source_topics,
+    topics_ready_condition,
+    unmanaged_sources,
+)
+from ottla_operator.reconcile.connection import connect_to_cluster
+from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.validation import ValidationCache, error_readiness
+from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
+
+RESYNC_S: Final = 10.0
+WAIT_S: Final = 2.0
+CONNECT_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class ReconcileCache:
+    """What need not be found out again for a Pipeline."""
+
+    message: str = ""
+    backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
+
+
+@dataclass(slots=True)
+class PipelineReconciler:
+    platform: Platform
+    cache: WatchCache
+    _caches: dict[Key, ReconcileCache] = field(default_factory=dict)
+    _validation: ValidationCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._validation = ValidationCache(self.platform.find_unsupported)
+
+    async def reconcile(self, key: Key) -> float | None:
+        resource = self.cache.pipelines.get(key)
+        if resource is None or is_terminating(resource):
+            self._caches.pop(key, None)
+            self._validation.forget(key)
+            await self.platform.forget_pipeline(key)
+            return None
+        cached = self._caches.setdefault(key, ReconcileCache())
+        if problems := self._validation.find_problems(key, resource):
+            return await self._report(resource, cached, PipelineRun("Pending", Stalled("InvalidSpec", problems)))
+        try:
+            try:
+                return await self._reconcile(key, resource, Pipeline.parse_stored(resource), cached)
+            except PlatformError as error:
+                raise Blocked.by_rejection(error) from error
+        except Blocked as blocked:
+            state = _reported_state(resource) if blocked.keeps_state else "Pending"
+            delay_s = await self._report(resource, cached, PipelineRun(state, blocked.readiness))
+            return delay_s if blocked.requeue_s is None else blocked.requeue_s
+
+    async def report_error(self, key: Key, error: Exception) -> None:
+        if (resource := self.cache.pipelines.get(key)) is not None:
+            cached = self._caches.setdefault(key, ReconcileCache())
+            await self._report(resource, cached, PipelineRun(_reported_state(resource), error_readiness(error)))
+
+    async def _reconcile(self, key: Key, resource: Json, pipeline: Pipeline, cached: ReconcileCache) -> float:
+        name = pipeline.spec.cluster_ref.name
+        found = await self.platform.find_cluster(Key(key.namespace, name))
+        if found is None:
+            said = f"Cluster {name} does not exist in this namespace"
+            raise Blocked(Reconciling("ClusterNotFound", said))
+        cluster = Cluster.parse_stored(found)
+        launch = await self.platform.plan_launch(resource, pipeline, cluster)
+        unready = await self._find_unready_topics(key, pipeline, cluster)
+        extra = (topics_ready_condition(unready),)
+        if unready and launch.starts_driver:
+            said = f"the driver is not started: {'; '.join(map(str, unready))}"
+            waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", said))
+            return await self._report(resource, cached, waiting, launch.application, extra)
+        run = await launch.apply()
+        lag_records = await self._measure_lag(pipeline, cluster)
+        return await self._report(resource, cached, run, launch.application, extra, lag_records)
+
+    async def _find_unready_topics(self, key: Key, pipeline: Pipeline, cluster: Cluster) -> list[UnreadyTopic]:
+        resources = resources_by_topic(self.cache.topics.get(Key(key.namespace, cluster.name), {}).values())
+        existing: set[str] | str = set()
+        if unmanaged := unmanaged_sources(pipeline, resources):
+            try:
+                async with connect_to_cluster(self.platform, cluster, CONNECT_TIMEOUT_S) as client:
+                    existing = set(await topics.describe_topics(client, unmanaged))
+            except Blocked as blocked:
+                existing = blocked.readiness.message
+            except KafkaError as error:
+                existing = str(error)
+        return find_unready_topics(pipeline, resources, existing)
+
+    async def _measure_lag(self, pipeline: Pipeline, cluster: Cluster) -> int | None:
+        """Records of the sources beyond the offsets that the pipeline has committed; None if it has committed none, or
+        if no broker can be asked."""
+        try:
+            async with connect_to_cluster(self.platform, cluster, CONNECT_TIMEOUT_S) as client:
+                return await _lag(client, pipeline.consumer_group, source_topics(pipeline))
+        except (Blocked, KafkaError):
+            return None
+
+    async def _report(
+        self,
+        resource: Json,
+        cached: ReconcileCache,
+        run: PipelineRun,
+        application: str | None = None,
+        extra: tuple[ExtraCondition, ...] = (),
+        lag_records: int | None = None,
+    ) -> float:
+        """Returns the requeue delay in seconds."""
+        conditions = Conditions(run.readiness, resource["metadata"]["generation"], extra)
+        await self.platform.write_status(resource, conditions, status_fields(resource, run, application, lag_records))
+        message = run.readiness.message
+        if cached.message != message and (isinstance(run.readiness, Stalled) or cached.message):
+            warning = isinstance(run.readiness, Stalled) or run.state in ("Failing", "Failed")
+            if warning or isinstance(run.readiness, Ready):
+                await self.platform.record_event(resource, run.readiness.reason, message, warning=warning)
+        cached.message = message
+        return self._delay_s(cached, run.readiness)
+
+    def _delay_s(self, cached: ReconcileCache, readiness: Readiness) -> float:
+        shortest_s = WAIT_S if isinstance(readiness, Reconciling) else RESYNC_S
+        return cached.backoff.delay_s(readiness, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
+
+
+def _reported_state(resource: Json) -> str:
+    return str((resource.get("status") or {}).get("state") or "Pending")
+
+
+async def _lag(client: KafkaClient, group: str, source_names: Iterable[str]) -> int | None:
+    committed = await groups.list_group_offsets(client, group)
+    found = await topics.describe_topics(client, source_names)
+    ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+    if not any(topic in found for topic, _ in committed):
+        return None
+    return sum(max(0, end - committed.get(partition, 0)) for partition, end in ends.items())

@@ -1,0 +1,187 @@
+"""What a reconciler needs of the platform that a cluster runs on.
+
+Kubernetes (`kube/`) runs brokers as pods and reports by `status` and events; `ottla up` (`local/`) runs them as
+processes and reports on the terminal.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ottla_operator.plan.cluster_status import ObservedBroker
+from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled
+from ottla_operator.plan.pipeline.status import PipelineRun
+from ottla_operator.plan.settings import Settings
+from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.reconcile.watch_cache import Key
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.mirror import Mirror
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
+
+
+class PlatformError(Exception):
+    """The platform refused a request or did not answer. `is_unavailable`: every request fails now. `is_rejection`: it will
+    not accept this one until a person changes something."""
+
+    is_unavailable: bool = False
+    is_rejection: bool = False
+
+
+class Blocked(Exception):
+    """A resource cannot be brought further now. `requeue_s`: when to try again; None: the reconciler's own delay.
+    `keeps_state`: whether what was reported of a Pipeline's driver still holds."""
+
+    def __init__(
+        self, readiness: Reconciling | Stalled, requeue_s: float | None = None, *, keeps_state: bool = False
+    ) -> None:
+        super().__init__(readiness.message)
+        self.readiness = readiness
+        self.requeue_s = requeue_s
+        self.keeps_state = keeps_state
+
+    @classmethod
+    def by_rejection(cls, error: PlatformError) -> "Blocked":
+        """Raises the error again if it is not a rejection."""
+        if not error.is_rejection:
+            raise error
+        said = f"the API server rejects a change: {error}"
+        return cls(Stalled("RejectedByApiServer", said), keeps_state=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileState:
+    """What the next operator or `ottla up` has to know of a Cluster. Kept as annotations of its StatefulSet, or in
+    brokers.json.
+
+    `spread_over`: brokers over which partitions were last spread. `cluster_settings`: what was set on all running
+    brokers. `throttled_topics`: topics whose moves are throttled.
+    """
+
+    spread_over: frozenset[int] = frozenset()
+    cluster_settings: Settings = field(default_factory=dict)
+    throttled_topics: frozenset[str] = frozenset()
+
+
+class BrokerSet(Protocol):
+    """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or the removal of one.
+
+    `brokers`: those that exist. `count`: how many there are to be now, those being removed included. `desired`:
+    settings of each broker of the spec. `addresses`: of ready brokers, for the reconciler's own requests.
+    `certificate_error`: why no broker may be restarted. `started_brokers`: whether any was started since the last
+    reconcile.
+    """
+
+    @property
+    def brokers(self) -> Mapping[int, ObservedBroker]: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def state(self) -> ReconcileState: ...
+
+    @property
+    def desired(self) -> Mapping[int, Settings]: ...
+
+    @property
+    def addresses(self) -> Sequence[str]: ...
+
+    @property
+    def bootstrap(self) -> Mapping[str, str]: ...
+
+    @property
+    def selector(self) -> str: ...
+
+    @property
+    def certificate_error(self) -> str: ...
+
+    @property
+    def started_brokers(self) -> bool: ...
+
+    async def restart(self, broker: int) -> None:
+        """Restarts one broker with its desired settings. Returns when it is stopping or has stopped."""
+
+    async def save(self, count: int, state: ReconcileState) -> None:
+        """Persists the state, and starts or stops brokers until there are `count`, the highest ids last in and first
+        out."""
+
+    async def finish(self, *, can_spare_a_broker: bool) -> None:
+        """Deletes what no broker needs any more. `can_spare_a_broker`: whether others may evict one."""
+
+
+class Launch(Protocol):
+    """How the platform would run a Pipeline now. `application`: what runs the driver, such as Deployment/NAME.
+    `starts_driver`: whether `apply` starts a driver, the first or another."""
+
+    @property
+    def application(self) -> str: ...
+
+    @property
+    def starts_driver(self) -> bool: ...
+
+    async def apply(self) -> PipelineRun:
+        """Starts, stops or replaces the driver as the spec says, and returns how it is."""
+
+
+class Platform(Protocol):
+    """Kubernetes, or processes of this machine. Any call may raise PlatformError."""
+
+    @property
+    def roll_timeout_s(self) -> float:
+        """How long a broker may take to become ready, where the Cluster does not say."""
+
+    # Resources.
+
+    async def find_cluster(self, key: Key) -> Json | None:
+        """The Cluster of this name; None only if it surely does not exist."""
+
+    def find_unsupported(self, resource: Json) -> str:
+        """Why this platform cannot run a resource that is valid in itself; empty if it can."""
+
+    async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
+        """The Secrets that exist, by name. Raises SecretUnusable where one may not be read."""
+
+    # Reports.
+
+    async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
+        """Replaces the resource's status, if it changed. `fields`: beside the conditions; None leaves one out."""
+
+    async def record_event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
+        """Tells people once. Never raises because it cannot."""
+
+    # Clusters.
+
+    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
+        """host:port of the brokers that are ready, for the reconciler's own requests."""
+
+    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> BrokerSet:
+        """Brings everything around the brokers to the spec and starts those that are missing. `rejected`: settings
+        with the values that running brokers have rejected. Raises Blocked."""
+
+    async def forget_cluster(self, key: Key) -> None:
+        """The Cluster is deleted: stops what the platform does not stop by itself."""
+
+    # Topics.
+
+    async def find_topic_uid(self, namespace: str, name: str) -> str | None:
+        """The uid of the Topic resource of this name, not from a cache; None if there is none."""
+
+    async def read_deletion_records(self, cluster: Key) -> dict[str, DeletionRecord]:
+        """By the Topic resource's uid; a record that cannot be read is left out."""
+
+    async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None: ...
+
+    # Mirrors.
+
+    def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
+        """host:port,… by which the target's brokers reach a source that is a Cluster. Raises Blocked."""
+
+    # Pipelines.
+
+    async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> Launch:
+        """Raises Blocked, such as while another launcher's driver is still running."""
+
+    async def forget_pipeline(self, key: Key) -> None:
+        """The Pipeline is deleted: stops what the platform does not stop by itself."""

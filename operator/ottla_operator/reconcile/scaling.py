@@ -1,0 +1,146 @@
+"""More and fewer brokers: spreads partitions to those that are added and moves them off those that are removed, one
+step of `plan/scale.py` at a time."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ottla_operator.formatting import format_count, format_size
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.cluster import describe_cluster_with_fenced_brokers, unregister_broker
+from ottla_operator.kafka.quorum import list_voters
+from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs, read_reassignment_inputs
+from ottla_operator.kafka.reassignments import reassign_partitions
+from ottla_operator.kafka.throttle import remove_throttle, set_throttle
+from ottla_operator.plan.moves import Move, estimate_cost
+from ottla_operator.plan.scale import (
+    MovePartitions,
+    RecordSpread,
+    RemoveBroker,
+    ScaleInputs,
+    ScalingBlocked,
+    ScalingComplete,
+    WaitToScale,
+    next_scale_step,
+)
+from ottla_operator.plan.settings import OFFSETS_REPLICATION_FACTOR
+from ottla_operator.reconcile.platform import BrokerSet, ReconcileState
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import parse_quantity
+
+INTERNAL_TOPICS: Final = {"__consumer_offsets": OFFSETS_REPLICATION_FACTOR}
+ALL_TOPICS: Final = "*"
+"""Stands for the names of throttled topics that are too many for a platform to record; no topic can have it."""
+
+
+@dataclass(slots=True)
+class Scaled:
+    """`count`: brokers that there are to be now. `in_progress`: what is being done, in words. `blocked`: why it cannot
+    be. `events`: reasons and messages. `moves_started`: partitions, and `moves_reason`."""
+
+    count: int
+    state: ReconcileState
+    in_progress: str = ""
+    blocked: str = ""
+    events: list[tuple[str, str]] = field(default_factory=list)
+    moves_started: int = 0
+    moves_reason: str = ""
+
+
+def is_scaled(cluster: Cluster, brokers: BrokerSet) -> bool:
+    """True if there is nothing to move, which takes no request to find out."""
+    state, desired = brokers.state, frozenset(brokers.desired)
+    return brokers.count == cluster.spec.replicas and state.spread_over == desired and not state.throttled_topics
+
+
+async def scale_step(client: KafkaClient, cluster: Cluster, brokers: BrokerSet) -> Scaled:
+    """Does the next step towards the number of brokers that the spec asks for."""
+    inputs = await read_reassignment_inputs(client)
+    scaled = Scaled(brokers.count, brokers.state)
+    rebalance = cluster.spec.rebalance
+    settings = next(iter(brokers.desired.values()))
+    match next_scale_step(
+        ScaleInputs(
+            desired=frozenset(brokers.desired),
+            present=frozenset(range(1, brokers.count + 1)),
+            available=inputs.brokers,
+            partitions=inputs.partitions,
+            moving=len(inputs.reassignments),
+            spread_over=brokers.state.spread_over,
+            voters=await list_voters(client),
+            replication_factors={
+                topic: int(settings[key]) for topic, key in INTERNAL_TOPICS.items() if settings.get(key, "").isdigit()
+            },
+            on_scale=rebalance is None or rebalance.on_scale is not False,
+        )
+    ):
+        case MovePartitions(moves, reason):
+            await _move(client, cluster, inputs, moves, reason, scaled)
+        case RemoveBroker(broker):
+            scaled.count = broker - 1
+            scaled.in_progress = f"removing broker {broker}"
+            scaled.events.append(("RemovingBroker", f"stopping broker {broker}, which holds no replicas"))
+        case RecordSpread(spread_over):
+            await _remove_throttle(client, inputs, scaled)
+            if scaled.state.spread_over - spread_over:
+                brokers_left = format_count(len(spread_over), "broker")
+                scaled.in_progress = f"replication defaults now follow from {brokers_left}"
+            scaled.state = replace(scaled.state, spread_over=spread_over)
+        case ScalingBlocked(reason):
+            scaled.blocked = f"the brokers stay as they are: {reason}"
+        case WaitToScale(reason):
+            scaled.in_progress = reason
+        case ScalingComplete():
+            await _remove_throttle(client, inputs, scaled)
+    return scaled
+
+
+async def _move(
+    client: KafkaClient,
+    cluster: Cluster,
+    inputs: ReassignmentInputs,
+    moves: tuple[Move, ...],
+    reason: str,
+    scaled: Scaled,
+) -> None:
+    """Starts the moves. With a throttle only the next reconcile does, once the state names the throttled topics:
+    whatever happens to this process, the throttle is removed."""
+    cost = estimate_cost(moves)
+    copies = f", {format_size(cost.bytes)} to copy" if cost.replicas else ""
+    scaled.in_progress = f"{format_count(len(moves), 'partition')} to move, {reason}{copies}"
+    rebalance = cluster.spec.rebalance
+    if rebalance and rebalance.throttle and cost.replicas:
+        throttled, topics = scaled.state.throttled_topics, {it.topic for it in moves}
+        if ALL_TOPICS not in throttled and not topics <= throttled:
+            scaled.state = replace(scaled.state, throttled_topics=throttled | topics)
+            return
+        await set_throttle(client, moves, int(parse_quantity(rebalance.throttle)), inputs.broker_ids)
+    await reassign_partitions(client, {(it.topic, it.partition): it.after for it in moves})
+    scaled.moves_started, scaled.moves_reason = len(moves), reason
+    scaled.events.append(("MovingPartitions", scaled.in_progress))
+
+
+async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scaled: Scaled) -> None:
+    if not (throttled := scaled.state.throttled_topics):
+        return
+    topics = {it.topic for it in inputs.partitions} if ALL_TOPICS in throttled else throttled
+    await remove_throttle(client, inputs.broker_ids, sorted(topics))
+    scaled.state = replace(scaled.state, throttled_topics=frozenset())
+
+
+async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, scaled: Scaled) -> None:
+    """Unregisters brokers that were removed: they do not exist and are fenced. One that holds replicas, of topics that
+    were created while it was stopping, is brought back until they are moved off it."""
+    registered = (await describe_cluster_with_fenced_brokers(client)).brokers
+    removed = [it.id for it in registered if it.is_fenced and it.id > scaled.count and it.id not in brokers.brokers]
+    if not removed:
+        return
+    partitions = (await read_reassignment_inputs(client)).partitions
+    holding = {broker for it in partitions for broker in it.replicas}
+    for broker in removed:
+        if broker in holding:
+            scaled.count = max(scaled.count, broker)
+            said = f"starting broker {broker} again: it got replicas while it was being removed"
+            scaled.events.append(("RemovedBrokerNeeded", said))
+        else:
+            await unregister_broker(client, broker)
+            scaled.events.append(("BrokerUnregistered", f"unregistered broker {broker}, which was removed"))

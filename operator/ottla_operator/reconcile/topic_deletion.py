@@ -1,0 +1,123 @@
+"""Deletes topics with their resources, where deletionPolicy says so, without a finalizer.
+
+A finalizer would keep a Topic, and so its namespace, from being deleted while no operator runs. Instead, a topic whose
+deletionPolicy is Delete is recorded while its resource exists, and again once a watch has shown the resource's deletion
+together with its last deletionPolicy; then the topic is deleted, and its record after it. A resource is known by its
+uid: one that is created again under the same name is another.
+
+Invariant: a record that is lost, or cannot be read, deletes no records of a topic.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka import topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.plan.topic_deletion import (
+    DeletionRecord,
+    plan_deletions,
+    resources_to_look_up,
+    topic_list,
+    update_records,
+)
+from ottla_operator.plan.topics import TopicResource
+from ottla_operator.reconcile.concurrency import for_each
+from ottla_operator.reconcile.platform import Platform, PlatformError
+from ottla_operator.reconcile.watch_cache import Key, WatchCache
+from ottla_operator.resources.model import Json
+
+
+@dataclass(slots=True)
+class TopicDeletion:
+    """The deletion records of one Cluster during one reconcile. `records`: by the resource's uid, as they should be;
+    `_written`: as the platform has them."""
+
+    platform: Platform
+    cache: WatchCache
+    key: Key
+    cluster: Json
+    records: dict[str, DeletionRecord]
+    _written: dict[str, DeletionRecord] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._written = dict(self.records)
+
+    @classmethod
+    async def load(cls, platform: Platform, cache: WatchCache, key: Key, cluster: Json) -> "TopicDeletion":
+        return cls(platform, cache, key, cluster, await platform.read_deletion_records(key))
+
+    async def update(self, resources: Sequence[TopicResource]) -> None:
+        """Drops the records of topics that are to stay by now, whether or not brokers can be asked: a person who changes
+        deletionPolicy to Retain and then deletes the resource means it."""
+        deleted = dict(self.cache.deleted_topics.get(self.key, {}))
+        self.records = update_records(self.records, resources, deleted)
+        if not await self._write():
+            remaining = self.cache.deleted_topics.get(self.key, {})
+            for uid in deleted:
+                remaining.pop(uid, None)
+
+    async def delete_topics(self, client: KafkaClient, resources: Sequence[TopicResource]) -> set[str]:
+        """Deletes the topics whose resources are deleted. Returns their ids."""
+        namespace = self.key.namespace
+        names = sorted(resources_to_look_up(self.records, resources))
+        uids = {name: await self.platform.find_topic_uid(namespace, name) for name in names}
+        plan = plan_deletions(self.records, resources, uids)
+        if plan.retained:
+            said = f"no operator watched the deletion of their Topics, so topics stay with their records: {topic_list(plan.retained.values())}"
+            await self._event("TopicRetained", said)
+        self.records = dict(plan.pending)
+        gone, deleted = set[str](), list[DeletionRecord]()
+
+        async def delete(item: tuple[str, DeletionRecord]) -> None:
+            uid, record = item
+            try:
+                if record.topic_id and await topics.delete_topic_by_id(client, UUID(record.topic_id)):
+                    deleted.append(record)
+                gone.add(record.topic_id)
+            except KafkaError as error:
+                self.records[uid] = record
+                said = f"cannot delete topic {record.topic} of the deleted Topic {record.resource}: {error}"
+                await self._event("TopicDeletionFailed", said)
+
+        await for_each(plan.delete.items(), delete)
+        if deleted:
+            said = f"deleted with their Topics (deletionPolicy: Delete): {topic_list(deleted)}"
+            await self.platform.record_event(self.cluster, "TopicDeleted", said)
+        return gone
+
+    @property
+    def has_undeleted_topics(self) -> bool:
+        """True if the resource of a topic is deleted and the topic could not be."""
+        return any(it.is_deleted for it in self.records.values())
+
+    def is_recorded(self, resource: TopicResource, record: DeletionRecord | None) -> bool:
+        return record is None or self._written.get(resource.uid) == record
+
+    async def record(self, found: Iterable[tuple[TopicResource, DeletionRecord | None]]) -> str:
+        """Records what was found of the topics of these resources. Returns why it could not; empty if it could."""
+        previous = dict(self._written)
+        for resource, record in found:
+            if record is not None:
+                self.records[resource.uid] = record
+            elif resource.deletes_topic and resource.uid in previous:
+                self.records[resource.uid] = previous[resource.uid]  # brokers did not describe it this time
+        return await self._write()
+
+    async def _write(self) -> str:
+        if self.records == self._written:
+            return ""
+        try:
+            await self.platform.write_deletion_records(self.cluster, self.records)
+        except PlatformError as error:
+            if error.is_unavailable:
+                raise
+            said = f"cannot record which topics are to be deleted with their Topics: {error}"
+            await self._event("DeletionPolicyNotRecorded", said)
+            return said
+        self._written = dict(self.records)
+        return ""
+
+    async def _event(self, reason: str, message: str) -> None:
+        await self.platform.record_event(self.cluster, reason, message, warning=True)

@@ -1,0 +1,235 @@
+"""Reconciles Topics, all of one Cluster together: the brokers are asked once for all of them, and what differs is
+changed, many topics at a time."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.plan.backoff import RequeueBackoff
+from ottla_operator.plan.conditions import STALLED, Conditions, Readiness, Reconciling, Stalled, find_condition
+from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.plan.topics import (
+    ObservedTopic,
+    TopicResource,
+    UnsatisfiableSpec,
+    evaluate_topic,
+    plan_topic_changes,
+    topic_owners,
+)
+from ottla_operator.reconcile import topic_changes
+from ottla_operator.reconcile.concurrency import for_each
+from ottla_operator.reconcile.connection import connect_to_cluster
+from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.topic_deletion import TopicDeletion
+from ottla_operator.reconcile.validation import error_readiness
+from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.topic import Topic
+
+RESYNC_S: Final = 10.0
+RETRY_S: Final = 1.0
+WAIT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 30.0
+MAX_UNUSED_RESOURCES: Final = 1000
+TRANSIENT_ERRORS: Final = frozenset(
+    {
+        ErrorCode.leader_not_available,
+        ErrorCode.not_controller,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.reassignment_in_progress,
+        ErrorCode.topic_already_exists,  # an answer was lost, or a mirror has created it
+        ErrorCode.broker_not_available,
+        ErrorCode.invalid_replication_factor,  # fewer brokers are up than the Cluster asks for
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    """A Topic after its reconcile. `observed`: None if its topic does not exist, or if that is unknown."""
+
+    resource: TopicResource
+    observed: ObservedTopic | None
+    readiness: Readiness
+
+    @property
+    def deletion_record(self) -> DeletionRecord | None:
+        """What has to be recorded before the Topic may be Ready, if its topic is to be deleted with it."""
+        if self.observed is None or not self.resource.deletes_topic or self.resource.topic is None:
+            return None
+        return DeletionRecord(self.resource.name, self.observed.name, self.observed.topic_id)
+
+
+@dataclass(slots=True)
+class TopicReconciler:
+    platform: Platform
+    cache: WatchCache
+    _resources: dict[tuple[str, int], TopicResource] = field(default_factory=dict)
+    """By uid and generation: a spec is validated once."""
+    _backoffs: dict[Key, RequeueBackoff] = field(default_factory=dict)
+
+    async def reconcile(self, key: Key) -> float | None:
+        bodies = [it for it in self.cache.topics.get(key, {}).values() if not is_terminating(it)]
+        resources = [self._resource(it) for it in bodies]
+        self._forget_unused(len(resources))
+        cluster = await self.platform.find_cluster(key)
+        if cluster is None or is_terminating(cluster):
+            self.cache.deleted_topics.pop(key, None)  # deletion records go with the Cluster
+            await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+            return WAIT_S if resources else None
+        deletion = await TopicDeletion.load(self.platform, self.cache, key, cluster)
+        await deletion.update(resources)
+        if not resources and not deletion.records:
+            self._backoffs.pop(key, None)
+            return None
+        try:
+            async with connect_to_cluster(self.platform, Cluster.parse_stored(cluster), CONNECT_TIMEOUT_S) as client:
+                return await self._reconcile(client, key, resources, deletion, cluster)
+        except Blocked as blocked:
+            await self._report_all(resources, blocked.readiness)
+            return WAIT_S
+
+    async def report_error(self, key: Key, error: Exception) -> None:
+        resources = [self._resource(it) for it in self.cache.topics.get(key, {}).values()]
+        await self._report_all(resources, error_readiness(error))
+
+    async def _reconcile(
+        self,
+        client: KafkaClient,
+        key: Key,
+        resources: Sequence[TopicResource],
+        deletion: TopicDeletion,
+        cluster: Json,
+    ) -> float:
+        """Deletes topics whose resources are deleted, brings the others to their specs and reports. Returns the requeue
+        delay in seconds."""
+        deleted_ids = await deletion.delete_topics(client, resources)
+        owners = topic_owners(resources)
+        observed = await _observe(client, [it.topic for it in owners.values() if it.topic], deleted_ids)
+        delays_s = [WAIT_S] if deletion.has_undeleted_topics else []
+
+        async def one(resource: TopicResource) -> TopicResult:
+            if resource.topic is None or owners.get(resource.topic.topic_name) is not resource:
+                result = TopicResult(resource, None, evaluate_topic(resource, None, (), owners))
+            else:
+                result = await self._apply(client, resource, observed, cluster["spec"]["replicas"])
+            if deletion.is_recorded(resource, result.deletion_record):
+                delays_s.append(await self._report(resource, result.observed, result.readiness))
+            return result
+
+        results = await for_each(resources, one)
+        unrecorded = [it for it in results if not deletion.is_recorded(it.resource, it.deletion_record)]
+        error = await deletion.record((it.resource, it.deletion_record) for it in results)
+
+        async def report_unrecorded(it: TopicResult) -> None:
+            failed = Reconciling("DeletionPolicyNotRecorded", error)
+            readiness = failed if error and not isinstance(it.readiness, Stalled) else it.readiness
+            delays_s.append(await self._report(it.resource, it.observed, readiness))
+
+        await for_each(unrecorded, report_unrecorded)
+        waiting = frozenset((it.resource.uid, it.readiness.message) for it in results if is_reconciling(it.readiness))
+        shortest_s = min([RESYNC_S, *delays_s, *([WAIT_S] if error else [])])
+        backoff = self._backoffs.setdefault(key, RequeueBackoff())
+        return backoff.delay_s(waiting, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
+
+    async def _apply(
+        self,
+        client: KafkaClient,
+        resource: TopicResource,
+        all_observed: Mapping[str, ObservedTopic] | None,
+        brokers: int,
+    ) -> TopicResult:
+        """Brings one topic to its spec. `all_observed`: None where brokers refused to describe one of them. `brokers`:
+        as many as the Cluster asks for."""
+        topic, observed = resource.topic, None
+        assert topic is not None
+        try:
+            found = await topic_changes.observe_topics(client, [topic]) if all_observed is None else all_observed
+            observed = found.get(topic.topic_name)
+            changes = plan_topic_changes(topic, observed)
+            for change in changes:
+                if not isinstance(change, UnsatisfiableSpec):
+                    await topic_changes.apply_topic_change(client, change)
+                    said = topic_changes.describe_topic_change(change)
+                    await self.platform.record_event(resource.body, change.event, said)
+            if any(not isinstance(it, UnsatisfiableSpec) for it in changes):
+                observed = (await topic_changes.observe_topics(client, [topic])).get(topic.topic_name)
+                changes = plan_topic_changes(topic, observed)
+        except KafkaError as error:
+            return TopicResult(resource, observed, _readiness_of(error, topic, brokers))
+        return TopicResult(resource, observed, evaluate_topic(resource, observed, changes, {}))
+
+    def _resource(self, body: Json) -> TopicResource:
+        version = (body["metadata"]["uid"], body["metadata"]["generation"])
+        if version not in self._resources:
+            self._resources[version] = TopicResource.parse(body)
+        resource = self._resources[version]
+        resource.body = body
+        return resource
+
+    def _forget_unused(self, used: int) -> None:
+        if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
+            self._resources.clear()
+
+    async def _report_all(self, resources: Sequence[TopicResource], readiness: Readiness) -> None:
+        async def one(it: TopicResource) -> None:
+            invalid = Stalled("InvalidSpec", it.invalid_reason) if it.invalid_reason else readiness
+            await self._report(it, None, invalid)
+
+        await for_each(resources, one)
+
+    async def _report(self, resource: TopicResource, observed: ObservedTopic | None, readiness: Readiness) -> float:
+        """Writes the status; what was known of the topic stays in it while no broker can be asked. Returns the requeue
+        delay in seconds."""
+        status = resource.body.get("status") or {}
+        fields: dict[str, Json] = {key: status.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}
+        if observed is not None:
+            fields = {
+                "topicName": observed.name,
+                "topicId": observed.topic_id or None,
+                "partitions": observed.partitions,
+                "replicas": observed.replicas,
+            }
+        reported = find_condition(resource.body, STALLED).get("message")
+        conditions = Conditions(readiness, resource.body["metadata"]["generation"])
+        try:
+            await self.platform.write_status(resource.body, conditions, fields)
+        except PlatformError as error:
+            if error.is_unavailable:
+                raise
+            said = f"cannot write the status: {error}"
+            await self.platform.record_event(resource.body, "StatusWriteFailed", said, warning=True)
+            return WAIT_S
+        if isinstance(readiness, Stalled) and reported != readiness.message:
+            await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
+        return RETRY_S if is_reconciling(readiness) else RESYNC_S
+
+
+def is_reconciling(readiness: Readiness) -> bool:
+    return isinstance(readiness, Reconciling)
+
+
+async def _observe(
+    client: KafkaClient, topics: Sequence[Topic], deleted_ids: Collection[str]
+) -> dict[str, ObservedTopic] | None:
+    """All topics at once; None if the brokers refuse to describe one of them, so that each has to be asked for by
+    itself. `deleted_ids`: brokers may show deleted topics for a moment."""
+    try:
+        found = await topic_changes.observe_topics(client, topics)
+    except KafkaError:
+        return None
+    return {name: it for name, it in found.items() if it.topic_id not in deleted_ids}
+
+
+def _readiness_of(error: KafkaError, topic: Topic, brokers: int) -> Readiness:
+    """What brokers reject for good takes a person; the rest is retried."""
+    too_many = error.code is ErrorCode.invalid_replication_factor and (topic.spec.replicas or 0) > brokers
+    if error.code in TRANSIENT_ERRORS and not too_many:
+        return Reconciling("RetryingAfterError", str(error))
+    return Stalled("RejectedByBrokers", str(error))

@@ -1,0 +1,40 @@
+"""Why a resource's spec cannot be fulfilled, and what an error means for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla_operator.plan.conditions import Reconciling
+from ottla_operator.reconcile.loops import InternalError
+from ottla_operator.reconcile.watch_cache import Key
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.validation import find_spec_problems
+
+
+@dataclass(slots=True)
+class ValidationCache:
+    """Validates each change of a spec once. `find_unsupported`: why the platform cannot run a valid resource."""
+
+    find_unsupported: Callable[[Json], str]
+    _found: dict[Key, tuple[tuple[str, int], str]] = field(default_factory=dict)
+    """The uid and generation that were validated, and the result."""
+
+    def find_problems(self, key: Key, resource: Json) -> str:
+        """Empty if the spec can be fulfilled."""
+        version = (resource["metadata"]["uid"], resource["metadata"]["generation"])
+        found = self._found.get(key)
+        if found is None or found[0] != version:
+            problems = find_spec_problems(resource) or self.find_unsupported(resource)
+            found = self._found[key] = version, problems
+        return found[1]
+
+    def forget(self, key: Key) -> None:
+        self._found.pop(key, None)
+
+
+def error_readiness(error: Exception) -> Reconciling:
+    """What a failed reconcile says of its resource: it is retried."""
+    if isinstance(error, InternalError):
+        return Reconciling("ReconcileError", str(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        return Reconciling("RetryingAfterError", f"{error.filename}: {error.strerror}")
+    return Reconciling("RetryingAfterError", str(error))

@@ -1,0 +1,126 @@
+"""The resources that watches have shown, reduced to what reconcilers read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from ottla_operator.resources.model import Json
+
+MAX_DELETED_TOPICS: Final = 10_000  # of one Cluster: a standby operator sees Topics go and never reconciles
+
+K = TypeVar("K")
+
+
+class Key(NamedTuple):
+    """Names a Cluster, a Pipeline or a Mirror."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(slots=True)
+class WatchCache:
+    """`topics`: by their Cluster's key and their own name. `deleted_topics`: by their Cluster's key, the uids of Topics
+    whose deletion a watch has shown, and whether their last deletionPolicy was Delete; entries stay until the
+    TopicReconciler has recorded them."""
+
+    clusters: dict[Key, Json] = field(default_factory=dict)
+    topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
+    deleted_topics: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    pipelines: dict[Key, Json] = field(default_factory=dict)
+    mirrors: dict[Key, Json] = field(default_factory=dict)
+
+    def all(self) -> list[Json]:
+        by_key = (self.clusters, self.pipelines, self.mirrors)
+        topics = [it for of_cluster in self.topics.values() for it in of_cluster.values()]
+        return [*(it for resources in by_key for it in resources.values()), *topics]
+
+    def count(self) -> dict[str, int]:
+        """Resources by kind."""
+        return {
+            "Cluster": len(self.clusters),
+            "Topic": sum(map(len, self.topics.values())),
+            "Pipeline": len(self.pipelines),
+            "Mirror": len(self.mirrors),
+        }
+
+    def update(self, body: Mapping[str, Json], *, is_deleted: bool) -> Key | None:
+        """Takes in what a watch has shown. The key to reconcile; None if nothing changed that reconcilers read."""
+        resource = reduce_resource(body)
+        key = reconcile_key(resource)
+        if resource["kind"] == "Topic" and is_deleted:
+            deleted = self.deleted_topics.setdefault(key, {})
+            deleted[resource["metadata"]["uid"]] = (resource["spec"] or {}).get("deletionPolicy") == "Delete"
+            if len(deleted) > MAX_DELETED_TOPICS:
+                del deleted[next(iter(deleted))]
+        return key if self._replace(key, resource, is_deleted) else None
+
+    def forget(self, resource: Json) -> Key:
+        """Drops a resource whose deletion no watch has shown, so that its last deletionPolicy is unknown. The key to
+        reconcile."""
+        key = reconcile_key(resource)
+        self._replace(key, resource, is_deleted=True)
+        return key
+
+    def _replace(self, key: Key, resource: Json, is_deleted: bool) -> bool:
+        if resource["kind"] != "Topic":
+            by_key = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}[resource["kind"]]
+            return _replace(by_key, key, resource, is_deleted)
+        of_cluster = self.topics.setdefault(key, {})
+        changed = _replace(of_cluster, resource["metadata"]["name"], resource, is_deleted)
+        if not of_cluster:
+            del self.topics[key]
+        return changed
+
+
+def is_terminating(resource: Json) -> bool:
+    return "deletionTimestamp" in resource["metadata"]
+
+
+def resource_key(resource: Json) -> Key:
+    return Key(resource["metadata"]["namespace"], resource["metadata"]["name"])
+
+
+def reconcile_key(resource: Json) -> Key:
+    """The key under which a resource is reconciled: a Topic with all others of its Cluster."""
+    if resource["kind"] != "Topic":
+        return resource_key(resource)
+    cluster = ((resource["spec"] or {}).get("clusterRef") or {}).get("name")
+    return Key(resource["metadata"]["namespace"], str(cluster))
+
+
+def _replace(cached: dict[K, Json], key: K, resource: Json, is_deleted: bool) -> bool:
+    """True if a reconcile is needed. The deletion of one resource does not drop another that has its name by now."""
+    if is_deleted:
+        if key in cached and cached[key]["metadata"]["uid"] == resource["metadata"]["uid"]:
+            del cached[key]
+        return True
+    before, cached[key] = cached.get(key), resource
+    return before is None or _without_version(before) != _without_version(resource)
+
+
+def _without_version(resource: Json) -> Json:
+    return {**resource, "metadata": {k: v for k, v in resource["metadata"].items() if k != "resourceVersion"}}
+
+
+def reduce_resource(body: Mapping[str, Json]) -> Json:
+    """A resource without what no reconciler reads, such as managedFields."""
+    metadata = body["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": _plain(body.get("spec")),
+        "status": _plain(body.get("status")) or {},
+    }
+
+
+def _plain(value: Json) -> Json:
+    """kopf's views as dicts and lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(it) for key, it in value.items()}
+    return [_plain(it) for it in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,88 @@
+"""Members of a consumer group that poll in their own threads, so that a test can observe several at
+once.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import confluent_kafka as ck
+
+from tests.clients.librdkafka import to_librdkafka_names
+from tests.waiting import eventually
+
+SESSION_TIMEOUT_MS = 2000
+# With Kafka's default of 3 s between heartbeats every rebalance would take that long.
+FAST_SETTINGS = {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 100, "fetch.wait.max.ms": 50}
+
+
+class GroupMember:
+    """A librdkafka consumer that polls until `leave`.
+
+    `assigned` has its partitions' numbers, `revoked` counts revocations, `values` are the values
+    received, `error` is a fatal error, which ends it.
+    """
+
+    def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
+        self.assigned: frozenset[int] = frozenset()
+        self.revoked = 0
+        self.values: list[bytes] = []
+        self.error: ck.KafkaError | None = None
+        self._leaving = threading.Event()
+        base = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", **FAST_SETTINGS}
+        self._consumer = ck.Consumer(base | to_librdkafka_names(settings))
+        self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+        self._thread.start()
+
+    def _on_assign(self, consumer: ck.Consumer, partitions: Sequence[ck.TopicPartition]) -> None:
+        """Required: without it librdkafka does not call the other callback."""
+
+    def _on_revoke(self, consumer: ck.Consumer, partitions: Sequence[ck.TopicPartition]) -> None:
+        self.revoked += 1
+
+    def _poll(self) -> None:
+        while not self._leaving.is_set() and self.error is None:
+            message = self._consumer.poll(0.05)
+            self.assigned = frozenset(partition.partition for partition in self._consumer.assignment())
+            if message is None:
+                continue
+            if (error := message.error()) is None:
+                self.values.append(message.value())
+            elif error.code() == ck.KafkaError._FATAL:
+                self.error = error
+        self._consumer.close()
+        self.assigned = frozenset()
+
+    def leave(self) -> None:
+        """Commit and leave the group; a static member only disconnects."""
+        self._leaving.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "the member did not end"
+
+
+@contextmanager
+def run_members(
+    bootstrap: str, group: str, topic: str, each: Sequence[dict[str, object]]
+) -> Iterator[list[GroupMember]]:
+    with ExitStack() as stack:
+        made = []
+        for settings in each:
+            made.append(GroupMember(bootstrap, group, topic, **settings))
+            stack.callback(made[-1].leave)
+        yield made
+
+
+def wait_until_balanced(those: Sequence[GroupMember], partitions: int, within_s: float = 20.0) -> None:
+    """Wait until every partition has one owner and the numbers per member differ by one at most."""
+
+    def fair() -> bool:
+        owned = [member.assigned for member in those]
+        sizes = [len(part) for part in owned]
+        all_of_it = frozenset().union(*owned) == frozenset(range(partitions))
+        return all_of_it and sum(sizes) == partitions and max(sizes) - min(sizes) <= 1
+
+    try:
+        eventually(fair, within_s=within_s)
+    except AssertionError:
+        raise AssertionError(f"assignment is not balanced: {[sorted(member.assigned) for member in those]}") from None

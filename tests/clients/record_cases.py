@@ -1,0 +1,391 @@
+"""Requests about records: Produce, Fetch, ListOffsets, producer ids."""
+
+import struct
+from typing import Any
+from zlib import crc32
+
+from crc32c import crc32c
+
+from ottla_broker.wire.batch import Compression
+from ottla_broker.wire.records import Record, encode_batch
+from tests.clients.api_session import START_MS, ApiSession, encode_values
+from tests.clients.topic_cases import UNKNOWN_ID
+from tests.waiting import eventually_async
+
+COUNT_AT, CRC_AT, MAGIC_AT = 57, 17, 16  # in a batch's header
+FAR_FUTURE_MS = 4_000_000_000_000
+MAX_BYTES = 1 << 20
+
+
+async def produce(session: ApiSession) -> None:
+    there = await session.create_topic("there", 2)
+
+    def fields(name: str, *written: tuple[int, bytes | None], acks: int = -1, **more: Any) -> dict[str, Any]:
+        partitions = [{"index": index, "records": records} for index, records in written]
+        known = session.ids.get(name, UNKNOWN_ID)
+        topic = {"name": name, "topic_id": known, "partition_data": partitions}
+        return {"acks": acks, "timeout": 10_000, "topic_data": [topic], **more}
+
+    async def ask(case: str, name: str, *written: tuple[int, bytes | None], **more: Any) -> None:
+        await session.send_case(case, **fields(name, *written, **more))
+
+    async def odd() -> str:
+        """A topic for one case: where we differ on purpose, offsets of later cases must not."""
+        return await session.create_topic(f"odd-{len(session.ids)}")
+
+    good = encode_values(b"a", b"b")
+    await ask("two records", there, (0, good))
+    await ask("acks=1", there, (0, good), acks=1)
+    await session.send_case_without_response("acks=0", **fields(there, (0, good), acks=0))
+    await ask("two partitions", there, (0, good), (1, good))
+    await ask("acks=2", there, (0, good), acks=2)
+    await ask("acks=-2", there, (0, good), acks=-2)
+    await ask("acks=2 of two batches", there, (0, good + good), acks=2)
+    await ask("acks=2 to an unknown topic", session.unique_name("unknown"), (0, good), acks=2)
+    await ask("an unknown topic", session.unique_name("unknown"), (0, good))
+    await session.send_case_without_response(
+        "acks=0 to an unknown topic", **fields(session.unique_name("unknown"), (0, good), acks=0)
+    )
+    await ask("an unknown partition", there, (9, good), (0, good))
+    await ask("a negative partition", there, (-1, good))
+    # Not tested: null records. Kafka fails to write the response, and the connection hangs.
+    await ask("no bytes", there, (0, b""))
+    await session.send_case("no topic", acks=-1, timeout=10_000, topic_data=())
+    await session.send_case_without_response(
+        "acks=0 of what is corrupt", **fields(there, (0, good[:-1] + b"!"), acks=0)
+    )
+    await ask("corrupt bytes", there, (0, good[:-1] + b"!"))
+    await ask("a wrong CRC", there, (0, good[:CRC_AT] + b"\0\0\0\0" + good[CRC_AT + 4 :]))
+    await ask("cut short", there, (0, good[:-5]))
+    await ask("bytes behind", await odd(), (0, good + b"\0\0\0"))
+    await ask("two batches", there, (0, good + good))
+    await ask("magic 1", there, (0, good[:MAGIC_AT] + b"\1" + good[MAGIC_AT + 1 :]))
+    zstd = encode_values(b"a" * 99, compression=Compression.zstd)
+    await ask("magic 1 and zstd", there, (0, zstd[:MAGIC_AT] + b"\1" + zstd[MAGIC_AT + 1 :]))
+    await ask("magic 3", there, (0, good[:MAGIC_AT] + b"\3" + good[MAGIC_AT + 1 :]))
+    await ask("magic 0, whole", there, (0, encode_old_message(0)))
+    await ask("magic 1, whole", there, (0, encode_old_message(1)))
+    await ask("base offset 7", there, (0, encode_values(b"a", base_offset=7)))
+    await ask("another leader's epoch", there, (0, encode_values(b"a", leader_epoch=9)))
+    await ask("a control batch", there, (0, encode_values(b"a", control=True)))
+    await ask(
+        "transactional, with no transaction",
+        there,
+        (0, encode_values(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)),
+    )
+    await ask("LogAppendTime from a client", await odd(), (0, encode_values(b"a", log_append_time_ms=START_MS)))
+    await ask("too far in the future", there, (0, encode_values(b"a", at_ms=FAR_FUTURE_MS)))
+    await ask("a negative time", there, (0, encode_values(b"a", at_ms=-5)))
+    await ask("no time", there, (0, encode_values(b"a", at_ms=-1)))
+    await ask("gzip", there, (0, encode_values(b"a" * 99, compression=Compression.gzip)))
+    await ask("zstd", there, (0, encode_values(b"a" * 99, compression=Compression.zstd)))
+    await ask("an unknown codec", await odd(), (0, set_attributes(good, 5)))
+    await ask("records behind the count", await odd(), (0, set_record_count(good, 1)))
+    await ask("fewer records than the count", await odd(), (0, set_record_count(good, 3)))
+    await ask("no records in a batch", there, (0, set_record_count(good, 0)))
+    await ask("a negative count", there, (0, set_record_count(good, -1)))
+    await ask("a transactional id", there, (0, good), transactional_id=session.unique_name("tx"))
+    unbegun = encode_values(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    await ask("a transaction that was not begun", await odd(), (0, unbegun), transactional_id=session.unique_name("tx"))
+    small = await session.create_topic("small", max_message_bytes=100)
+    await ask("too large", small, (0, encode_values(b"x" * 101)))
+    await ask("too large, and from offset 7 on", small, (0, encode_values(b"x" * 101, base_offset=7)))
+    compacted = await session.create_topic("compacted", cleanup_policy="compact")
+    await ask("no key in a compacted topic", compacted, (0, encode_values(b"a", key=None)))
+    await ask("a key in a compacted topic", compacted, (0, encode_values(b"a")))
+    some_keys = encode_batch([Record(START_MS, b"k", b"v"), Record(START_MS, None, b"v"), Record(START_MS, None, b"v")])
+    await ask("some without key in a compacted topic", compacted, (0, some_keys))
+    first: dict[str, Any] = {"producer_id": 4000, "producer_epoch": 0, "base_sequence": 0}
+    await ask("a producer's first", compacted, (0, encode_values(b"a", **first)))
+    await ask("a gap and no key", compacted, (0, encode_values(b"a", key=None, **first | {"base_sequence": 5})))
+    appended = await session.create_topic("appended", message_timestamp_type="LogAppendTime")
+    await ask("LogAppendTime", appended, (0, good))
+    await ask("a producer's first with LogAppendTime", appended, (0, encode_values(b"a", **first)))
+    await ask("its first again with LogAppendTime", appended, (0, encode_values(b"a", **first)))
+    squeezed = await session.create_topic("squeezed", compression_type="gzip")
+    await ask("recompressed", squeezed, (0, good))
+    await ask("recompressed, nonsense inside", squeezed, (0, set_record_count(good, 3)))
+    await ask("of an internal topic", "__consumer_offsets", (0, good))
+    if session.version >= 13:
+        await session.send_case(
+            "no id",
+            acks=-1,
+            timeout=10_000,
+            topic_data=[{"topic_id": None, "partition_data": [{"index": 0, "records": good}]}],
+        )
+
+    ours = await session.create_topic("sequences")
+
+    async def numbered(case: str, first: int, epoch: int = 0, producer: int = 4000, count: int = 1) -> None:
+        values = [b"n"] * count
+        await ask(
+            case, ours, (0, encode_values(*values, producer_id=producer, producer_epoch=epoch, base_sequence=first))
+        )
+
+    await numbered("an unknown producer's sequence 5", 5)
+    await numbered("an unknown producer's sequence 0", 0, producer=4001)
+    await numbered("again", 0, producer=4001)
+    await numbered("the next", 1, producer=4001, count=2)
+    await numbered("a gap", 9, producer=4001)
+    await numbered("part of what was", 1, producer=4001)
+    await numbered("a new epoch from 5", 5, epoch=1, producer=4001)
+    await numbered("a new epoch from 0", 0, epoch=1, producer=4001)
+    await numbered("the old epoch", 3, producer=4001)
+    await numbered("no sequence", -1, epoch=1, producer=4001)
+    await numbered("no epoch", 1, epoch=-1, producer=4001)
+
+
+def encode_old_message(magic: int) -> bytes:
+    """One message of magic 0 or 1, with a correct CRC."""
+    rest = (
+        struct.pack(">bb", magic, 0)
+        + (struct.pack(">q", START_MS) if magic else b"")
+        + struct.pack(">i1si1s", 1, b"k", 1, b"v")
+    )
+    return struct.pack(">qiI", 0, len(rest) + 4, crc32(rest)) + rest
+
+
+def set_record_count(good: bytes, count: int) -> bytes:
+    """The batch with another record count."""
+    return update_crc(
+        good[:23] + struct.pack(">i", count - 1) + good[27:COUNT_AT] + struct.pack(">i", count) + good[COUNT_AT + 4 :]
+    )
+
+
+def set_attributes(good: bytes, attributes: int) -> bytes:
+    return update_crc(good[:21] + struct.pack(">h", attributes) + good[23:])
+
+
+def update_crc(data: bytes) -> bytes:
+    """The batch with a correct CRC."""
+    return data[:CRC_AT] + struct.pack(">I", crc32c(data[CRC_AT + 4 :])) + data[CRC_AT + 4 :]
+
+
+async def fetch(session: ApiSession) -> None:
+    there = await session.create_topic(
+        "there",
+        2,
+        [encode_values(b"0", b"1", b"2"), encode_values(b"3", b"4"), encode_values(b"5", compression=Compression.gzip)],
+    )
+    empty = await session.create_topic("empty")
+    tall = await session.create_topic("tall", 1, [encode_values(b"x" * 5000), encode_values(b"y" * 5000)])
+    await session.send(
+        "delete_records", topics=[{"name": there, "partitions": [{"partition_index": 0, "offset": 1}]}], timeout=9000
+    )
+
+    def topic(name: str, *partitions: dict[str, Any]) -> dict[str, Any]:
+        return {"topic": name, "topic_id": session.ids.get(name, UNKNOWN_ID), "partitions": partitions}
+
+    def at(offset: int, index: int = 0, **more: Any) -> dict[str, Any]:
+        return {"partition": index, "fetch_offset": offset, "partition_max_bytes": MAX_BYTES, **more}
+
+    async def ask(case: str, *topics: dict[str, Any], **more: Any) -> Any:
+        return await session.send_case(
+            case, **{"replica_id": -1, "max_wait": 0, "min_bytes": 0, "topics": topics, **more}
+        )
+
+    await ask("from the start", topic(there, at(1)))
+    await ask("from inside a batch", topic(there, at(4)))
+    await ask("at the end", topic(there, at(6)))
+    await ask("beyond the end", topic(there, at(7)))
+    await ask("before the start", topic(there, at(0)))
+    await ask("at -1", topic(there, at(-1)))
+    await ask("an empty partition", topic(empty, at(0)))
+    await ask("waiting for what does not come", topic(empty, at(0)), max_wait=10, min_bytes=1)
+    await ask("beyond an empty one", topic(empty, at(1)), max_wait=5000, min_bytes=1)
+    await ask("read committed", topic(there, at(1)), isolation_level=1)
+    await ask("isolation level 7", topic(there, at(1)), isolation_level=7)
+    await ask("an unknown partition", topic(there, at(0, 9), at(4)))
+    await ask("an unknown topic", topic(session.unique_name("unknown"), at(0)), max_wait=5000, min_bytes=1)
+    await ask("two partitions", topic(there, at(3), at(0, 1)))
+    await ask("one byte of a partition", topic(tall, at(0, partition_max_bytes=1)))
+    await ask("one byte in all", topic(tall, at(0)), max_bytes=1)
+    await ask("one byte in all, two topics", topic(tall, at(0)), topic(there, at(1)), max_bytes=1)
+    await ask("6000 bytes", topic(tall, at(0, partition_max_bytes=6000)))
+    await ask("no topic")
+    await ask("a replica that is none", topic(there, at(1)), replica_id=9, replica_state={"replica_id": 9})
+    if session.version >= 9:
+        await ask("the leader's epoch", topic(there, at(1, current_leader_epoch=0)))
+        await ask("an epoch to come", topic(there, at(1, current_leader_epoch=1)))
+    if session.version >= 12:
+        await ask("last fetched epoch", topic(there, at(4, last_fetched_epoch=0)))
+        await ask("last fetched epoch to come", topic(there, at(4, last_fetched_epoch=3)))
+        await ask("last fetched epoch, beyond its end", topic(there, at(9, last_fetched_epoch=0)))
+        await ask("another cluster", topic(there, at(4)), cluster_id="another")
+    if session.version >= 13:
+        await ask("an unknown and a known id", topic(session.unique_name("unknown"), at(0)), topic(there, at(4)))
+        await ask("no id", {"topic_id": None, "partitions": [at(0)]})
+    if session.version < 7:
+        return
+    made = await ask("a new session", topic(there, at(1), at(0, 1)), session_epoch=0)
+    session_id = made.session_id
+    await ask("nothing new in it", session_id=session_id, session_epoch=1)
+    await ask("another offset in it", topic(there, at(4)), session_id=session_id, session_epoch=2)
+    await ask("a wrong epoch", session_id=session_id, session_epoch=2)
+    await ask("a wrong epoch ahead", session_id=session_id, session_epoch=9)
+    await ask("a topic more", topic(tall, at(5)), session_id=session_id, session_epoch=3)
+    gone = {"topic": there, "topic_id": session.ids[there], "partitions": [0]}
+    await ask("a partition less", forgotten_topics_data=[gone], session_id=session_id, session_epoch=4)
+    await ask(
+        "an unknown topic in it", topic(session.unique_name("unknown"), at(0)), session_id=session_id, session_epoch=5
+    )
+    await ask("and again", session_id=session_id, session_epoch=6)
+    await ask("another session", session_id=12345, session_epoch=1)
+    await ask("another session, to be closed", session_id=12345, session_epoch=-1)
+    await ask("another session, to be made", topic(there, at(4)), session_id=12345, session_epoch=0)
+    await ask("closed", topic(there, at(4)), session_id=session_id, session_epoch=-1)
+    await ask("after it was closed", session_id=session_id, session_epoch=7)
+    nothing = await ask("a new session of nothing", session_epoch=0)
+    await ask("nothing in it", session_id=nothing.session_id, session_epoch=1)
+    await ask("after nothing in it", session_id=nothing.session_id, session_epoch=2)
+    await fetch_with_other_topic_naming(session, topic(there, at(4)))
+    if session.version >= 12:
+        await fetch_diverged_again(session, topic(there, at(9, last_fetched_epoch=0)))
+    gone_soon = await session.create_topic("gone-soon")
+    await fetch_deleted_topic(session, gone_soon, topic(gone_soon, at(0)))
+    await ask("no session, epoch 5", topic(there, at(4)), session_epoch=5)
+
+
+async def fetch_diverged_again(session: ApiSession, wanted: dict[str, Any]) -> None:
+    """Fetch twice in a session from beyond the end of an epoch."""
+    fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0}
+    made = await session.send_case("where logs part", **fields, session_epoch=0, topics=[wanted])
+    await session.send_case("where they still part", **fields, session_id=made.session_id, session_epoch=1)
+
+
+async def fetch_deleted_topic(session: ApiSession, name: str, wanted: dict[str, Any]) -> None:
+    """Fetch in a session a topic that was deleted since."""
+    fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0}
+    made = await session.send("fetch", version=session.version, **fields, session_epoch=0, topics=[wanted])
+    await session.send("delete_topics", topics=[{"name": name, "topic_id": None}], timeout=10_000)
+
+    async def gone() -> bool:
+        seen = await session.send(
+            "metadata", topics=[{"topic_id": None, "name": name}], allow_auto_topic_creation=False
+        )
+        return bool(seen.topics[0].error_code)
+
+    await eventually_async(gone)
+    await session.send_case("a topic that was deleted since", **fields, session_id=made.session_id, session_epoch=1)
+
+
+async def fetch_with_other_topic_naming(session: ApiSession, wanted: dict[str, Any]) -> None:
+    """Fetch by ids in a session with topic names, or the other way round."""
+    fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "session_epoch": 0, "topics": [wanted]}
+    made = await session.send("fetch", version=12 if session.version >= 13 else 13, **fields)
+    await session.send_case(
+        "topics named in the other way", **{**fields, "session_id": made.session_id, "session_epoch": 1}
+    )
+
+
+async def list_offsets(session: ApiSession) -> None:
+    there = await session.create_topic(
+        "there",
+        2,
+        [
+            encode_values(b"0", b"1", b"2"),
+            encode_values(b"3", at_ms=START_MS + 100),
+            encode_values(b"4", at_ms=START_MS + 50),
+        ],
+    )
+    await session.send(
+        "delete_records", topics=[{"name": there, "partitions": [{"partition_index": 0, "offset": 1}]}], timeout=9000
+    )
+
+    async def ask(case: str, timestamp: int, index: int = 0, name: str = there, **more: Any) -> None:
+        epoch = more.pop("current_leader_epoch", -1)
+        wanted = {"partition_index": index, "timestamp": timestamp, "current_leader_epoch": epoch}
+        topics = [{"name": name, "partitions": [wanted]}]
+        await session.send_case(case, **{"replica_id": -1, "topics": topics, "timeout": 10_000, **more})
+
+    names = {
+        -1: "latest",
+        -2: "earliest",
+        -3: "largest time",
+        -4: "earliest local",
+        -5: "latest tiered",
+        -6: "earliest pending",
+    }
+    for timestamp, what in names.items():
+        await ask(what, timestamp)
+        await ask(f"{what} of an empty partition", timestamp, 1)
+    await ask("no such form", -7)
+    await ask("time 0", 0)
+    await ask("a time inside a batch", START_MS + 1)
+    await ask("between batches", START_MS + 10)
+    await ask("the largest time", START_MS + 100)
+    await ask("behind the largest", START_MS + 101)
+    await ask("time 0 of an empty partition", 0, 1)
+    await ask("read committed", -1, isolation_level=1)
+    await ask("time, read committed", START_MS + 1, isolation_level=1)
+    await ask("unknown partition", -1, 9)
+    await ask("unknown topic", -1, name=session.unique_name("unknown"))
+    await ask("replica -2", -1, replica_id=-2)
+    await ask("the leader's epoch", -1, current_leader_epoch=0)
+    await ask("an epoch to come", -1, current_leader_epoch=5)
+    twice = [{"partition_index": 0, "timestamp": -1}, {"partition_index": 0, "timestamp": -2}]
+    await session.send_case("one partition twice", replica_id=-1, topics=[{"name": there, "partitions": twice}])
+    await session.send_case("no topics", replica_id=-1, topics=())
+
+
+async def offset_for_leader_epoch(session: ApiSession) -> None:
+    there = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2")])
+
+    async def ask(
+        case: str, epoch: int, index: int = 0, name: str = there, current: int = -1, replica: int = -1
+    ) -> None:
+        wanted = {"partition": index, "leader_epoch": epoch, "current_leader_epoch": current}
+        await session.send_case(case, replica_id=replica, topics=[{"topic": name, "partitions": [wanted]}])
+
+    await ask("epoch 0", 0)
+    await ask("epoch 0 of an empty partition", 0, 1)
+    await ask("epoch 5", 5)
+    await ask("epoch -1", -1)
+    await ask("current epoch 0", 0, current=0)
+    await ask("current epoch 5", 0, current=5)
+    await ask("unknown partition", 0, 9)
+    await ask("unknown topic", 0, name=session.unique_name("unknown"))
+    await ask("replica -2", 0, replica=-2)
+
+
+async def wait_for_producer_ids(session: ApiSession) -> None:
+    """Return when Kafka has allocated its first block of producer ids."""
+
+    async def given_out() -> bool:
+        return not (
+            await session.send("init_producer_id", transactional_id=None, transaction_timeout=60_000)
+        ).error_code
+
+    await eventually_async(given_out)
+
+
+async def init_producer_id(session: ApiSession) -> None:
+    await wait_for_producer_ids(session)
+
+    async def ask(case: str, **fields: Any) -> None:
+        await session.send_case(case, transaction_timeout=60_000, **fields)
+
+    await ask("a new one", transactional_id=None)
+    await ask("an empty transactional id", transactional_id="")
+    if session.version >= 3:
+        await ask("an id without transactional id", transactional_id=None, producer_id=5, producer_epoch=3)
+        await ask("an epoch alone", transactional_id=None, producer_epoch=3)
+        await ask("an id alone", transactional_id=None, producer_id=5)
+
+
+async def describe_producers(session: ApiSession) -> None:
+    first = [encode_values(b"0", b"1", producer_id=4000, producer_epoch=2, base_sequence=0)]
+    there = await session.create_topic("there", 2, [encode_values(b"plain"), *first])
+
+    async def ask(case: str, name: str, *partitions: int) -> None:
+        await session.send_case(case, topics=[{"name": name, "partition_indexes": partitions}])
+
+    await ask("of a partition", there, 0)
+    await ask("of an empty one", there, 1)
+    await ask("of an unknown partition", there, 9)
+    await ask("of an unknown topic", session.unique_name("unknown"), 0)
+    await ask("of a bad name", "a bad name", 0)
+    await ask("of none", there)
+
+
+RECORD_CASES = (produce, fetch, list_offsets, offset_for_leader_epoch, init_producer_id, describe_producers)

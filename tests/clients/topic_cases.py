@@ -1,0 +1,435 @@
+"""Requests about topics, configs and the cluster. Each function is named after an API and runs in
+each version.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from tests.clients.api_session import ApiSession, encode_values
+from tests.waiting import eventually_async
+
+UNKNOWN_ID = UUID("12345678-1234-5678-1234-567812345678")
+TOPIC, BROKER, LOGGER, GROUP, METRICS = 2, 4, 8, 32, 16
+
+
+async def metadata(session: ApiSession) -> None:
+    there = await session.create_topic("there", 2)
+
+    def named(*names: str) -> dict[str, Any]:
+        return {"topics": [{"topic_id": None, "name": name} for name in names], "allow_auto_topic_creation": False}
+
+    await session.send_case("all topics", topics=None if session.version else (), only_own=True)
+    await session.send_case("no topic", topics=() if session.version else [{"name": there}])
+    await session.send_case("a topic", **named(there))
+    await session.send_case("the same topic twice", **named(there, there))
+    await session.send_case("rights", **named(there), include_topic_authorized_operations=True)
+    await session.send_case("rights of the cluster", **named(there), include_cluster_authorized_operations=True)
+    if session.version >= 4:
+        await session.send_case("unknown, not to be made", **named(session.unique_name("unknown")))
+        await session.send_case("there and unknown", **named(there, session.unique_name("unknown")))
+    await session.send_case("unknown, to be made", topics=[{"topic_id": None, "name": session.unique_name("made")}])
+    await session.send_case("a bad name", topics=[{"topic_id": None, "name": "a bad/name"}])
+    await session.send_case("a name too long", topics=[{"topic_id": None, "name": "x" * 250}])
+    await session.send_case("an empty name", topics=[{"topic_id": None, "name": ""}])
+    await session.send_case("the name ..", topics=[{"topic_id": None, "name": ".."}])
+    if session.version >= 10:
+        await session.send_case("by id", topics=[{"topic_id": session.ids[there], "name": None}])
+        await session.send_case("by id and name", topics=[{"topic_id": session.ids[there], "name": there}])
+        await session.send_case("unknown id", topics=[{"topic_id": UNKNOWN_ID, "name": None}])
+        await session.send_case("neither id nor name", topics=[{"topic_id": None, "name": None}])
+        await session.send_case(
+            "ids and names mixed",
+            topics=[{"topic_id": session.ids[there], "name": None}, {"topic_id": None, "name": there}],
+        )
+
+
+async def create_topics(session: ApiSession) -> None:
+    def wanted(
+        suffix: str,
+        partitions: int = 1,
+        replicas: int = 1,
+        assigned: Any = (),
+        full_name: str | None = None,
+        **configs: Any,
+    ) -> dict[str, Any]:
+        return {
+            "name": session.unique_name(suffix) if full_name is None else full_name,
+            "num_partitions": partitions,
+            "replication_factor": replicas,
+            "assignments": [{"partition_index": index, "broker_ids": brokers} for index, brokers in assigned],
+            "configs": [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()],
+        }
+
+    async def ask(case: str, *topics: dict[str, Any], **more: Any) -> None:
+        await session.send_case(case, topics=topics, timeout=10_000, **more)
+
+    await ask("a topic", wanted("a", 2))
+    await ask("the same again", wanted("a", 2))
+    await ask("only validated", wanted("b"), validate_only=True)
+    await ask("only validated, there already", wanted("a"), validate_only=True)
+    await ask("only validated, bad", wanted("b", 0), validate_only=True)
+    await ask("twice in one request", wanted("c"), wanted("c"))
+    await ask("one good, one bad", wanted("d"), wanted("e", 0))
+    await ask("default numbers", wanted("f", -1, -1))
+    await ask("no partitions", wanted("g", 0))
+    await ask("fewer than none", wanted("g", -2))
+    await ask("no replicas", wanted("g", 1, 0))
+    await ask("replicas -2", wanted("g", 1, -2))
+    await ask("more replicas than brokers", wanted("g", 1, 2))
+    await ask("a bad name", wanted("", full_name="a bad name"))
+    await ask("an empty name", wanted("", full_name=""))
+    await ask("the name .", wanted("", full_name="."))
+    await ask("a name too long", wanted("", full_name="x" * 250))
+    await ask("collides", wanted("x.y"), wanted("x_y"))
+    await ask("p.q", wanted("p.q"))
+    await ask("collides with one that is there", wanted("p_q"))
+    await session.send("find_coordinator", coordinator_keys=[session.unique_name("group")])
+    await ask("an internal topic", wanted("", full_name="__consumer_offsets"), validate_only=True)
+    await ask("the metadata log", wanted("", full_name="__cluster_metadata"))
+    await ask("assigned", wanted("h", -1, -1, [(0, [1]), (1, [1])]))
+    await ask("assigned and counted", wanted("i", 1, 1, [(0, [1])]))
+    await ask("assigned and counted replicas", wanted("i", -1, 1, [(0, [1])]))
+    await ask("assigned with a gap", wanted("i", -1, -1, [(0, [1]), (2, [1])]))
+    await ask("assigned from 1", wanted("i", -1, -1, [(1, [1])]))
+    await ask("assigned twice", wanted("i", -1, -1, [(0, [1]), (0, [1])]))
+    await ask("assigned to nobody", wanted("i", -1, -1, [(0, [])]))
+    await ask("assigned to one broker twice", wanted("i", -1, -1, [(0, [1, 1])]))
+    await ask("assigned to an unknown broker", wanted("i", -1, -1, [(0, [99])]))
+    await ask("assigned with unequal factors", wanted("i", -1, -1, [(0, [1]), (1, [1, 1])]))
+    await ask("with configs", wanted("j", cleanup_policy="compact", retention_ms="1000"))
+    await ask("unknown config", wanted("k", no_such_thing="1"))
+    await ask("bad number", wanted("k", retention_ms="soon"))
+    await ask("number too small", wanted("k", retention_ms="-2"))
+    await ask("bad word", wanted("k", cleanup_policy="shred"))
+    await ask("no value", wanted("k", retention_ms=None))
+    await ask("bad number of one that is there", wanted("a", retention_ms="soon"))
+    await ask("contradicting configs", wanted("k", min_compaction_lag_ms="10", max_compaction_lag_ms="5"))
+    await ask("an old config", wanted("k", message_format_version="3.0"))
+    await ask("no topics")
+
+
+async def delete_topics(session: ApiSession) -> None:
+    async def ask(case: str, *names: str) -> None:
+        await session.send_case(
+            case, timeout=10_000, topic_names=names, topics=[{"name": name, "topic_id": None} for name in names]
+        )
+
+    first, second, third = [await session.create_topic(suffix) for suffix in ("a", "b", "c")]
+    await ask("a topic", first)
+    await ask("the same again", first)
+    await ask("unknown", session.unique_name("unknown"))
+    await ask("one there, one unknown", second, session.unique_name("unknown"))
+    await ask("the same twice", third, third)
+    await ask("a bad name", "a bad name")
+    await ask("an empty name", "")
+    await ask("none")
+    if session.version >= 6:
+        fourth = await session.create_topic("d")
+
+        async def by(case: str, *topics: tuple[str | None, UUID | None]) -> None:
+            await session.send_case(
+                case, timeout=10_000, topics=[{"name": name, "topic_id": known} for name, known in topics]
+            )
+
+        await by("unknown id", (None, UNKNOWN_ID))
+        await by("neither name nor id", (None, None))
+        await by("name and id", (fourth, session.ids[fourth]))
+        await by("name and unknown id", (fourth, UNKNOWN_ID))
+        await by("by name and by id", (fourth, None), (None, session.ids[fourth]))
+        fifth = await session.create_topic("e")
+        await by("by id", (None, session.ids[fifth]))
+        await by("by id again", (None, session.ids[fifth]))
+
+
+async def create_partitions(session: ApiSession) -> None:
+    there = await session.create_topic("there", 2)
+
+    async def ask(case: str, name: str, count: int, assigned: Any = None, validate_only: bool = False) -> None:
+        assignments = None if assigned is None else [{"broker_ids": brokers} for brokers in assigned]
+        wanted = {"name": name, "count": count, "assignments": assignments}
+        await session.send_case(case, topics=[wanted], timeout=10_000, validate_only=validate_only)
+
+    await ask("as many as there are", there, 2)
+    await ask("fewer", there, 1)
+    await ask("none", there, 0)
+    await ask("less than none", there, -1)
+    await ask("unknown topic", session.unique_name("unknown"), 3)
+    await ask("a bad name", "a bad name", 3)
+    await ask("only validated", there, 3, validate_only=True)
+    await ask("more", there, 3)
+    await ask("assigned", there, 4, [[1]])
+    await ask("assigned nothing", there, 5, [])
+    await ask("assigned too many", there, 5, [[1], [1]])
+    await ask("assigned to an unknown broker", there, 5, [[99]])
+    await ask("assigned to nobody", there, 5, [[]])
+    await ask("assigned to one broker twice", there, 5, [[1, 1]])
+    twice = [{"name": there, "count": count, "assignments": None} for count in (5, 6)]
+    await session.send_case("twice in one request", topics=twice, timeout=10_000, validate_only=False)
+    await session.send_case("no topics", topics=(), timeout=10_000, validate_only=False)
+
+
+async def delete_records(session: ApiSession) -> None:
+    there = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2"), encode_values(b"3", b"4")])
+
+    async def ask(case: str, name: str, *wanted: tuple[int, int]) -> None:
+        partitions = [{"partition_index": index, "offset": offset} for index, offset in wanted]
+        await session.send_case(case, topics=[{"name": name, "partitions": partitions}], timeout=10_000)
+
+    await ask("before 2", there, (0, 2))
+    await ask("before 1 then", there, (0, 1))
+    await ask("beyond the end", there, (0, 6))
+    await ask("before -2", there, (0, -2))
+    await ask("all", there, (0, -1))
+    await ask("of an empty partition", there, (1, -1))
+    await ask("of an empty partition, before 0", there, (1, 0))
+    await ask("unknown partition", there, (9, 0), (0, 5))
+    await ask("unknown topic", session.unique_name("unknown"), (0, 0))
+    compacted = await session.create_topic("compacted", 1, [encode_values(b"0")], cleanup_policy="compact")
+    await ask("of a compacted topic", compacted, (0, 1))
+    both = await session.create_topic("both", 1, [encode_values(b"0")], cleanup_policy="compact,delete")
+    await ask("of a topic of both policies", both, (0, 1))
+
+
+async def describe_cluster(session: ApiSession) -> None:
+    await session.send_case("brokers")
+    await session.send_case("with rights", include_cluster_authorized_operations=True)
+    await session.send_case("with fenced brokers", include_fenced_brokers=True)
+    if session.version >= 1:
+        await session.send_case("an unknown kind of endpoint", endpoint_type=9)
+        await session.send_case("controllers", endpoint_type=2)
+
+
+async def describe_log_dirs(session: ApiSession) -> None:
+    there = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2")])
+    await session.send_case("a topic", topics=[{"topic": there, "partitions": [0, 1]}])
+    await session.send_case("a partition", topics=[{"topic": there, "partitions": [0]}])
+    await session.send_case("an unknown partition", topics=[{"topic": there, "partitions": [9]}])
+    await session.send_case("an unknown topic", topics=[{"topic": session.unique_name("unknown"), "partitions": [0]}])
+    await session.send_case("nothing", topics=())
+    await session.send_case("everything", topics=None, only_own=True)
+
+
+async def describe_topic_partitions(session: ApiSession) -> None:
+    first, second = await session.create_topic("a", 3), await session.create_topic("b", 2)
+
+    async def ask(case: str, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> None:
+        at = None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]}
+        topics = [{"name": name} for name in names]
+        await session.send_case(case, topics=topics, response_partition_limit=limit, cursor=at, only_own=not names)
+
+    await ask("two topics", second, first)
+    await ask("the same twice", first, first)
+    await ask("unknown", session.unique_name("unknown"), first)
+    await ask("a bad name", "a bad name")
+    await ask("one partition", first, second, limit=1)
+    await ask("three partitions", first, second, limit=3)
+    await ask("four partitions", first, second, limit=4)
+    await ask("three partitions, and an unknown topic behind them", first, session.unique_name("unknown"), limit=3)
+    await ask("limit of 0", first, limit=0)
+    await ask("limit of -1", first, limit=-1)
+    await ask("from a cursor", first, second, limit=2, cursor=(first, 2))
+    await ask("from a cursor in the second", first, second, cursor=(second, 1))
+    await ask("from a cursor behind the end", first, second, cursor=(first, 9))
+    await ask("from a cursor of an unknown topic", first, second, cursor=(session.unique_name("aa"), 0))
+    await ask("from a cursor after all", first, cursor=(session.unique_name("z"), 0))
+    await ask("from a negative cursor", first, second, cursor=(first, -1))
+
+
+async def find_coordinator(session: ApiSession) -> None:
+    async def ask(case: str, key_type: int, *keys: str) -> None:
+        await session.send_case(case, key_type=key_type, key=keys[0] if keys else "", coordinator_keys=keys)
+
+    async def kept() -> bool:
+        return (
+            not (await session.send("find_coordinator", coordinator_keys=[session.unique_name("x")]))
+            .coordinators[0]
+            .error_code
+        )
+
+    await eventually_async(kept)  # the first group of a cluster creates __consumer_offsets
+    await ask("of a group", 0, session.unique_name("group"))
+    await ask("of a group without a name", 0, "")
+    if session.version >= 1:
+        await ask("of an unknown kind", 9, session.unique_name("group"))
+        await ask("of a share group with a bad key", 2, "nonsense")
+    if session.version >= 4:
+        await ask("of several groups", 0, session.unique_name("a"), session.unique_name("b"), session.unique_name("a"))
+        await ask("of none", 0)
+
+
+async def describe_configs(session: ApiSession) -> None:
+    there = await session.create_topic("there", retention_ms=1000)
+
+    async def ask(case: str, kind: int, name: str, *keys: str, every: bool = False, **more: Any) -> None:
+        wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": None if every else keys}
+        await session.send_case(case, resources=[wanted], **more)
+
+    some = ("retention.ms", "cleanup.policy", "compression.type", "min.insync.replicas", "max.message.bytes")
+    await ask("of a topic", TOPIC, there, *some)
+    await ask("with synonyms", TOPIC, there, *some, include_synonyms=True)
+    await ask("with documentation", TOPIC, there, *some, include_documentation=True)
+    await ask("all of a topic", TOPIC, there, every=True)
+    await ask("no keys", TOPIC, there)
+    await ask("unknown key", TOPIC, there, "no.such.thing", "retention.ms")
+    await ask("unknown topic", TOPIC, session.unique_name("unknown"), "retention.ms")
+    await ask("a bad name", TOPIC, "a bad name", "retention.ms")
+    await ask("no name", TOPIC, "", "retention.ms")
+    broker = ("log.retention.ms", "num.partitions", "message.max.bytes", "node.id")
+    await ask("of the broker", BROKER, "1", *broker, include_synonyms=True)
+    await ask("of all brokers", BROKER, "", *broker, include_synonyms=True)
+    unknown = ("a.plugin.url", "cleanup.policy")
+    for name, of in (("1", "the broker"), ("", "all brokers")):
+        await set_on_broker(session, name, dict.fromkeys(unknown, "delete"))
+        await ask(f"unknown settings of {of}", BROKER, name, *unknown, include_synonyms=True)
+        await ask(f"unknown settings of {of}, documented", BROKER, name, *unknown, include_documentation=True)
+        await set_on_broker(session, name, dict.fromkeys(unknown))
+    await ask("of another broker", BROKER, "2", "num.partitions")
+    await ask("of a broker that is no number", BROKER, "one", "num.partitions")
+    await ask("unknown kind", 99, "x")
+    await ask("kind 0", 0, "x")
+    await ask("a group", GROUP, session.unique_name("group"), every=True)
+    await ask("a group without a name", GROUP, "", every=True)
+    await ask("client metrics", METRICS, session.unique_name("metrics"), every=True)
+    await session.send_case("no resource", resources=())
+
+
+async def set_on_broker(session: ApiSession, broker: str, configs: Mapping[str, str | None]) -> None:
+    """Alter configs of a broker and return when it describes them; None removes a config."""
+    changes = [{"name": key, "config_operation": value is None, "value": value} for key, value in configs.items()]
+    wanted = {"resource_type": BROKER, "resource_name": broker, "configs": changes}
+    await session.send("incremental_alter_configs", resources=[wanted], validate_only=False)
+    shown = {key for key, value in configs.items() if value is not None}
+    while True:
+        keys = {"resource_type": BROKER, "resource_name": broker, "configuration_keys": list(configs)}
+        described = await session.send("describe_configs", resources=[keys])
+        if {config.name for config in described.results[0].configs} == shown:
+            return
+        await asyncio.sleep(0.01)
+
+
+async def alter_configs(session: ApiSession) -> None:
+    there = await session.create_topic("there", retention_ms=1000)
+
+    async def ask(case: str, kind: int, name: str, validate_only: bool = False, **configs: Any) -> None:
+        pairs = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+        wanted = {"resource_type": kind, "resource_name": name, "configs": pairs}
+        await session.send_case(case, resources=[wanted], validate_only=validate_only)
+
+    await ask("a value", TOPIC, there, retention_ms="2000")
+    await ask("only validated", TOPIC, there, True, retention_ms="3000")
+    await ask("bad value", TOPIC, there, retention_ms="soon")
+    await ask("no value", TOPIC, there, retention_ms=None)
+    await ask("unknown key", TOPIC, there, no_such_thing="1")
+    await ask("unknown topic", TOPIC, session.unique_name("unknown"), retention_ms="1")
+    await ask("a bad name", TOPIC, "a bad name", retention_ms="1")
+    await ask("no name", TOPIC, "", retention_ms="1")
+    await ask("back to nothing", TOPIC, there)
+    await ask("a static setting of a broker", BROKER, "1", node_id="2")
+    await ask("a broker's value, only validated", BROKER, "1", True, message_max_bytes="2000000")
+    await ask("all brokers', only validated", BROKER, "", True, message_max_bytes="2000000")
+    await ask("bad value of all brokers", BROKER, "", message_max_bytes="much")
+    await ask("another broker", BROKER, "2", True, message_max_bytes="2000000")
+    await ask("a broker that is no number", BROKER, "one", message_max_bytes="2000000")
+    await ask("unknown kind", 99, "x", a="b")
+    await ask("kind 0", 0, "x", a="b")
+    # Not tested: one resource twice in a request. Kafka fails to write the response, and the
+    # connection hangs.
+
+
+async def incremental_alter_configs(session: ApiSession) -> None:
+    there = await session.create_topic("there", retention_ms=1000)
+    SET, DELETE, APPEND, SUBTRACT = range(4)
+
+    async def ask(
+        case: str, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+    ) -> None:
+        configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+        wanted = {"resource_type": kind, "resource_name": name, "configs": configs}
+        await session.send_case(case, resources=[wanted], validate_only=validate_only)
+
+    await ask("set", TOPIC, there, ("retention.ms", SET, "2000"))
+    await ask("delete", TOPIC, there, ("retention.ms", DELETE, None))
+    await ask("delete what is not set", TOPIC, there, ("retention.bytes", DELETE, None))
+    await ask("append", TOPIC, there, ("cleanup.policy", APPEND, "compact"))
+    await ask("append what is there", TOPIC, there, ("cleanup.policy", APPEND, "compact"))
+    await ask("subtract", TOPIC, there, ("cleanup.policy", SUBTRACT, "compact"))
+    await ask("subtract what is not there", TOPIC, there, ("cleanup.policy", SUBTRACT, "compact"))
+    await ask("subtract the last", TOPIC, there, ("cleanup.policy", SUBTRACT, "delete"))
+    await ask("append to what is no list", TOPIC, there, ("retention.ms", APPEND, "1"))
+    await ask("subtract from what is no list", TOPIC, there, ("retention.ms", SUBTRACT, "1"))
+    await ask("append a bad word", TOPIC, there, ("cleanup.policy", APPEND, "shred"))
+    await ask("unknown operation", TOPIC, there, ("retention.ms", 9, "1"))
+    await ask("set nothing", TOPIC, there, ("retention.ms", SET, None))
+    await ask("append nothing", TOPIC, there, ("cleanup.policy", APPEND, None))
+    await ask("bad value", TOPIC, there, ("retention.ms", SET, "soon"))
+    await ask("value too small", TOPIC, there, ("retention.ms", SET, "-2"))
+    await ask("unknown key", TOPIC, there, ("no.such.thing", SET, "1"))
+    await ask("delete an unknown key", TOPIC, there, ("no.such.thing", DELETE, None))
+    await ask("one good, one bad", TOPIC, there, ("retention.ms", SET, "1"), ("retention.bytes", SET, "x"))
+    twice = ("retention.ms", SUBTRACT, "1")
+    await ask("the same key twice, subtracted from what is no list", TOPIC, there, twice, twice)
+    await ask("the same key twice", TOPIC, there, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    await ask("set and delete", TOPIC, there, ("retention.ms", SET, "1"), ("retention.ms", DELETE, None))
+    await ask("only validated", TOPIC, there, ("retention.ms", SET, "5"), validate_only=True)
+    await ask("only validated, bad", TOPIC, there, ("retention.ms", SET, "soon"), validate_only=True)
+    await ask("no changes", TOPIC, there)
+    await ask("unknown topic", TOPIC, session.unique_name("unknown"), ("retention.ms", SET, "1"))
+    await ask("unknown topic, bad value", TOPIC, session.unique_name("unknown"), ("retention.ms", SET, "soon"))
+    await ask("a bad name", TOPIC, "a bad name", ("retention.ms", SET, "1"))
+    await ask("no name", TOPIC, "", ("retention.ms", SET, "1"))
+    await ask("a static setting of the broker", BROKER, "1", ("node.id", SET, "2"))
+    await ask("an unknown setting of the broker", BROKER, "1", ("no.such", SET, "2"), validate_only=True)
+    for broker, of in (("1", "the broker"), ("", "all brokers")):
+        for key, value in (("cleanup.policy", "delete"), ("a.plugin.url", "here"), ("num.io.threads", "8")):
+            await ask(f"{key} of {of}", BROKER, broker, (key, SET, value))
+            await ask(f"{key} of {of}, deleted", BROKER, broker, (key, DELETE, None))
+    await ask("what Kafka reads at start alone", BROKER, "1", ("process.roles", SET, "broker"), validate_only=True)
+    await ask("what Kafka does not know any more", BROKER, "1", ("zookeeper.connect", SET, "x"), validate_only=True)
+    change = ("message.max.bytes", SET, "2000000")
+    await ask("the broker, only validated", BROKER, "1", change, validate_only=True)
+    await ask("all brokers, only validated", BROKER, "", change, validate_only=True)
+    await ask("bad value of all brokers", BROKER, "", ("message.max.bytes", SET, "much"))
+    await ask("another broker", BROKER, "2", change, validate_only=True)
+    await ask("a broker that is no number", BROKER, "one", change)
+    await ask("unknown kind", 99, "x", ("a", SET, "b"))
+    await ask("kind 0", 0, "x", ("a", SET, "b"))
+    await ask("unknown level", LOGGER, "1", ("kafka", SET, "LOUD"))
+    group = session.unique_name("group")
+    await ask("a group", GROUP, group, ("consumer.session.timeout.ms", SET, "50000"))
+    await ask("a group's bad value", GROUP, group, ("consumer.session.timeout.ms", SET, "long"))
+    await ask("a group's unknown key", GROUP, group, ("retention.ms", SET, "1"))
+    wanted = {"resource_type": TOPIC, "resource_name": there, "configs": ()}
+    await session.send_case("twice in one request", resources=[wanted, wanted])
+
+
+async def list_config_resources(session: ApiSession) -> None:
+    await session.create_topic("there")
+    if session.version == 0:
+        await session.send_case("client metrics")
+        return
+    await session.send_case("topics", resource_types=[TOPIC], only_own=True)
+    await session.send_case("brokers", resource_types=[BROKER])
+    await session.send_case("loggers", resource_types=[LOGGER])
+    await session.send_case("client metrics", resource_types=[METRICS])
+    await session.send_case("groups", resource_types=[GROUP], only_own=True)
+    await session.send_case("an unknown kind", resource_types=[99])
+    await session.send_case("topics and an unknown kind", resource_types=[TOPIC, 99], only_own=True)
+
+
+TOPIC_CASES = (
+    metadata,
+    create_topics,
+    delete_topics,
+    create_partitions,
+    delete_records,
+    describe_cluster,
+    describe_log_dirs,
+    describe_topic_partitions,
+    find_coordinator,
+    describe_configs,
+    alter_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)

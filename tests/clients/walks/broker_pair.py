@@ -1,0 +1,50 @@
+"""Apache Kafka and Ottla, configured so that nothing changes in them that no step requested."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
+from tests.clients.api_session import KEYS, ApiSession
+from tests.clients.group_cases import wait_for_coordinators
+from tests.clients.record_cases import wait_for_producer_ids
+from tests.clients.walks.broker_side import HELPER_NAME, BrokerSide
+
+NEVER_MS: Final = 1_000_000_000
+SETTINGS: Final[dict[str, Any]] = {
+    "num_partitions": 1,
+    "offsets_topic_num_partitions": 1,
+    "auto_create_topics_enable": False,
+    "log_retention_ms": -1,
+    "log_retention_check_interval_ms": NEVER_MS,
+    "log_cleaner_backoff_ms": NEVER_MS,
+    "log_index_size_max_bytes": 40_960,
+    "max_incremental_fetch_session_cache_slots": 100_000,
+}
+KAFKA_SETTINGS: Final[dict[str, Any]] = {"log_initial_task_delay_ms": NEVER_MS}
+KAFKA_PAUSES_S: Final = 0.025
+
+
+@contextmanager
+def run_both_brokers() -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
+    with run_apache_kafka(**SETTINGS, **KAFKA_SETTINGS) as kafka, run_ottla_broker(**SETTINGS) as ottla:
+        yield kafka, ottla
+
+
+async def connect_sides(kafka: str, ottla: str) -> list[BrokerSide]:
+    """Connect to both brokers and wait until their coordinators have loaded."""
+    for bootstrap in (kafka, ottla):
+        host, _, port = bootstrap.partition(":")
+        session = ApiSession(host, int(port), "walks", "find_coordinator", 4)
+        await wait_for_coordinators(session)
+        wanted = {"name": HELPER_NAME, "num_partitions": 1, "replication_factor": 1}
+        await session.send("create_topics", topics=[wanted], timeout=10_000)
+        await wait_for_producer_ids(session)
+        session.close()
+    return [BrokerSide(kafka, KAFKA_PAUSES_S), BrokerSide(ottla, 0.0)]
+
+
+async def highest_versions(sides: Sequence[BrokerSide]) -> dict[str, int]:
+    """The highest version of each API that both support, by name."""
+    spoken = [await side.versions() for side in sides]
+    return {api: min(each.get(key, (0, -1))[1] for each in spoken) for api, key in KEYS.items()}

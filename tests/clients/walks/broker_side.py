@@ -1,0 +1,144 @@
+"""One of the two brokers of a walk: its connections, and the steps sent to it."""
+
+import asyncio
+from typing import Any, Final
+
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.codec import read_response, request_class
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.message_reader import MalformedMessage
+from tests.clients.api_session import KEYS, build_message
+from tests.clients.walks.steps import Step
+from tests.clients.walks.walk_state import WalkState
+
+CLIENT: Final = "walk"
+HELPER_NAME: Final = "other"  # a topic and a group that no walk uses
+SETTLES_WITHIN_S: Final = 10.0
+CLOSED: Final = "the connection is closed"
+
+
+class BrokerSide:
+    """One broker. `pause_s` is how long the controller's changes may take to reach all of its
+    components.
+    """
+
+    def __init__(self, bootstrap: str, pause_s: float) -> None:
+        host, _, port = bootstrap.partition(":")
+        self._address = (host, int(port))
+        self._pause_s = pause_s
+        self._main: Channel | None = None
+        self._spare: list[Channel] = []
+        self._held: list[Channel] = []  # with requests in progress
+
+    async def versions(self) -> dict[int, tuple[int, int]]:
+        return (await self._channel()).versions
+
+    async def send_step(self, step: Step, sent: dict[str, Any]) -> Any:
+        """The response, or CLOSED. A request that may wait for others has its own connection."""
+        if step.api in ("describe_groups", "list_groups"):
+            await self._commit()
+        channel = await self._spare_channel() if step.may_wait else await self._channel()
+        if step.may_wait:
+            self._held.append(channel)
+        key = KEYS[step.api]
+        try:
+            frame = await channel.send_in_version(
+                key, step.version, build_message(request_class(key, step.version), sent)
+            )
+        except ConnectionError:
+            return CLOSED
+        if step.may_wait:
+            self._held.remove(channel)
+            self._spare.append(channel)
+        try:
+            return read_response(bytes(frame), key, step.version)
+        except MalformedMessage as reason:
+            return f"malformed response: {reason} in {bytes(frame)!r}"
+
+    async def settle(self, step: Step, state: WalkState) -> None:
+        """Return when a step's change is visible in all components."""
+        if step.api in ("create_topics", "create_partitions", "delete_topics"):
+            async with asyncio.timeout(SETTLES_WITHIN_S):
+                while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
+                    await asyncio.sleep(0.003)
+        if step.api in (
+            "create_topics",
+            "create_partitions",
+            "delete_topics",
+            "alter_configs",
+            "incremental_alter_configs",
+        ):
+            await asyncio.sleep(self._pause_s)
+        if step.api == "delete_topics":
+            await asyncio.sleep(self._pause_s * 2)  # the coordinator learns of it last
+            await self._commit()  # after the tombstones of their committed offsets
+
+    async def _matches(self, state: WalkState) -> bool:
+        names = [*state.topics, *state.deleted]
+        seen = await self._send("metadata", topics=[{"topic_id": None, "name": name} for name in names])
+        for topic in seen.topics:
+            if topic.name in state.deleted:
+                if topic.error_code is ErrorCode.none:
+                    return False
+            elif len(topic.partitions) != state.topics[topic.name] or any(
+                each.error_code is not ErrorCode.none for each in topic.partitions
+            ):
+                return False
+        for topic in seen.topics:
+            if topic.name in state.topics:
+                state.add_topic_id(topic.name, topic.topic_id)
+        wanted = [
+            {
+                "name": name,
+                "partitions": [{"partition_index": at, "timestamp": -2} for at in range(state.topics.get(name, 1))],
+            }
+            for name in names
+        ]
+        found = await self._send("list_offsets", replica_id=-1, topics=wanted)
+        return all(
+            (each.error_code is ErrorCode.none) == (topic.name in state.topics)
+            for topic in found.topics
+            for each in topic.partitions
+        )
+
+    async def _commit(self) -> None:
+        """Commit an offset: Kafka lists a new group only after a later write to the same offsets
+        partition.
+        """
+        partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+        topics = [{"name": HELPER_NAME, "partitions": partitions}]
+        await self._send(
+            "offset_commit", group_id=HELPER_NAME, topics=topics, generation_id_or_member_epoch=-1, member_id=""
+        )
+
+    async def _send(self, api: str, **fields: Any) -> Any:
+        channel = await self._channel()
+        key = KEYS[api]
+        version = {"metadata": 12, "list_offsets": 9, "delete_topics": 6, "offset_commit": 8}[api]
+        frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
+        return read_response(bytes(frame), key, version)
+
+    async def _channel(self) -> Channel:
+        if self._main is None or not self._main.is_open:
+            self._main = await open_channel(*self._address, CLIENT)
+        return self._main
+
+    async def _spare_channel(self) -> Channel:
+        while self._spare:
+            if (channel := self._spare.pop()).is_open:
+                return channel
+        return await open_channel(*self._address, CLIENT)
+
+    async def clean_up(self, state: WalkState) -> None:
+        """Cancel pending requests and delete the walk's topics, so that thousands of walks fit on
+        one broker.
+        """
+        while self._held:
+            self._held.pop().close()
+        if state.topics:
+            topics = [{"name": name, "topic_id": None} for name in state.topics]
+            await self._send("delete_topics", topics=topics, timeout=10_000)
+
+    def close(self) -> None:
+        for channel in (*self._spare, *self._held, *((self._main,) if self._main else ())):
+            channel.close()

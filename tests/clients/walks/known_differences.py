@@ -1,0 +1,80 @@
+"""Differences on purpose, and cases in which Kafka's own response varies."""
+
+import re
+from typing import Final, NamedTuple
+
+from tests.clients.walks.steps import Step
+
+
+class KnownWalkDifference(NamedTuple):
+    """Differences of an API in places (`path Kafka …, we …`) that the pattern matches from the
+    start.
+
+    `asked` is searched for in the step.
+    """
+
+    api: str
+    where: str
+    because: str
+    asked: str = ""
+
+    def matches(self, step: Step, line: str) -> bool:
+        return bool(
+            re.fullmatch(self.api, step.api) and re.match(self.where, line) and re.search(self.asked, str(step))
+        )
+
+
+KNOWN_DIFFERENCES: Final = (
+    KnownWalkDifference(
+        "create_topics", r".*\[min.insync.replicas\]", "Kafka's format sets it for the cluster, with ELR"
+    ),
+    KnownWalkDifference("produce", r".*\.record_errors", "Ottla does not parse records"),
+    KnownWalkDifference(
+        "produce",
+        r".*error_code Kafka 'corrupt_message', we 'unknown_topic_or_partition'",
+        "Kafka checks the bytes first",
+    ),
+    KnownWalkDifference(
+        "produce",
+        r".*error_code Kafka 'invalid_record', we 'invalid_timestamp'",
+        "records without key and with invalid time: Kafka reports the first record's error, Ottla checks the "
+        "header first",
+    ),
+    KnownWalkDifference(
+        "list_offsets",
+        r".*\.(timestamp|offset|leader_epoch) Kafka -1, we [0-9]",
+        "a timestamp whose first segment has only deleted records: Kafka searches no further",
+        asked="'timestamp': (0|17)",
+    ),
+    KnownWalkDifference(
+        "sync_group",
+        r" Kafka 'no answer', we \{'error_code': 'unknown_member_id'",
+        "a member removed while it waits for its assignment: Kafka never responds",
+    ),
+    KnownWalkDifference(
+        "join_group",
+        (
+            r"\.(error_code Kafka 'unknown_server_error', we '(unknown_member_id|fenced_instance_id)'|member_id "
+            "Kafka '', we '<)"
+        ),
+        "an instance with a dynamic member's id: Kafka fails with an internal exception",
+    ),
+    KnownWalkDifference(
+        "fetch",
+        r".*\.records\[[1-9][0-9]*\] Kafka 'nothing', we",
+        "Kafka's response ends with a segment, Ottla's does not",
+    ),
+    KnownWalkDifference(
+        "fetch",
+        r".*\.aborted_transactions Kafka None, we \[\]",
+        "of a partition beyond the size limit; both mean none",
+    ),
+    KnownWalkDifference(
+        "fetch", r".*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"
+    ),
+)
+# A walk ends at such a difference without a verdict.
+NONDETERMINISTIC: Final = (
+    r"join_group \.(leader|members)",  # after a leader left, Kafka chooses any other member
+    r"join_group \.protocol_name Kafka '(range|sticky)', we '(range|sticky)'",  # tied votes: Kafka decides by hashes
+)

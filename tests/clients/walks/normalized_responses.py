@@ -1,0 +1,109 @@
+"""Responses in a form that two brokers can share: ids by name in order of appearance, without
+clocks and texts.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.records import iter_records
+from tests.clients.api_session import (
+    BROKER_SPECIFIC_FIELDS,
+    IGNORED_FIELDS,
+    NAME_FIELDS,
+    NO_SESSION,
+    NO_VALUE,
+    TEXT_FIELDS,
+    Json,
+)
+
+LISTED = frozenset({"topics", "groups", "results"})  # may contain entries of other walks
+RECENT_MS = 1_750_000_000_000  # later than any timestamp of a walk: the broker's clock
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResponseNormalizer:
+    prefix: str
+    symbols: Mapping[Any, str]
+
+    def normalize(self, value: Any, field: str = "") -> Json:
+        if field in TEXT_FIELDS:
+            return "…" if value else value
+        if isinstance(value, ErrorCode):
+            return value.name
+        if dataclasses.is_dataclass(value):
+            return {
+                each.name: self.normalize(getattr(value, each.name), each.name)
+                for each in dataclasses.fields(value)
+                if each.name not in IGNORED_FIELDS
+            }
+        if isinstance(value, tuple | list):
+            kept = [self.normalize(each, field) for each in value if self._is_own(each, field)]
+            return sorted(merge_partitions(kept), key=repr)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return describe_batches(bytes(value)) if field == "records" else bytes(value).decode("latin-1")
+        return self._plain(value, field)
+
+    def _plain(self, value: Any, field: str) -> Json:
+        if isinstance(value, str | UUID) and value in self.symbols:
+            return self.symbols[value]
+        if isinstance(value, UUID):
+            return f"<{field}>"
+        if field in BROKER_SPECIFIC_FIELDS and value not in (NO_SESSION if field == "session_id" else NO_VALUE):
+            return f"<{field}>"
+        if isinstance(value, str):
+            return _UUID.sub("<uuid>", value.replace(self.prefix, ""))
+        if isinstance(value, timedelta):
+            return value // timedelta(milliseconds=1)
+        if isinstance(value, datetime):
+            value = round(value.timestamp() * 1000)
+        return "<now>" if isinstance(value, int) and value > RECENT_MS else value
+
+    def _is_own(self, entry: Any, field: str) -> bool:
+        if field not in LISTED:
+            return True
+        name = next((getattr(entry, each) for each in NAME_FIELDS if hasattr(entry, each)), None)
+        return not name or name.startswith(self.prefix)
+
+
+def merge_partitions(entries: list[Json]) -> list[Json]:
+    """Merge entries of one topic: brokers differ in how they split partitions into entries.
+
+    Topics are matched by name, or by id without one.
+    """
+    topics: dict[str, Json] = {}
+    rest = []
+    for entry in entries:
+        if not (isinstance(entry, dict) and isinstance(entry.get("partitions"), list)):
+            rest.append(entry)
+            continue
+        name = str(entry.get("name") or entry.get("topic") or entry.get("topic_id"))
+        known = topics.setdefault(name, {**entry, "topic": name, "partitions": []})
+        known["partitions"] = sorted([*known["partitions"], *entry["partitions"]], key=repr)
+    return [*topics.values(), *rest]
+
+
+def describe_batches(data: bytes) -> Json:
+    """The complete batches of a response. A truncated batch is left out, because brokers truncate
+    at different places.
+    """
+    whole, at = 0, 0
+    while at + 12 <= len(data):
+        at += 12 + int.from_bytes(data[at + 8 : at + 12])
+        whole = at if at <= len(data) else whole
+    found = []
+    for header, record in iter_records(data[:whole]):
+        by = (
+            f" by {header.producer_id}/{header.producer_epoch}/{header.base_sequence}"
+            if header.producer_id >= 0
+            else ""
+        )
+        at_ms = "now" if record.timestamp_ms > RECENT_MS else record.timestamp_ms
+        where = f"{header.base_offset}: {record.offset} epoch {header.leader_epoch} attributes {header.attributes}"
+        found.append(f"{where}{by} at {at_ms} {record.key!r}={(record.value or b'')[:9]!r}")
+    return found

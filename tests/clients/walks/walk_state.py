@@ -1,0 +1,151 @@
+"""What one broker has returned so far in one walk: values of references, and names for ids that
+only it knows.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from ottla_broker.wire.batch import Compression
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.records import Record, encode_batch
+from tests.clients.walks.batch_faults import FAULTS
+from tests.clients.walks.step_generator import TOPICS
+from tests.clients.walks.steps import BatchSpec, Reference, Step
+
+UNKNOWN = {topic: UUID(int=0x12345678_1234_5678_1234_567812345678 + at) for at, topic in enumerate(TOPICS)}
+NO_ID = UUID(int=0)
+SEQUENCES = 1 << 31
+
+
+@dataclass(slots=True)
+class WalkState:
+    prefix: str
+    symbols: dict[Any, str] = field(default_factory=lambda: dict.fromkeys(UNKNOWN.values(), "<unknown>"))
+    topics: dict[str, int] = field(default_factory=dict)  # existing topics by full name → partitions
+    deleted: set[str] = field(default_factory=set)
+    _ids: dict[str, list[UUID]] = field(default_factory=dict)
+    _members: dict[tuple[Any, ...], list[str]] = field(default_factory=dict)
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+
+    # --- resolving references
+
+    def resolve(self, given: Any) -> Any:
+        """`given` with all references and batches replaced."""
+        if isinstance(given, Reference):
+            return self._resolve_reference(given)
+        if isinstance(given, BatchSpec):
+            return self.encode_batch(given)
+        if isinstance(given, dict):
+            return {name: self.resolve(inner) for name, inner in given.items()}
+        if isinstance(given, list):
+            return [self.resolve(inner) for inner in given]
+        if isinstance(given, tuple) and given and all(isinstance(each, BatchSpec) for each in given):
+            return b"".join(self.encode_batch(each) for each in given)
+        return given
+
+    def _resolve_reference(self, ref: Reference) -> Any:
+        match ref.kind:
+            case "name":
+                return self.prefix + ref.key[0]
+            case "id":
+                return next(reversed(self._ids.get(ref.key[0], ())), UNKNOWN[ref.key[0]])
+            case "old id":
+                return next(iter(self._ids.get(ref.key[0], ())), UNKNOWN[ref.key[0]])
+            case "member":
+                return next(reversed(self._members.get(ref.key, ())), "")
+            case "generation":
+                return self._numbers.get((ref.kind, *ref.key), 1) + ref.plus
+            case "sequence":
+                return (self._numbers.get((ref.kind, *ref.key), 0) + ref.plus) % SEQUENCES
+            case _:
+                return self._numbers.get((ref.kind, *ref.key), 0) + ref.plus
+
+    def encode_batch(self, given: BatchSpec) -> bytes:
+        records = [Record(given.at_ms + number, given.key, value) for number, value in enumerate(given.values)]
+        made = encode_batch(
+            records,
+            compression=Compression(given.compression),
+            producer_id=given.producer,
+            producer_epoch=given.epoch,
+            base_sequence=self.resolve(given.sequence),
+        )
+        return FAULTS[given.fault](made) if given.fault else made
+
+    # --- updates from responses
+
+    def update(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
+        match step.api:
+            case "join_group":
+                self._update_member(step, answer)
+            case "fetch":
+                self._update_session(step, sent, answer)
+            case "produce":
+                self._update_offsets(step, answer)
+            case "create_topics" | "create_partitions" | "delete_topics":
+                self._update_topics(step, sent, answer)
+
+    def add_topic_id(self, name: str, topic_id: UUID) -> None:
+        ids = self._ids.setdefault(name.removeprefix(self.prefix), [])
+        if topic_id not in ids:
+            ids.append(topic_id)
+            self.symbols[topic_id] = f"<{name.removeprefix(self.prefix)} #{len(ids)}>"
+
+    def _update_member(self, step: Step, answer: Any) -> None:
+        if answer.error_code not in (ErrorCode.none, ErrorCode.member_id_required) or not answer.member_id:
+            return
+        ids = self._members.setdefault(step.source, [])
+        if answer.member_id not in self.symbols:
+            ids.append(answer.member_id)
+            self.symbols[answer.member_id] = f"<{'/'.join(step.source)} #{len(ids)}>"
+        elif answer.member_id not in ids:
+            ids.append(answer.member_id)
+        if answer.error_code is ErrorCode.none:
+            self._numbers["generation", *step.source] = answer.generation_id
+
+    def _update_session(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
+        if not step.source or getattr(answer, "error_code", None) is not ErrorCode.none:
+            return
+        epoch = sent.get("session_epoch", -1)
+        if epoch == 0 and answer.session_id:
+            self._numbers["session", *step.source] = answer.session_id
+            self._numbers["session epoch", *step.source] = 1
+        elif epoch > 0:
+            self._numbers["session epoch", *step.source] = epoch + 1
+
+    def _update_offsets(self, step: Step, answer: Any) -> None:
+        results = {
+            (getattr(result, "name", None) or result.topic_id, each.index): each
+            for result in answer.responses
+            for each in result.partition_responses
+        }
+        for requested in step.fields["topic_data"]:
+            named = requested.get("name") or requested["topic_id"]
+            topic = named.key[0]
+            for wanted in requested["partition_data"]:
+                found = results[self.resolve(named), wanted["index"]]
+                if found.error_code is not ErrorCode.none or not wanted["records"]:
+                    continue
+                last: BatchSpec = wanted["records"][-1]
+                end = found.base_offset + sum(len(each.values) for each in wanted["records"])
+                self._numbers["end", topic, wanted["index"]] = end
+                first = self.resolve(last.sequence)
+                key = ("sequence", topic, wanted["index"], last.producer)
+                self._numbers[key] = (first + len(last.values)) % SEQUENCES
+
+    def _update_topics(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
+        if sent.get("validate_only"):
+            return
+        if step.api == "delete_topics":
+            names = {topic_id: self.prefix + name for name, ids in self._ids.items() for topic_id in ids}
+            for result in answer.responses:
+                name = result.name or names.get(getattr(result, "topic_id", NO_ID))
+                if result.error_code is ErrorCode.none and name is not None:
+                    self.topics.pop(name, None)
+                    self.deleted.add(name)
+            return
+        wanted = {topic["name"]: topic.get("num_partitions", topic.get("count")) for topic in sent["topics"]}
+        for result in answer.topics if step.api == "create_topics" else answer.results:
+            if result.error_code is ErrorCode.none:
+                self.deleted.discard(result.name)
+                self.topics[result.name] = max(wanted[result.name], 1)

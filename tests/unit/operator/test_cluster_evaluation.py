@@ -1,0 +1,89 @@
+"""Conditions of a Cluster, for what was observed of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, evaluate_cluster
+from ottla_operator.plan.conditions import Ready, Reconciling, Stalled
+from ottla_operator.plan.observed_pods import broker_pods
+from ottla_operator.plan.roll import Blocker
+from ottla_operator.resources.cluster import Cluster
+from tests.unit.operator.samples import cluster
+
+
+def broker(id_: int, *, is_ready: bool = True, problem: str = "", unready_for_s: float = 0.0) -> ObservedBroker:
+    return ObservedBroker(id_, is_ready, {}, problem=problem, unready_for_s=unready_for_s)
+
+
+BROKERS = {id_: broker(id_) for id_ in (1, 2, 3)}
+LATE = {**BROKERS, 2: broker(2, is_ready=False, problem="ImagePullBackOff: no such image", unready_for_s=601)}
+HEALTHY = ClusterObservations(
+    3, BROKERS, frozenset(BROKERS), offline_partitions=0, under_replicated_partitions=0, moving_partitions=0
+)
+
+
+def test_a_healthy_cluster_is_ready_and_available() -> None:
+    assert evaluate_cluster(HEALTHY) == Ready("all 3 brokers are ready.")
+    assert availability(HEALTHY).is_true
+
+
+@pytest.mark.parametrize(
+    ("observed", "kind", "reason", "message"),
+    [
+        (replace(HEALTHY, brokers=LATE), Stalled, "BrokerStartFailed", "no such image"),
+        (replace(HEALTHY, rejected_settings={"log.retention.ms": "not a number"}), Stalled, "ConfigRejected", "log.retention.ms"),
+        (replace(HEALTHY, scale_down_blocked="too few"), Stalled, "ScaleDownBlocked", "too few"),
+        (replace(HEALTHY, certificate_error="spec.tls: Secret x does not exist", outdated={1: "image"}), Stalled, "CertificateUnusable", "Secret x does not exist"),
+        (replace(HEALTHY, outdated={2: "image i:2"}), Reconciling, "RollingRestart", "image i:2"),
+        (replace(HEALTHY, outdated={2: "image i:2"}, blocked_by=[Blocker(2, "flights", 0, (2,), 1)]), Reconciling, "RollingRestart", "flights-0 has 2 in sync"),
+        (replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False)}), Reconciling, "InsufficientReplicas", "waiting for broker 3"),
+        (replace(HEALTHY, moving_partitions=2), Reconciling, "MovingPartitions", "2 partitions"),
+        (replace(HEALTHY, registered=frozenset({1, 2})), Reconciling, "InsufficientReplicas", "2 of 3 brokers are ready"),
+        (replace(HEALTHY, scaling="4 partitions to move"), Reconciling, "Scaling", "4 partitions"),
+        (replace(HEALTHY, offline_partitions=2), Reconciling, "PartitionsOffline", "2 partitions"),
+        (replace(HEALTHY, under_replicated_partitions=1), Reconciling, "PartitionsUnderReplicated", "1 partition "),
+    ],
+)  # fmt: skip
+def test_what_prevents_ready_is_the_reason(
+    observed: ClusterObservations, kind: type, reason: str, message: str
+) -> None:
+    readiness = evaluate_cluster(observed)
+    assert isinstance(readiness, kind) and readiness.reason == reason and message in readiness.message
+
+
+def test_an_outdated_broker_is_never_late() -> None:
+    assert not replace(HEALTHY, brokers=LATE, outdated={2: "image"}).late
+
+
+def test_a_broker_can_be_spared_only_if_everything_is_known_to_be_in_sync() -> None:
+    assert HEALTHY.can_spare_a_broker
+    assert not replace(HEALTHY, under_replicated_partitions=1).can_spare_a_broker
+    assert not replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False)}).can_spare_a_broker
+    assert not replace(HEALTHY, registered=frozenset({1, 2})).can_spare_a_broker
+    assert not replace(HEALTHY, under_replicated_partitions=None, connect_error="no answer").can_spare_a_broker
+
+
+def test_a_cluster_is_available_during_a_roll() -> None:
+    assert availability(replace(HEALTHY, outdated={2: "image"}, brokers={1: broker(1)})).is_true
+    assert not availability(replace(HEALTHY, offline_partitions=1)).is_true
+    assert not availability(replace(HEALTHY, registered=frozenset())).is_true
+
+
+def test_problems_of_a_broker_are_read_from_its_pod() -> None:
+    it = Cluster.parse(cluster())
+    status = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}],
+        "containerStatuses": [
+            {
+                "name": "broker",
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+                "lastState": {"terminated": {"exitCode": 2, "message": "a line\nottla broker: bad setting\n"}},
+            }
+        ],
+    }
+    metadata = {"name": "demo-1", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    other = {"metadata": {**metadata, "name": "demo-x"}, "spec": {"containers": []}}
+    found = broker_pods(it, [{"metadata": metadata, "spec": {"containers": []}, "status": status}, other])
+    assert found.keys() == {1}
+    assert found[1].problem == "Unschedulable: 0/1 nodes; CrashLoopBackOff: ottla broker: bad setting"

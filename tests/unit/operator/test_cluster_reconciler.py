@@ -1,0 +1,257 @@
+"""Reconciles of a Cluster on Kubernetes while no broker answers: what is created, left alone and reported."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from ottla_operator.kube.api import ApiClient, ApiError
+from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, SERVICE
+from ottla_operator.kube.platform import KubePlatform
+from ottla_operator.kube.status_writer import now_text
+from ottla_operator.plan.conditions import kstatus
+from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.reconcile.controller import Controller
+from ottla_operator.reconcile.watch_cache import Key, WatchCache
+from tests.unit.operator.api_server import FakeApi
+
+KEY = Key("events", "demo")
+SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
+
+
+class Operator:
+    """One operator, which another may replace at any time."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        as_api, cache = cast(ApiClient, api), WatchCache()
+        platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
+        self.controller = Controller(platform, cache)
+
+    def reconcile(self) -> list[str]:
+        """Returns the writes."""
+        for it in self.api.of("Cluster").values():
+            self.controller.update(it)
+        before = len(self.api.writes)
+        asyncio.run(self.controller.clusters.reconcile(KEY))
+        return self.api.writes[before:]
+
+    @property
+    def conditions(self) -> dict[str, dict[str, Any]]:
+        (it,) = self.api.of("Cluster").values()
+        return {condition["type"]: condition for condition in it["status"]["conditions"]}
+
+    def edit(self, **spec: Any) -> None:
+        (it,) = self.api.of("Cluster").values()
+        it["spec"] = {**it["spec"], **spec}
+        it["metadata"]["generation"] += 1
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    made = FakeApi()
+    made.cluster(dict(SPEC))
+    return made
+
+
+@pytest.fixture
+def operator(api: FakeApi) -> Operator:
+    return Operator(api)
+
+
+def test_converged_objects_are_not_written_again(api: FakeApi, operator: Operator) -> None:
+    assert "apply StatefulSet demo" in operator.reconcile()
+    api.run_pods()
+    operator.reconcile()
+    assert operator.reconcile() == []
+    assert Operator(api).reconcile() == [], "nor by another operator"
+    (cluster,) = api.of("Cluster").values()
+    assert kstatus(cluster) == "InProgress"
+    assert operator.conditions["Ready"]["reason"] == "InsufficientReplicas"
+
+
+def test_changed_and_deleted_objects_are_applied_again_and_no_others(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    operator.reconcile()
+    api.objects["Role", "events", "demo"]["rules"] = []
+    del api.objects["PodDisruptionBudget", "events", "demo"]
+    api.objects["Service", "events", "demo-brokers"]["spec"]["added-by-the-server"] = True
+    assert sorted(operator.reconcile()) == ["apply PodDisruptionBudget demo", "apply Role demo"]
+
+
+def test_an_object_of_another_owner_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
+    api.put(SERVICE, {"metadata": {"name": "demo-brokers", "namespace": "events"}, "spec": {"ports": []}})
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["status"] == "True"
+    assert "Service demo-brokers" in operator.conditions["Stalled"]["message"]
+    assert not api.of("StatefulSet")
+
+
+def test_objects_of_a_deleted_cluster_of_the_same_name_are_waited_for(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    api.cluster(dict(SPEC))  # before Kubernetes has deleted what the previous one owned
+    operator.reconcile()
+    assert (
+        operator.conditions["Reconciling"]["status"] == "True" and operator.conditions["Stalled"]["status"] == "False"
+    )
+    assert "that was deleted before" in operator.conditions["Ready"]["message"]
+    for kind, namespace, name in list(api.objects):
+        if kind not in ("Cluster", "Lease"):
+            del api.objects[kind, namespace, name]
+    operator.reconcile()
+    assert api.of("StatefulSet") and operator.conditions["Ready"]["reason"] == "InsufficientReplicas"
+
+
+def test_an_invalid_spec_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
+    operator.edit(config={"node.id": 7})
+    assert operator.reconcile() == ["status Cluster demo"]
+    assert (
+        operator.conditions["Stalled"]["reason"] == "InvalidSpec"
+        and "node.id" in operator.conditions["Stalled"]["message"]
+    )
+    operator.edit(config={})
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["status"] == "False"
+
+
+def test_brokers_wait_for_the_addresses_of_load_balancers(api: FakeApi, operator: Operator) -> None:
+    operator.edit(listeners=[{"name": "out", "port": 9094, "type": "LoadBalancer"}])
+    operator.reconcile()
+    assert operator.conditions["Ready"]["reason"] == "WaitingForAddress" and not api.of("StatefulSet")
+    for number in (1, 2, 3):
+        api.objects["Service", "events", f"demo-out-{number}"]["status"] = {
+            "loadBalancer": {"ingress": [{"ip": f"10.0.0.{number}"}]}
+        }
+    operator.reconcile()
+    assert api.stateful_set["spec"]["replicas"] == 3
+    settings = api.of("ConfigMap")[api.stateful_set["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]]
+    assert "OUT://10.0.0.2:9094" in settings["data"]["broker-2.properties"]
+
+
+def test_pods_are_annotated_with_the_rack_of_their_node(api: FakeApi, operator: Operator) -> None:
+    operator.edit(rack={"topologyKey": "zone"})
+    api.node("one", {"zone": "west"})
+    operator.reconcile()
+    api.run_pods()
+    operator.reconcile()
+    assert {it["metadata"]["annotations"]["ottla.dev/rack"] for it in api.of("Pod").values()} == {"west"}
+    operator.reconcile()
+    assert operator.reconcile() == []
+
+
+def test_ready_brokers_that_do_not_answer_are_not_restarted(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    api.run_pods(ready=True)
+    operator.edit(image="other:1")
+    assert [it for it in operator.reconcile() + operator.reconcile() if "Pod" in it] == []
+    assert operator.conditions["Ready"]["reason"] == "RollingRestart"
+
+
+def test_a_pod_that_does_not_start_in_time_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
+    operator.edit(image="broken:1")
+    operator.reconcile()
+    api.run_pods(waiting={"reason": "ImagePullBackOff", "message": "no such image broken:1"})
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["reason"] == "BrokerStartFailed"  # the pods have been unready since January
+    assert "ImagePullBackOff: no such image broken:1" in operator.conditions["Ready"]["message"]
+    operator.edit(image="good:1")
+    assert "delete Pod demo-1" in operator.reconcile()
+    api.run_pods()
+    assert "delete Pod demo-2" in operator.reconcile(), "pods that are not ready go first"
+
+
+def test_an_evicted_pod_has_the_whole_timeout_to_come_back(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    api.run_pods(ready=True)
+    pod = api.of("Pod")["demo-2"]
+    pod["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"  # ready since then
+    pod["metadata"]["deletionTimestamp"] = now_text()
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["status"] == "False", operator.conditions["Stalled"]["message"]
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"  # its node is gone
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["reason"] == "BrokerStartFailed"
+
+
+def test_disks_are_expanded_in_place(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    api.run_pods()
+    labels = api.stateful_set["spec"]["selector"]["matchLabels"]
+    for number in (1, 2, 3):
+        claim = {"metadata": {"name": f"data-demo-{number}", "namespace": "events", "labels": labels}}
+        api.put(CLAIM, {**claim, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
+    operator.edit(storage={"size": "20Gi"})
+    writes = operator.reconcile()
+    assert [it for it in writes if "Pod " in it] == []
+    assert "orphan StatefulSet demo" in writes and writes.count("apply StatefulSet demo") == 1
+    assert {it["spec"]["resources"]["requests"]["storage"] for it in api.of("PersistentVolumeClaim").values()} == {
+        "20Gi"
+    }
+    assert "orphan StatefulSet demo" not in operator.reconcile()
+
+
+def test_state_survives_an_operator_that_is_killed_during_a_storage_expansion(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    noted = {"ottla.dev/spread": "1,2,3", "ottla.dev/cluster-settings": '{"log.retention.ms": "5"}'}
+    api.stateful_set["metadata"]["annotations"].update(noted)
+    api.run_pods()
+    operator.edit(storage={"size": "20Gi"})
+    api.reject = lambda write: ApiError(0, "killed") if write == "apply StatefulSet demo" else None
+    with pytest.raises(ApiError, match="killed"):
+        operator.reconcile()
+    assert not api.of("StatefulSet")
+    api.reject = lambda write: None
+    Operator(api).reconcile()
+    assert noted.items() <= api.stateful_set["metadata"]["annotations"].items()
+
+
+def test_a_storage_class_without_expansion_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    labels = api.stateful_set["spec"]["selector"]["matchLabels"]
+    claim = {"metadata": {"name": "data-demo-1", "namespace": "events", "labels": labels}}
+    api.put(CLAIM, {**claim, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
+    operator.edit(storage={"size": "20Gi"})
+    api.reject = lambda write: (
+        ApiError(422, "only dynamically provisioned") if "PersistentVolumeClaim" in write else None
+    )
+    operator.reconcile()
+    assert (
+        operator.conditions["Stalled"]["status"] == "True"
+        and "dynamically" in operator.conditions["Stalled"]["message"]
+    )
+    assert api.stateful_set["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "10Gi"
+
+
+def test_no_broker_is_removed_while_partitions_cannot_be_moved(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    operator.edit(replicas=1)
+    operator.reconcile()
+    assert api.stateful_set["spec"]["replicas"] == 3
+    operator.edit(replicas=5)
+    operator.reconcile()
+    assert api.stateful_set["spec"]["replicas"] == 5
+
+
+def test_config_maps_that_no_pod_uses_are_deleted(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    api.run_pods(ready=True)
+    for value in (2, 3):
+        operator.edit(config={"num.partitions": value})
+        operator.reconcile()
+        for it in api.of("ConfigMap").values():
+            it["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    operator.reconcile()
+    used = {it["spec"]["volumes"][0]["configMap"]["name"] for it in api.of("Pod").values()}
+    now = api.stateful_set["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]
+    assert set(api.of("ConfigMap")) == used | {now}
+    api.put(CONFIG_MAP, {"metadata": {"name": "demo-settings-mine", "namespace": "events"}})
+    operator.reconcile()
+    assert "demo-settings-mine" in api.of("ConfigMap"), "it is not the operator's"
+
+
+def test_a_cluster_that_is_being_deleted_is_left_to_kubernetes(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    (it,) = api.of("Cluster").values()
+    it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert operator.reconcile() == []

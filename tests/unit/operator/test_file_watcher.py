@@ -1,0 +1,63 @@
+"""Edits of files while `ottla up` is running."""
+
+import asyncio
+from pathlib import Path
+
+from ottla_operator.local.file_watcher import watch_edits
+from tests.unit.operator.loop import on_loop
+
+
+async def wait_for_edit(found: asyncio.Queue[frozenset[str]], name: str) -> None:
+    """Waits for an edit of a file of this name."""
+    async with asyncio.timeout(20):
+        while not any(Path(it).name == name for it in await found.get()):
+            pass
+
+
+async def wait_for_new_watch(found: asyncio.Queue[frozenset[str]]) -> None:
+    async with asyncio.timeout(20):
+        while await found.get():
+            pass
+
+
+async def queue_edits(
+    inputs: list[Path], home: Path, stop: asyncio.Event, found: asyncio.Queue[frozenset[str]]
+) -> None:
+    async for names in watch_edits(inputs, home, stop):
+        found.put_nowait(names)
+
+
+@on_loop
+async def test_resources_python_steps_and_given_files_are_watched(tmp_path: Path) -> None:
+    found: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+    stop = asyncio.Event()
+    (tmp_path / "plain.txt").write_text("named")
+    watching = asyncio.create_task(queue_edits([tmp_path, tmp_path / "plain.txt"], tmp_path / "home", stop, found))
+    await wait_for_new_watch(found)
+    for name in ("a.yaml", "b.json", "steps.py", "plain.txt"):
+        (tmp_path / "other.txt").write_text(name)
+        (tmp_path / name).write_text(name)
+        await wait_for_edit(found, name)
+    stop.set()
+    await watching
+    left = [it for names in [found.get_nowait() for _ in range(found.qsize())] for it in names]
+    assert not any("other.txt" in it for it in left)
+
+
+@on_loop
+async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
+    """The watch of the old folder reports nothing of the new one."""
+    found: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+    stop = asyncio.Event()
+    folder = tmp_path / "resources"
+    folder.mkdir()
+    watching = asyncio.create_task(queue_edits([folder], tmp_path / "home", stop, found))
+    await wait_for_new_watch(found)
+    for away in ("first", "second"):
+        folder.rename(tmp_path / away)
+        folder.mkdir()
+        await wait_for_new_watch(found)
+        (folder / "a.yaml").write_text("x")
+        await wait_for_edit(found, "a.yaml")
+    stop.set()
+    await watching

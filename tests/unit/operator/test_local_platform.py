@@ -1,0 +1,180 @@
+"""Reconciles on this machine: reports on the terminal, and what becomes of topics that are removed from the files."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+from uuid import UUID, uuid4
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.kafka import topics as kafka_topics
+from ottla_operator.kafka.client import KafkaClient, Unreachable
+from ottla_operator.local import platform as local_platform
+from ottla_operator.local.documents import Document
+from ottla_operator.local.home import Home
+from ottla_operator.local.live_view import LiveView, State
+from ottla_operator.local.platform import LocalPlatform, local_key
+from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled, kstatus
+from ottla_operator.plan.topics import CreateTopic, ObservedTopic, TopicChange
+from ottla_operator.reconcile import connection, topic_changes
+from ottla_operator.reconcile.controller import Controller
+from ottla_operator.reconcile.watch_cache import Key, WatchCache
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.topic import Topic
+from ottla_operator.resources.validation import FieldPath
+from tests.unit.operator import samples
+from tests.unit.operator.loop import on_loop
+
+
+class World:
+    """`topics`: on the brokers. `errors`: which brokers raise at the next requests, the last first. `woken`: keys for which
+    a process change was reported."""
+
+    def __init__(self, folder: Path) -> None:
+        self.messages: list[str] = []
+        self.woken: list[tuple[str, Key]] = []
+        self.topics: dict[str, UUID] = {}
+        self.errors: list[Exception] = []
+        self.view = LiveView(say=lambda text, kind: self.messages.append(text))
+        self.cache = WatchCache()
+        self.platform = LocalPlatform(Home(folder), self.view, self.cache, lambda *it: self.woken.append(it))
+        self.controller = Controller(self.platform, self.cache)
+        self.folder = folder
+        self.update(samples.cluster())
+
+    def update(self, resource: Json) -> Json:
+        metadata = {"name": resource["metadata"]["name"], "namespace": "default", "uid": str(uuid4()), "generation": 1}
+        body = {**resource, "metadata": metadata, "status": {}}
+        self.controller.update(body)
+        return body
+
+    def topic(self, name: str, **spec: Any) -> Json:
+        return self.update(samples.topic(name, deletionPolicy="Delete", **spec))
+
+    def remove(self, resource: Json) -> None:
+        self.controller.update(resource, is_deleted=True)
+
+    async def reconcile(self) -> None:
+        patches: list[tuple[object, str, object]] = [
+            (connection, "connect", self._connect),
+            (self.platform, "broker_addresses", self._addresses),
+            (topic_changes, "observe_topics", self._observe),
+            (topic_changes, "apply_topic_change", self._apply),
+            (kafka_topics, "delete_topic_by_id", self._delete),
+        ]
+        with ExitStack() as stack:
+            for target, name, fake in patches:
+                stack.enter_context(mock.patch.object(target, name, fake))
+            await self.controller.topics.reconcile(local_key("demo"))
+
+    @asynccontextmanager
+    async def _connect(self, *_: object) -> AsyncIterator[KafkaClient]:
+        yield cast(KafkaClient, None)
+
+    async def _addresses(self, *_: object) -> list[str]:
+        return ["127.0.0.1:9092"]
+
+    async def _observe(self, _: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
+        found = {it.topic_name: self.topics[it.topic_name] for it in desired if it.topic_name in self.topics}
+        return {name: ObservedTopic(name, 1, 1, topic_id=str(id_), brokers=1) for name, id_ in found.items()}
+
+    async def _apply(self, _: KafkaClient, change: TopicChange) -> None:
+        assert isinstance(change, CreateTopic)
+        self.topics[change.name] = uuid4()
+
+    async def _delete(self, _: KafkaClient, topic_id: UUID) -> bool:
+        if self.errors:
+            raise self.errors.pop()
+        deleted = [name for name, it in self.topics.items() if it == topic_id]
+        for name in deleted:
+            del self.topics[name]
+        return bool(deleted)
+
+
+@on_loop
+async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    flights = world.topic("flights")
+    world.topic("sums")
+    await world.reconcile()
+    assert world.messages == ["topic flights created", "topic sums created"]
+    world.remove(flights)
+    world.errors = [KafkaError(ErrorCode.not_controller), Unreachable("gone")]
+    for _ in range(3):
+        await world.reconcile()
+    assert world.topics.keys() == {"sums"}
+    assert world.messages[-1] == "cluster demo: deleted with their Topics (deletionPolicy: Delete): flights"
+
+
+@on_loop
+async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    flights = world.topic("flights")
+    await world.reconcile()
+    world.remove(flights)
+    world.errors = [KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")] * 2
+    await world.reconcile()
+    await world.reconcile()
+    assert world.topics.keys() == {"flights"}
+    assert world.messages[1:] == [
+        "cluster demo: cannot delete topic flights of the deleted Topic flights: delete.topic.enable is false"
+    ]
+
+
+@on_loop
+async def test_a_topic_that_another_resource_owns_now_stays(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    flights, sums = world.topic("flights"), world.topic("sums")
+    await world.reconcile()
+    world.remove(flights)
+    world.remove(sums)
+    world.topic("renamed", topicName="flights")
+    await world.reconcile()
+    assert world.topics.keys() == {"flights"}
+
+
+@on_loop
+async def test_a_status_becomes_conditions_and_a_row(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    flights = world.topic("flights")
+    await world.platform.write_status(
+        flights, Conditions(Reconciling("CreatingTopic", "creating topic flights"), 1), {}
+    )
+    row = world.view.topics["demo", "flights"]
+    assert (row.state, row.note, kstatus(flights)) == (State.starting, "creating topic flights", "InProgress")
+    await world.platform.write_status(flights, Conditions(Stalled("InvalidSpec", "no"), 1), {"partitions": 3})
+    assert (row.state, row.note, kstatus(flights)) == (State.failed, "no", "Failed")
+    assert flights["status"]["partitions"] == 3
+    assert world.woken == [("Topic", local_key("demo"))] * 2
+
+
+@on_loop
+async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    data = samples.topic("flights", config={"retention.ms": "soon"})
+    lines: dict[FieldPath, int] = {(): 1, ("spec",): 4, ("spec", "config", "retention.ms"): 7}
+    files = [Document(tmp_path / "a.yaml", samples.cluster(), {(): 1}), Document(tmp_path / "a.yaml", data, lines)]
+    world.platform.load(files)
+    flights = world.update(data)
+    for _ in range(2):
+        await world.platform.record_event(
+            flights, "RejectedByBrokers", "topic 'flights': retention.ms: no", warning=True
+        )
+    assert world.messages == [f"{tmp_path}/a.yaml:7: topic 'flights': retention.ms: no"]
+
+
+@on_loop
+async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    cluster, now = world.update(samples.cluster()), 100.0
+    waiting = Conditions(Reconciling("RollingRestart", "waiting: flights-0"), 1)
+    with mock.patch("time.monotonic", lambda: now):
+        await world.platform.write_status(cluster, waiting, {})
+        now += local_platform.REPORT_WAITING_S - 1
+        await world.platform.write_status(cluster, waiting, {})
+        assert not world.messages
+        now += 1
+        for _ in range(2):
+            await world.platform.write_status(cluster, waiting, {})
+    assert world.messages == ["cluster demo: waiting: flights-0"]
