@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = True
         self.stuck_since = self._services.clock()
         self.unsent = self._transport.get_write_buffer_size()
-        # A response that was sent in part is kept whole until its last byte has gone.
+        # A response that was sent in part stays in memory until its last byte is sent.
         self._count_held(max(self.unsent, self._last_written_bytes))
 
     def resume_writing(self) -> None:

@@ -1,206 +1,163 @@
-"""Every reason of a condition or an event: what it means and what to do.
+"""Every reason of a condition and of an event: its meaning, and what a person does about it.
 
-`python -m ottla_operator.plan.reasons` prints docs/conditions.md.
+docs/conditions.md is generated from this table: `python -m ottla_operator.plan.reasons > docs/conditions.md`.
+Reasons follow the Kubernetes API conventions (sig-architecture/api-conventions.md, "Typical status
+properties"): one CamelCase word that programs may compare. A test holds that the operator uses no other.
 """
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-WAIT: Final = "Nothing: it passes by itself."
+CONDITION_TYPES: Final = (
+    ("Ready", "The resource is as its spec says."),
+    ("Reconciling", "Work is under way that needs no person (kstatus)."),
+    ("Stalled", "A person has to change something (kstatus)."),
+    ("Available", "Of a Cluster: clients are served, whether or not work is under way."),
+    ("TopicsReady", "Of a Pipeline: every topic that it reads exists and is ready."),
+    ("InSync", "Of a Mirror: the copies have every record of the source."),
+    ("FailoverSafe", "Of a Mirror: a failover now would lose no record that the source has."),
+)
 NOTHING: Final = "Nothing."
-SPARK_LOG: Final = "Read the driver's log (`kubectl logs`, or `output.log` with `ottla up`)."
 
 
 class Reason(NamedTuple):
+    """`kinds`: of the resources that show it. `action`: the next step of a person."""
+
     name: str
+    kinds: str
     meaning: str
-    action: str
+    action: str = NOTHING
 
 
-CONDITION_REASONS: Final[Mapping[str, tuple[Reason, ...]]] = {
-    "Ready is True": (
-        Reason("Reconciled", "The resource is as its spec says.", NOTHING),
-        Reason("Replicating", "Mirror: topics are copied.", NOTHING),
-        Reason("Paused", "Mirror: `role: Paused`, so nothing is copied.", "Set `role: Replicate` to go on."),
-        Reason("FailedOver", "Mirror: the copies are open for writing.", "Set `role: Replicate` to copy again."),
-        Reason("Suspended", "Pipeline: `state: suspended`; the checkpoint is kept.", "Set `state: running` to go on."),
-        Reason("Completed", "Pipeline: the driver has read everything and exited.", NOTHING),
-        Reason("Idle", "On Reconciling: no change is in progress.", NOTHING),
-        Reason("Healthy", "On Stalled: nothing needs a person.", NOTHING),
-    ),
-    "Reconciling is True": (
-        Reason("WaitingForOperator", "No operator has reconciled the resource yet.", "Check that one is running."),
-        Reason(
-            "RetryingAfterError",
-            "A request failed; it is repeated with growing pauses.",
-            "Read the message if it lasts: network, API server or brokers.",
-        ),
-        Reason(
-            "ReconcileError", "A bug in the operator ended the reconcile; it is repeated.", "Report it with the log."
-        ),
-        Reason("Terminating", "Objects of a deleted resource with this name still exist.", WAIT),
-        Reason("ClusterNotFound", "The Cluster of `clusterRef` does not exist.", "Create it, or correct `clusterRef`."),
-        Reason("ClusterNotReady", "No broker of the Cluster is ready.", "See the Cluster's conditions if it lasts."),
-        Reason(
-            "BrokersUnreachable",
-            "Brokers are ready, but none answers.",
-            "Check network policies and the brokers' logs.",
-        ),
-        Reason(
-            "InsufficientReplicas",
-            "Fewer brokers are ready than `replicas`.",
-            "See the message and the pods if it lasts.",
-        ),
-        Reason(
-            "WaitingForAddress", "A Service of a listener has no address yet.", "Check the load balancer if it lasts."
-        ),
-        Reason(
-            "RollingRestart",
-            "Brokers are restarted one after the other.",
-            "See `status.roll.blockedBy` for what a restart waits for.",
-        ),
-        Reason("Scaling", "Brokers are being added or removed.", "See the message for what it waits for."),
-        Reason("MovingPartitions", "Partitions are being reassigned.", WAIT),
-        Reason("PartitionsOffline", "Partitions have no leader.", "Bring the brokers back that have their replicas."),
-        Reason("PartitionsUnderReplicated", "Replicas are missing from ISRs.", "Check brokers and disks if it lasts."),
-        Reason("CreatingTopic", "Topic: the topic is being created.", WAIT),
-        Reason("ChangingTopic", "Topic: partitions or configuration are being changed.", WAIT),
-        Reason(
-            "DeletionPolicyNotRecorded",
-            "Topic: `deletionPolicy: Delete` could not be recorded, so the topic would stay.",
-            "Read the message: the operator must be able to write ConfigMaps.",
-        ),
-        Reason("JoiningSource", "Mirror: finding the offset up to which a log is its source's.", WAIT),
-        Reason("FailingOver", "Mirror: partitions are being opened for writing.", WAIT),
-        Reason("NoTopicsMatched", "Mirror: no topic of the source is copied yet.", "Check `topics` and the message."),
-        Reason(
-            "SourceNotFound", "Mirror: the source's Cluster or a listener to read it is missing.", "See the message."
-        ),
-        Reason("SourceUnreachable", "Mirror: the source does not answer.", "Check address, network and credentials."),
-        Reason("CredentialsUnusable", "Mirror: a Secret is missing or lacks a key.", "Correct the Secret."),
-        Reason("WaitingForTopics", "Pipeline: its topics are not ready.", "See the condition TopicsReady."),
-        Reason("ChangingLauncher", "Pipeline: the other launcher's driver is being stopped.", WAIT),
-        Reason("Submitting", "Pipeline: the Spark operator has not submitted the application yet.", WAIT),
-        Reason(
-            "SubmissionFailed", "Pipeline: the Spark operator could not submit it.", "See the Spark operator's log."
-        ),
-        Reason("DriverStarting", "Pipeline: the driver is starting.", WAIT),
-        Reason("DriverRestarting", "Pipeline: the driver failed and is started again.", SPARK_LOG),
-        Reason(
-            "NoExecutorRunning", "Pipeline: no executor is running.", "Check the executors' pods: image, quota, nodes."
-        ),
-        Reason("Suspending", "Pipeline: the batch in progress ends, then the driver stops.", WAIT),
-    ),
-    "Stalled is True": (
-        Reason("InvalidSpec", "The spec cannot be fulfilled.", "Correct the field that the message names."),
-        Reason("NameConflict", "An object or a topic of this name belongs to another.", "Rename or delete one."),
-        Reason("RejectedByApiServer", "The API server rejects a write.", "Read the message: quota, policy or rights."),
-        Reason("RejectedByBrokers", "Brokers reject a change.", "Correct what the message names."),
-        Reason("BrokerStartFailed", "A broker is not ready in time; no other is restarted.", "Read its log."),
-        Reason("CertificateUnusable", "The Secret of `spec.tls` is missing or unusable.", "Correct the Secret."),
-        Reason("ConfigRejected", "Running brokers reject a value of `spec.config`.", "Correct the value."),
-        Reason(
-            "ScaleDownBlocked",
-            "A partition has more replicas than brokers would remain.",
-            "Reduce its replicas, or raise `replicas`.",
-        ),
-        Reason(
-            "SourceTruncated",
-            "Mirror: the source has lost records that were copied.",
-            "Set `onSourceTruncation`, or fail over.",
-        ),
-        Reason(
-            "Diverged",
-            "Mirror: records are here and not at the source.",
-            "Set `onDivergence: Truncate` to save them to files and truncate.",
-        ),
-        Reason(
-            "FailedOver",
-            "Mirror: it failed over by another command.",
-            "Set `role: FailedOver`, and then the old role to copy again.",
-        ),
-        Reason("InvalidPipeline", "Pipeline: the runner rejects the definition.", "Correct what the message names."),
-        Reason("CrashLoopBackOff", "Pipeline: the driver has failed repeatedly.", SPARK_LOG),
-        Reason(
-            "ImagePullBackOff", "Pipeline: an image cannot be pulled.", "Correct `spec.spark.image` or pull secrets."
-        ),
-        Reason("ApplicationFailed", "Pipeline: the SparkApplication has failed.", SPARK_LOG),
-        Reason("SparkOperatorNotFound", "Pipeline: `launcher: SparkOperator` without its CRD.", "Install it."),
-        Reason("NoPlaintextListener", "Pipeline: the Cluster has no listener without TLS.", "Add one."),
-        Reason("PrerequisiteMissing", "Pipeline on `ottla up`: PySpark or Java is missing.", "Install it."),
-    ),
-    "Available (Cluster)": (
-        Reason("BrokersReady", "True: every partition has a leader.", NOTHING),
-        Reason("NoBrokerReady", "False: no broker is ready.", "See Ready."),
-        Reason("PartitionsOffline", "False: partitions have no leader.", "See Ready."),
-    ),
-    "InSync and FailoverSafe (Mirror)": (
-        Reason("InSync", "InSync is True: no record was missing when the source was last reached.", NOTHING),
-        Reason("Lagging", "InSync is False: records are not copied yet, or the source is unreachable.", "See Ready."),
-        Reason("NoKnownLoss", "FailoverSafe is True: a failover would lose no known record.", NOTHING),
-        Reason("RecordsMissing", "FailoverSafe is False: a failover would lose records.", "Wait for InSync."),
-        Reason("NoTopicsMatched", "False: no topic is copied yet.", "See Ready."),
-        Reason("Diverged", "False: records are here and not at the source.", "See Ready."),
-        Reason("FailedOver", "InSync is False: the copies are open for writing.", NOTHING),
-    ),
-    "TopicsReady (Pipeline)": (
-        Reason("TopicsReady", "True: all topics of the pipeline are ready.", NOTHING),
-        Reason(
-            "WaitingForTopics", "False: the message names the topics.", "See their Topic resources, or create them."
-        ),
-    ),
-}
-
-EVENT_REASONS: Final = (
-    Reason("ConfigChanged", "Cluster: a setting was changed without a restart.", NOTHING),
-    Reason("RestartingBroker", "Cluster: a broker is restarted, for the reason given.", NOTHING),
-    Reason("MovingPartitions", "Cluster: a reassignment was started.", NOTHING),
-    Reason("PartitionsMoved", "Cluster: the reassignment is complete.", NOTHING),
-    Reason("RemovingBroker", "Cluster: a broker that holds no replicas is stopped.", NOTHING),
-    Reason("RemovedBrokerNeeded", "Cluster: a broker got replicas while it was being removed.", WAIT),
-    Reason("BrokerUnregistered", "Cluster: a removed broker was unregistered.", NOTHING),
-    Reason("StorageExpanding", "Cluster: disks are being expanded.", NOTHING),
-    Reason("RackLabelMissing", "Cluster: a node lacks the label of `rack.topologyKey`.", "Label the node."),
-    Reason("TopicCreated", "Topic: the topic was created.", NOTHING),
-    Reason("PartitionsAdded", "Topic: partitions were added.", NOTHING),
-    Reason("ReplicationFactorChanged", "Topic: a reassignment to another number of replicas was started.", NOTHING),
-    Reason("TopicConfigChanged", "Topic: configuration was changed.", NOTHING),
-    Reason("TopicDeleted", "Cluster: topics were deleted with their Topics.", NOTHING),
-    Reason("TopicDeletionFailed", "Cluster: a topic could not be deleted; it is tried again.", "Read the message."),
-    Reason(
-        "TopicRetained",
-        "Cluster: no operator watched the deletion of a Topic, so the topic stays.",
-        "Delete the topic with `ottla topics delete` if it is not needed.",
-    ),
-    Reason("DeletionPolicyNotRecorded", "Cluster: as the condition of the same name.", "See the condition."),
-    Reason("StatusWriteFailed", "Topic: the status could not be written.", "Read the message."),
-    Reason("MirrorConfigured", "Mirror: settings were sent to the brokers.", NOTHING),
-    Reason("DriverLaunched", "Pipeline: a driver was created.", NOTHING),
+ALL_KINDS: Final = "all"
+READY_REASONS: Final = (
+    Reason("WaitingForOperator", ALL_KINDS, "No operator has reconciled the resource yet.", "Start an operator."),
+    Reason("Reconciled", ALL_KINDS, "The resource is as its spec says."),
+    Reason("Idle", ALL_KINDS, "No change is in progress (reason of Reconciling)."),
+    Reason("Healthy", ALL_KINDS, "Nothing needs a person (reason of Stalled)."),
+    Reason("Replicating", "Mirror", "Every topic is copied."),
+    Reason("Paused", "Mirror", "`role: Paused`: the copies stay as they are."),
+    Reason("Completed", "Pipeline", "A pipeline with `availableNow` has read everything and exited."),
+    Reason("Suspended", "Pipeline", "`state: suspended`: no driver runs; the checkpoint is kept."),
 )
-"""Events record the reasons of Stalled and of Ready too."""
+RECONCILING_REASONS: Final = (
+    Reason("InsufficientReplicas", "Cluster", "Fewer brokers serve than `replicas` says.", "Wait; see the message."),
+    Reason("RollingRestart", "Cluster", "Brokers are restarted one after the other.", "See `status.roll`."),
+    Reason("Scaling", "Cluster", "Brokers are being added or removed."),
+    Reason("MovingPartitions", "Cluster, Topic", "Partitions are being reassigned.", "See `status.reassignment`."),
+    Reason("PartitionsUnderReplicated", "Cluster", "Replicas are catching up.", "`ottla cluster health`"),
+    Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
+    Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
+    Reason("Terminating", "Cluster", "An object of the same name is still being deleted."),
+    Reason("BrokersUnreachable", "all", "The operator cannot reach the brokers.", "Check network policies."),
+    Reason("ClusterNotFound", "Topic, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."),
+    Reason("ClusterNotReady", "Topic, Mirror, Pipeline", "No broker of the Cluster is ready.", "See the Cluster."),
+    Reason("CreatingTopic", "Topic", "The topic is being created."),
+    Reason("ChangingTopic", "Topic", "The topic is being changed."),
+    Reason(
+        "DeletionPolicyNotRecorded",
+        "Topic",
+        "The operator could not record that the topic is to be deleted with its Topic.",
+        "Let the operator write the ConfigMap of the Cluster.",
+    ),
+    Reason("CredentialsUnusable", "Mirror", "A Secret of the source is missing or unusable.", "Correct the Secret."),
+    Reason("SourceNotFound", "Mirror", "The source Cluster or its listener does not exist.", "Create it."),
+    Reason("SourceUnreachable", "Mirror", "The source does not answer.", "Check address, network and TLS."),
+    Reason("JoiningSource", "Mirror", "A copy is finding the offset at which it continues."),
+    Reason("NoTopicsMatched", "Mirror", "No topic of the source is copied yet.", "Check `spec.topics`."),
+    Reason("FailingOver", "Mirror", "The copies are being opened for producers."),
+    Reason("WaitingForTopics", "Pipeline", "Topics that are read are not ready yet.", "See the message."),
+    Reason("DriverStarting", "Pipeline", "The driver is starting."),
+    Reason("DriverRestarting", "Pipeline", "The driver failed and is started again.", "See `status.lastError`."),
+    Reason("NoExecutorRunning", "Pipeline", "The driver runs without an executor.", "Check quota and nodes."),
+    Reason("Suspending", "Pipeline", "The driver stops after the batch in flight."),
+    Reason("ChangingLauncher", "Pipeline", "The other launcher's driver is being deleted."),
+    Reason("Submitting", "Pipeline", "The Spark operator has not submitted the application yet."),
+    Reason("SubmissionFailed", "Pipeline", "The Spark operator could not submit the application.", "See the message."),
+    Reason("RetryingAfterError", ALL_KINDS, "A step failed and is tried again.", "Wait; if it stays, see the message."),
+    Reason("ReconcileError", ALL_KINDS, "The operator failed unexpectedly.", "See the operator's log; report it."),
+)
+STALLED_REASONS: Final = (
+    Reason("InvalidSpec", ALL_KINDS, "The spec cannot be fulfilled.", "Correct the field that the message names."),
+    Reason("NameConflict", ALL_KINDS, "An object or a topic of that name belongs to another resource.", "Rename one."),
+    Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
+    Reason("RejectedByBrokers", "Topic, Mirror", "The brokers rejected a change.", "Correct what the message names."),
+    Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
+    Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
+    Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
+    Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
+    Reason(
+        "SourceTruncated",
+        "Mirror",
+        "The source lost records that the copy has, or was created again.",
+        "`onSourceTruncation: Resync` copies it anew.",
+    ),
+    Reason("Diverged", "Mirror", "The copy has records that the source never had.", "See docs/mirroring.md."),
+    Reason("FailedOver", "Mirror", "The copies are open for producers.", "Set `role` to what you want."),
+    Reason("NoPlaintextListener", "Pipeline", "The Cluster has no listener without TLS.", "Add one."),
+    Reason("SparkOperatorNotFound", "Pipeline", "SparkApplications are not known.", "Install the Spark operator."),
+    Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
+    Reason("InvalidPipeline", "Pipeline", "The runner refuses the pipeline.", "Correct what the message names."),
+    Reason("CrashLoopBackOff", "Pipeline", "The driver failed several times.", "See `status.lastError`."),
+    Reason("ImagePullBackOff", "Pipeline", "The image cannot be pulled.", "Check the image and pull secrets."),
+    Reason("PrerequisiteMissing", "Pipeline", "`ottla up`: Java or PySpark is missing.", "Install it."),
+)
+OTHER_REASONS: Final = (
+    Reason("BrokersReady", "Cluster", "Available: brokers are ready."),
+    Reason("NoBrokerReady", "Cluster", "Not Available: no broker is ready.", "See Ready."),
+    Reason("TopicsReady", "Pipeline", "Every topic that is read is ready."),
+    Reason("InSync", "Mirror", "No record is missing."),
+    Reason("Lagging", "Mirror", "Records of the source are not copied yet."),
+    Reason("RecordsMissing", "Mirror", "A failover now would lose records.", "Wait, or accept the loss."),
+    Reason("NoKnownLoss", "Mirror", "A failover now would lose no record that is known of."),
+)
+EVENT_REASONS: Final = (
+    Reason("RestartingBroker", "Cluster", "A broker is being restarted, and why."),
+    Reason("ConfigChanged", "Cluster", "A setting was changed without a restart."),
+    Reason("PartitionsMoved", "Cluster", "A reassignment that the operator started has ended."),
+    Reason("RemovingBroker", "Cluster", "A broker without replicas is being stopped."),
+    Reason("RemovedBrokerNeeded", "Cluster", "A broker being removed got replicas and stays until they are moved."),
+    Reason("BrokerUnregistered", "Cluster", "A removed broker was unregistered."),
+    Reason("StorageExpanding", "Cluster", "Disks are being expanded."),
+    Reason("RackLabelMissing", "Cluster", "A node lacks the label of `rack.topologyKey`.", "Label the node."),
+    Reason("TopicDeleted", "Cluster", "A topic was deleted with its Topic resource."),
+    Reason("TopicRetained", "Cluster", "A topic stays although its Topic said Delete.", "`ottla topics delete`"),
+    Reason(
+        "TopicDeletionFailed", "Cluster", "Brokers refuse to delete a topic; it is tried again.", "See the message."
+    ),
+    Reason("TopicCreated", "Topic", "The topic was created."),
+    Reason("PartitionsAdded", "Topic", "Partitions were added."),
+    Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
+    Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
+    Reason("StatusWriteFailed", "Topic", "The status could not be written.", "Check the message."),
+    Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
+    Reason("DriverLaunched", "Pipeline", "A driver was launched."),
+)
+SECTIONS: Final = (
+    ("Reasons while Ready is True, and of conditions that are False", READY_REASONS),
+    ("Reasons of Reconciling", RECONCILING_REASONS),
+    ("Reasons of Stalled", STALLED_REASONS),
+    ("Reasons of other conditions", OTHER_REASONS),
+    ("Reasons of events", EVENT_REASONS),
+)
+INTRODUCTION: Final = """# Conditions and events
 
+<!-- Generated from operator/ottla_operator/plan/reasons.py: python -m ottla_operator.plan.reasons -->
 
-def conditions_page() -> str:
-    """docs/conditions.md."""
-    sections = [*CONDITION_REASONS.items(), ("Events", EVENT_REASONS)]
-    return "\n".join([_HEAD, *(_section(title, reasons) for title, reasons in sections)])
-
-
-def _section(title: str, reasons: tuple[Reason, ...]) -> str:
-    rows = [f"| `{it.name}` | {it.meaning} | {it.action} |" for it in reasons]
-    return "\n".join([f"## {title}", "", "| Reason | Meaning | What to do |", "|---|---|---|", *rows, ""])
-
-
-_HEAD: Final = """\
-# Conditions and events
-
-Every Cluster, Topic, Mirror and Pipeline has the conditions `Ready`, `Reconciling` and `Stalled`, and exactly one of
-them is `True`. `Reconciling`: work is in progress that needs no person. `Stalled`: a person has to change something.
-`Ready` has the reason of the one that is `True`. `kubectl wait --for=condition=Ready`, kstatus, Flux and Argo CD read
-them. `ottla up` shows the same reasons' messages on the terminal.
-
-This page is printed by `python -m ottla_operator.plan.reasons`.
+Every resource has the conditions `Ready`, `Reconciling` and `Stalled`, each with the generation that
+was evaluated, and exactly one of them is `True`. `kubectl wait`, Flux and Argo CD read them as kstatus
+does. An event is recorded when a step begins or ends, and when a condition needs a person.
 """
 
+
+def render_page() -> str:
+    """docs/conditions.md."""
+    lines = [INTRODUCTION, "| condition | meaning when it is True |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in CONDITION_TYPES]
+    for title, reasons in SECTIONS:
+        lines += ["", f"## {title}", "", "| reason | of | meaning | what to do |", "|---|---|---|---|"]
+        lines += [f"| `{it.name}` | {it.kinds} | {it.meaning} | {it.action} |" for it in reasons]
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
-    print(conditions_page(), end="")
+    print(render_page(), end="")

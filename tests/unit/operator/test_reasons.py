@@ -1,4 +1,4 @@
-"""Every reason that the operator uses is listed in plan/reasons.py, and the page that lists them is current."""
+"""The operator uses the reasons that plan/reasons.py lists, all of them and no other."""
 
 import ast
 import re
@@ -8,92 +8,101 @@ from pathlib import Path
 from ottla_operator.plan import reasons
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("plan", "reconcile", "kube", "local")
-FILES = [
-    path
-    for package in PACKAGES
-    for path in sorted((ROOT / "operator/ottla_operator" / package).rglob("*.py"))
-    if path.name != "reasons.py"
-]
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
-CONDITIONS = {it.name for section in reasons.CONDITION_REASONS.values() for it in section}
-EVENTS = {it.name for it in reasons.EVENT_REASONS}
-REASON_AT = {"Ready": 1, "Reconciling": 0, "Stalled": 0, "ExtraCondition": 2}
-"""Position of the reason among the arguments."""
-NAME = re.compile(r"[A-Z][A-Za-z]+")
+OPERATOR = ROOT / "operator" / "ottla_operator"
+REASON_ARGUMENT = {"Ready": 1, "Reconciling": 0, "Stalled": 0, "ExtraCondition": 2, "record_event": 1, "record": 1}
+REASON_ARGUMENT |= {"_event": 0, "_find_cluster": 2}
+CAMEL_CASE = re.compile("[A-Z][A-Za-z]+")
+LISTED = {reason.name for _, section in reasons.SECTIONS for reason in section}
 
 
-def assigned(tree: ast.AST, name: str) -> Iterator[str]:
-    """Reasons that a variable or constant of a file may have."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(isinstance(it, ast.Name) and it.id == name for it in targets):
-            values = [it.value for it in ast.walk(node.value) if isinstance(it, ast.Constant)]
-            yield from (it for it in values if isinstance(it, str) and NAME.fullmatch(it))
+def test_every_reason_that_the_operator_uses_is_listed_and_every_listed_one_is_used() -> None:
+    used = {name for file in OPERATOR.rglob("*.py") for name in reasons_used_in(ast.parse(file.read_text()))}
+    assert used - LISTED == set(), "not listed in plan/reasons.py"
+    assert LISTED - used == set(), "listed in plan/reasons.py and not used"
 
 
-def names_of(tree: ast.AST, node: ast.expr) -> set[str]:
-    if isinstance(node, ast.Constant):
-        return {str(node.value)}
-    if isinstance(node, ast.Name):
-        return {*assigned(tree, node.id)} or {name for it in TREES.values() for name in assigned(it, node.id)}
-    return set()
+def test_the_search_finds_each_way_to_use_a_reason() -> None:
+    source = """
+NAMED: Final = "Named"
+@dataclass
+class Ready:
+    reason: str = "Default"
+class Change:
+    event: ClassVar[str] = "ClassEvent"
+def f():
+    reason = "OneOf" if x else "Other"
+    events.append(("Appended", f"text {x}"))
+    yield [("Listed", "text")]
+    Stalled(NAMED, "text")
+    self._event("Recorded", text)
+    return {"reason": "InStatus"}
+"""
+    found = set(reasons_used_in(ast.parse(source)))
+    assert found == {"Named", "Default", "ClassEvent", "OneOf", "Other", "Appended", "Listed", "Recorded", "InStatus"}
 
 
-def used_by_conditions() -> set[str]:
-    found = set()
-    for tree in TREES.values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in REASON_AT:
-                position = REASON_AT[node.func.id]
-                if len(node.args) > position:
-                    names = names_of(tree, node.args[position])
-                    assert names, f"cannot tell the reason of {ast.unparse(node)}"
-                    found |= names
-    return found
+def test_no_reason_is_listed_twice_and_the_page_is_current() -> None:
+    names = [reason.name for _, section in reasons.SECTIONS for reason in section]
+    assert len(names) == len(set(names))
+    page = (ROOT / "docs" / "conditions.md").read_text(encoding="utf-8")
+    assert page == reasons.render_page(), "run: python -m ottla_operator.plan.reasons > docs/conditions.md"
 
 
-def used_by_events() -> set[str]:
-    found = set()
-    for tree in TREES.values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                arguments = {"record_event": node.args[1:2], "record": node.args[1:2], "_event": node.args[:1]}
-                for argument in arguments.get(node.func.attr, []):
-                    found |= names_of(tree, argument) if isinstance(argument, ast.Constant) else set()
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "event":
-                found |= names_of(tree, node.value) if node.value is not None else set()
-            if isinstance(node, ast.Tuple) and len(node.elts) == 2 and _is_event(node):
-                found |= names_of(tree, node.elts[0])
-    return found
+def reasons_used_in(module: ast.Module) -> Iterator[str]:
+    """String constants that are a reason: arguments of conditions and events, pairs of events, `event` and `reason`."""
+    constants = {target: value for node in module.body for target, value in assignments(node)}
+    for node in ast.walk(module):
+        for target, value in assignments(node):
+            if target in ("event", "reason"):
+                yield from strings(value, constants)
+        if isinstance(node, ast.Call):
+            yield from strings(reason_of_call(node), constants)
+            for pair in node.args if called_name(node) == "append" else ():
+                yield from event_pair(pair)
+        elif isinstance(node, ast.List):
+            for pair in node.elts:
+                yield from event_pair(pair)
+        elif isinstance(node, ast.ListComp):
+            yield from event_pair(node.elt)
+        elif isinstance(node, ast.Dict):
+            for key, entry in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "reason":
+                    yield from strings(entry, constants)
 
 
-def _is_event(pair: ast.Tuple) -> bool:
-    """True for a literal (reason, message), as reconcilers collect them: the message is no other name."""
-    reason, message = pair.elts
-    is_reason = (
-        isinstance(reason, ast.Constant) and isinstance(reason.value, str) and bool(NAME.fullmatch(reason.value))
-    )
-    is_message = isinstance(message, ast.JoinedStr) or (
-        isinstance(message, ast.Name | ast.Attribute)
-        and ast.unparse(message).rpartition(".")[2] in ("said", "in_progress")
-    )
-    return is_reason and is_message
+def assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        yield node.targets[0].id, node.value
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        yield node.target.id, node.value
 
 
-def test_every_condition_reason_is_listed_and_every_listed_one_is_used() -> None:
-    used = used_by_conditions() | {"Reconciled", "WaitingForOperator"}  # defaults: of Ready, and of the CRDs
-    assert used - CONDITIONS == set()
-    assert CONDITIONS - used == set()
+def called_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def test_every_event_reason_is_listed_and_every_listed_one_is_used() -> None:
-    used = used_by_events()
-    assert used - EVENTS - CONDITIONS == set()
-    assert EVENTS - used == set()
+def reason_of_call(call: ast.Call) -> ast.expr | None:
+    position = REASON_ARGUMENT.get(called_name(call))
+    if position is None:
+        return None
+    named = next((it.value for it in call.keywords if it.arg == "reason"), None)
+    return call.args[position] if len(call.args) > position else named
 
 
-def test_the_page_of_conditions_is_current() -> None:
-    assert (ROOT / "docs/conditions.md").read_text() == reasons.conditions_page()
+def event_pair(node: ast.expr) -> Iterator[str]:
+    """(reason, message), as events are collected."""
+    if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.elts[0], ast.Constant):
+        yield from (
+            it for it in strings(node.elts[0], {}) if isinstance(node.elts[1], ast.JoinedStr | ast.Name | ast.Constant)
+        )
+
+
+def strings(node: ast.expr | None, constants: dict[str, ast.expr]) -> Iterator[str]:
+    """CamelCase constants that the expression may be."""
+    if isinstance(node, ast.IfExp):
+        yield from strings(node.body, constants)
+        yield from strings(node.orelse, constants)
+    elif isinstance(node, ast.Name) and node.id in constants:
+        yield from strings(constants[node.id], {})
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and CAMEL_CASE.fullmatch(node.value):
+        yield node.value
