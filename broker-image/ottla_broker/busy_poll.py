@@ -1,13 +1,15 @@
-"""Staying awake for a client that sends one small record after the other.
+"""Busy polling for a client that sends one small record after the other.
 
-To wake a sleeping processor takes longer than to append a record, so for a client that waits for each acknowledgement most
-of the latency is the broker's own waking. Where it pays, the loop polls for a short while after an answer instead of sleeping.
+To wake a sleeping processor takes longer than to append a record, so a client that waits for each acknowledgement mostly
+waits for the broker's processor. For a short while after such a response the loop polls instead of sleeping: on two
+otherwise idle processors the median acknowledgement takes 0.072 ms instead of 0.158 (bench line `latency-p50`, 16 and 8
+runs). When other programs keep the processors busy there is nothing to gain: 0.056 ms instead of 0.050.
 
-- It pays for a connection whose requests keep coming within that while after their answers: each such request earns
-  a share of one vain wait, and a wait in vain costs all of it. So nobody keeps an idle broker awake, and a client with
-  a rhythm of its own can waste no more than one wait in `SHARES` of its quick requests.
-- Polling is a turn of the loop like any other: what else there is to do is done. Between two turns the processor is offered
-  to whoever else can run on it, such as the client itself.
+- A connection earns it with requests that quickly follow their responses: each is worth a share of one poll, and a poll in
+  vain costs a whole one. So an idle broker sleeps, and a client with a rhythm of its own wastes at most one poll in
+  `SHARES_PER_POLL` quick requests.
+- Polling is a turn of the loop like any other. Between two turns the processor is offered to other programs, such as the
+  client itself.
 """
 
 import os
@@ -15,70 +17,70 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-LARGEST_REQUEST: Final = 8 << 10  # bytes; with a larger one, waking is the smaller part of what it costs
-SHARES: Final = 16  # quick requests that pay for one vain wait
-MOST_EARNED: Final = 10 * SHARES
+MAX_REQUEST_BYTES: Final = 8 << 10  # with a larger one, waking is the smaller part of the cost
+SHARES_PER_POLL: Final = 16  # quick requests that pay for one poll in vain
+MAX_SHARES: Final = 10 * SHARES_PER_POLL
 
 Poll = Callable[[], None]
 
 
 class PollCredit:
-    """How quickly one connection's requests follow its answers. Times in nanoseconds."""
+    """How quickly the requests of one connection follow its responses."""
 
-    __slots__ = ("_answered_at", "_earned")
+    __slots__ = ("_responded_at", "_shares")
 
     def __init__(self) -> None:
-        self._answered_at: int | None = None
-        self._earned = 0
+        self._responded_at: int | None = None
+        self._shares = 0
 
     @property
-    def pays(self) -> bool:
-        return self._earned >= SHARES
+    def is_sufficient(self) -> bool:
+        return self._shares >= SHARES_PER_POLL
 
-    def answered(self, now: int) -> None:
-        self._answered_at = now
+    def on_response(self, now_ns: int) -> None:
+        self._responded_at = now_ns
 
-    def asked(self, now: int, patience: int) -> None:
-        if self._answered_at is None:
+    def on_request(self, now_ns: int, max_ns: int) -> None:
+        if self._responded_at is None:
             return
-        if now - self._answered_at <= patience:
-            self._earned = min(self._earned + 1, MOST_EARNED)
+        if now_ns - self._responded_at <= max_ns:
+            self._shares = min(self._shares + 1, MAX_SHARES)
         else:
-            self._earned = max(self._earned - SHARES, 0)
-        self._answered_at = None
+            self._shares = max(self._shares - SHARES_PER_POLL, 0)
+        self._responded_at = None
 
 
 class BusyPoll:
-    """One per broker, on a loop of the real world: virtual time would not pass while it polls. `call_soon`: the loop's."""
+    """One per broker, on a loop with real time: virtual time would not pass while it polls. `max_us`: how long a poll lasts."""
 
     def __init__(
-        self, call_soon: Callable[[Poll], object], patience_us: int, clock: Callable[[], int] = time.perf_counter_ns
+        self, call_soon: Callable[[Poll], object], max_us: int, clock: Callable[[], int] = time.perf_counter_ns
     ) -> None:
         self._call_soon = call_soon
-        self._patience = patience_us * 1000
+        self._max_ns = max_us * 1000
         self._clock = clock
         self._until = 0
         self._awaited: PollCredit | None = None
         self._polling = False
 
-    def on_request(self, rhythm: PollCredit) -> None:
-        """Bytes have come on a connection."""
-        rhythm.asked(self._clock(), self._patience)
-        if rhythm is self._awaited:
+    def on_request(self, credit: PollCredit) -> None:
+        """Bytes have come on the connection of `credit`."""
+        credit.on_request(self._clock(), self._max_ns)
+        if credit is self._awaited:
             self._until = 0
 
-    def on_response(self, rhythm: PollCredit) -> None:
-        """A small request was answered at once, and nothing else of its connection is left to do."""
+    def on_response(self, credit: PollCredit) -> None:
+        """A small request was answered at once, and no other of its connection is open."""
         now = self._clock()
-        rhythm.answered(now)
-        if rhythm.pays:
-            self._until, self._awaited = now + self._patience, rhythm
+        credit.on_response(now)
+        if credit.is_sufficient:
+            self._until, self._awaited = now + self._max_ns, credit
             if not self._polling:
                 self._polling = True
                 self._call_soon(self._poll)
 
     def _poll(self) -> None:
-        # The loop does not sleep while a call is due soon: it looks at its sockets and comes back here.
+        # The loop does not sleep while a call is due: it polls its sockets and calls this again.
         if self._clock() < self._until:
             os.sched_yield()
             self._call_soon(self._poll)
@@ -87,6 +89,6 @@ class BusyPoll:
 
 
 def is_affordable() -> bool:
-    """With a single processor, polling would only keep the client from it."""
+    """False with a single processor, which polling would keep from the client."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processors > 1

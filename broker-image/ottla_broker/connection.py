@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from ottla_broker.busy_poll import LARGEST_REQUEST, BusyPoll, PollCredit
+from ottla_broker.busy_poll import MAX_REQUEST_BYTES, BusyPoll, PollCredit
 from ottla_broker.config import (
     CONNECTION_QUEUED_MAX_BYTES,
     CONNECTIONS_MAX_IDLE_MS,
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = True
         self.stuck_since = self._services.clock()
         self.unsent = self._transport.get_write_buffer_size()
-        # A response that was sent in part is kept whole until its last byte has gone.
+        # A response that was sent in part stays in memory until its last byte is sent.
         self._count_held(max(self.unsent, self._last_written_bytes))
 
     def resume_writing(self) -> None:
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             services.requests.release(len(frame))
 
     def _earn_busy_poll(self, busy_poll: BusyPoll, frame: bytearray) -> None:
-        if len(frame) <= LARGEST_REQUEST and self.is_idle:
+        if len(frame) <= MAX_REQUEST_BYTES and self.is_idle:
             busy_poll.on_response(self._poll_credit)
 
     # Responses, in order

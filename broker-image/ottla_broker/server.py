@@ -135,7 +135,7 @@ class Server:
         """
         config = self._broker.config
         advertised = {}
-        for listener, wanted in zip(config.listeners, config.advertised_listeners, strict=True):
+        for listener, address in zip(config.listeners, config.advertised_listeners, strict=True):
             if config.security_protocol(listener.name) == "SSL":
                 self._tls[listener.name] = load_tls(listener, config, self._broker.runtime.now_ms() / 1000)
             try:
@@ -147,8 +147,8 @@ class Server:
             self._bound.append((listener.name, sock))
             port: int = sock.getsockname()[1]
             self.bound_listeners.append(listener._replace(port=port))
-            host = wanted.host or socket.gethostname()
-            advertised[listener.name] = Listener(listener.name, host, wanted.port or port)
+            host = address.host or socket.gethostname()
+            advertised[listener.name] = Listener(listener.name, host, address.port or port)
         return advertised
 
     async def serve(self) -> None:

@@ -109,7 +109,7 @@ def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: 
         world.put_topic("late", topicName="old")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
         await world.wait_until_ready("Topic", "adopted")
         assert world.status("Topic", "adopted")["partitions"] == 3
-        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameTaken"
+        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameConflict"
 
     run_with_cluster(tmp_path, 1, story)
 
@@ -290,7 +290,9 @@ def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched
         await world.wait_until_ready("Topic", "flights")
         before = await told(world)
         world.edit_spec("Cluster", "demo", replicas=2)
-        await world.wait_until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "CannotScale")
+        await world.wait_until(
+            lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "ScaleDownBlocked"
+        )
         assert "flights" in world.condition("Cluster", "demo", "Stalled")["message"]
         assert await told(world) == before
         world.edit_spec("Cluster", "demo", replicas=3)

@@ -119,8 +119,8 @@ def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
     home.wait_for_line("resources/all.yaml:21: spec.partition: unknown field; did you mean 'partitions'?")
     home.write_resources(cluster(home), topic(partitions=3, config={}))
     home.wait_for_line("topic greetings: retention.ms reset to default")
-    home.wait_for_line("the files are good again")
-    home.wait_for_line("topic more is no longer described; it stays")
+    home.wait_for_line("the files are valid again")
+    home.wait_for_line("topic more is no longer described; it stays with its records")
     home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": "soon"}))
     home.wait_for_line("resources/all.yaml:22: topic 'greetings': retention.ms cannot be 'soon'; allowed: ")
     assert count_partitions(home, "more") == 1
@@ -132,7 +132,7 @@ def test_topics_that_are_to_go_go(home: UpProcess) -> None:
     home.start()
     home.wait_for_line("topic other created")
     home.write_resources(cluster(home), topic("other"))
-    home.wait_for_line("topic greetings deleted")
+    home.wait_for_line("deleted with their Topics (deletionPolicy: Delete): greetings")
     assert count_partitions(home, "greetings") == 0
 
 
@@ -145,7 +145,7 @@ def test_what_a_crashed_up_left_running_is_taken_over(home: UpProcess) -> None:
     home.running_process.wait()
     produce_values(home, "greetings", "still there")
     home.start()
-    home.wait_for_line(f"broker demo-1 was still running (pid {broker}): taken over")
+    home.wait_for_line(f"broker demo-1 was still running (pid {broker}): adopted")
     assert consume_values(home, "greetings", 1) == ["still there"]
     assert home.stop() == 0
     assert not is_process_running(broker)
@@ -159,7 +159,7 @@ def test_a_broker_that_dies_is_started_again(home: UpProcess) -> None:
     broker = home.broker_pid()
     os.kill(broker, signal.SIGKILL)
     home.wait_for_line("broker demo-1: ")
-    home.wait_for_line("broker demo-1 is back")
+    home.wait_for_line("broker demo-1 is ready again")
     assert home.broker_pid() != broker
     produce_values(home, "greetings", "after")
     assert consume_values(home, "greetings", 2) == ["after", "before"]
@@ -172,7 +172,7 @@ def test_a_changed_setting_restarts_the_broker(home: UpProcess) -> None:
     home.wait_for_line("topic greetings created")
     broker = home.broker_pid()
     home.write_resources(cluster(home, config={"num.partitions": 4}), topic(), topic("wide"))
-    home.wait_for_line("broker demo-1 is started again with its new settings")
+    home.wait_for_line("restarting broker 1 (settings")
     home.wait_for_line("topic wide created")
     assert count_partitions(home, "wide") == 4
     assert home.broker_pid() != broker
@@ -187,7 +187,7 @@ def test_a_port_in_use_is_one_line_and_healed_by_itself(home: UpProcess) -> None
         home.start()
         said = home.wait_for_line(f"broker demo-1: port {home.port} is in use")
         assert "resources/all.yaml:7)" in said
-    home.wait_for_line("broker demo-1 is back")
+    home.wait_for_line("broker demo-1 is ready again")
     assert sum("is in use" in line for line in home.lines) == 1
     assert home.stop() == 0
 
@@ -225,7 +225,7 @@ def test_a_second_up_says_who_is_there(home: UpProcess) -> None:
     second = home.run_ottla("up", "resources")
     assert second.returncode == 1
     assert second.stderr == (
-        f"ottla: another `ottla up` (pid {home.running_process.pid}) is running in .ottla; stop it first, or give this one its own --home\n"
+        f"ottla: another `ottla up` (pid {home.running_process.pid}) is running in .ottla; stop it first, or use another --home\n"
     )
 
 
@@ -239,7 +239,7 @@ def test_without_java_everything_but_pipelines_runs(home: UpProcess, tmp_path: P
     )
     home.write_resources(cluster(home), topic(), pipeline)
     home.start(PATH=str(tmp_path), JAVA_HOME="")
-    said = home.wait_for_line("pipeline copy is not started")
+    said = home.wait_for_line("pipeline copy: the driver is not started")
     assert "Java 17" in said
     assert home.stop() == 0
 
@@ -362,4 +362,4 @@ def test_a_pipeline_from_its_topic_to_another(home: UpProcess) -> None:
     assert consume_values(home, "shouts", 1) == ['{"word":"HELLO"}']
     assert "ottla-pipeline-shout" in home.run_ottla("groups", "list").stdout
     assert home.stop() == 0
-    home.wait_for_line("pipeline shout: 1 rows in, 1 rows out")
+    home.wait_for_line("pipeline shout: 1 row in, 1 row out")

@@ -42,7 +42,7 @@ def test_mirror_fails_over_by_a_file_edit(home: UpProcess) -> None:
     clusters = (cluster("here", home.port), cluster("there", home.port + 1))
     home.write_resources(*clusters, mirror(topics=["orders", "!secret*"]))
     home.start()
-    home.wait_for_line("mirror west: bootstrap.servers=")
+    home.wait_for_line("mirror west: set bootstrap.servers=")
     admin = AdminClient({"bootstrap.servers": there})  # lives until it has answered
     admin.create_topics([NewTopic("orders", 2)])["orders"].result(30)
     produce(there, "orders", [b"copied"] * 100)
@@ -61,7 +61,7 @@ def test_mirror_fails_over_by_a_file_edit(home: UpProcess) -> None:
     assert home.run_ottla("mirror", "status", "east").returncode == 3
 
     home.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
-    home.wait_for_line("mirror west: open for writing; the source was 0 records ahead when last seen")
+    home.wait_for_line("mirror west: open for writing; the source was 0 records ahead when last reached")
     produce(here, "orders", [b"ours"] * 5)
     assert [one.value for one in seen(here, "orders", 0)] == [b"copied"] * 100 + [b"ours"] * 5
     assert {it["state"] for it in partitions()} == {"FailedOver"}
@@ -79,13 +79,13 @@ def test_old_source_fails_back_and_takes_over_again(home: UpProcess) -> None:
 
     home.write_resources(*clusters, mirror(topics=["orders"]))
     home.start()
-    home.wait_for_line("mirror west: bootstrap.servers=")
+    home.wait_for_line("mirror west: set bootstrap.servers=")
     admin = AdminClient({"bootstrap.servers": there})
     admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
     produce(there, "orders", [b"copied"] * 100)
     eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, message=lambda: "\n".join(home.lines))
     home.write_resources(*clusters, mirror(topics=["orders"], role="Paused"))
-    home.wait_for_line("mirror west: nothing is copied, as wished")
+    home.wait_for_line("mirror west: copying is paused")
     produce(there, "orders", [b"never copied"] * 7)
     home.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
     home.wait_for_line("mirror west: open for writing")
@@ -114,5 +114,5 @@ def test_unsupported_fields_are_reported(home: UpProcess) -> None:
         cluster("here", home.port), cluster("there", home.port + 1), mirror(topics=["*"], sync={"acls": True})
     )
     home.start()
-    home.wait_for_line("mirror west: spec.sync.acls is not served yet; leave it out")
+    home.wait_for_line("mirror west: spec.sync.acls is not supported yet; leave it out")
     assert home.stop() == 0

@@ -71,7 +71,7 @@ def test_what_cannot_be_is_told(resources: Resources) -> None:
     assert resources.wait("Mirror", "with-acls", "Failed")
     assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not served yet; leave it out"
     resources.make("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
-    eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "NoCluster", within_s=30)
+    eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "ClusterNotFound", within_s=30)
     assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
     resources.make("Mirror", "away", wish)
     eventually(lambda: resources.condition("Mirror", "away").get("reason") == "SourceUnreachable", within_s=30)

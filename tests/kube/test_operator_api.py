@@ -128,7 +128,8 @@ def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, ope
 def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
     eventually(
-        lambda: resources.condition("Topic", "flights").get("reason") == "NoCluster", message=operator.daemon.log_tail()
+        lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotFound",
+        message=operator.daemon.log_tail(),
     )
     resources.make("Cluster", "demo", SPEC)
     eventually(lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotReady")

@@ -43,8 +43,8 @@ def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_he
         try:
             with demo.installed.killed_meanwhile("image-broken"):
                 said = eventually(lambda: stalled_by_the_image(demo), within_s=90, message=demo.said)
-            assert said and said["reason"] == "BrokerDoesNotStart"
-            assert demo.resources.condition("Cluster", DEMO, "Serving")["status"] == "True"
+            assert said and said["reason"] == "BrokerStartFailed"
+            assert demo.resources.condition("Cluster", DEMO, "Available")["status"] == "True"
             after = demo.uids()
             (changed,) = (name for name, uid in before.items() if after.get(name) != uid)
             go_on(load)

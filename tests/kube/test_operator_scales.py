@@ -31,7 +31,7 @@ def test_fewer_brokers_than_copies_are_refused_and_nothing_is_touched(demo: Kept
         demo.edit({"replicas": 2})
         demo.wait("Failed")
         said = demo.resources.condition("Cluster", DEMO, "Stalled")
-        assert said["reason"] == "CannotScale" and "has 3 replicas, which need as many brokers" in said["message"]
+        assert said["reason"] == "ScaleDownBlocked" and "has 3 replicas, which need as many brokers" in said["message"]
         assert demo.holding("copied") == demo.holding("__consumer_offsets") == {1, 2, 3}
         demo.edit({"replicas": 3})
         demo.wait()

@@ -86,9 +86,9 @@ def safe(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def nothing_before_the_secret_is_right(safe: Safe, first: Path) -> None:
     def stalled() -> str:
         found = safe.kept.resources.condition("Cluster", NAME, "Stalled")
-        return found["message"] if found.get("status") == "True" and found["reason"] == "NoCertificate" else ""
+        return found["message"] if found.get("status") == "True" and found["reason"] == "CertificateUnusable" else ""
 
-    eventually(lambda: stalled() == f"spec.tls: there is no Secret {SECRET}", within_s=60, message=safe.kept.said)
+    eventually(lambda: stalled() == f"spec.tls: Secret {SECRET} does not exist", within_s=60, message=safe.kept.said)
     safe.put(first, without="tls.key")
     eventually(lambda: f"Secret {SECRET} has no tls.key" in stalled(), within_s=60, message=safe.kept.said)
     assert not safe.kept.pods()
@@ -128,9 +128,9 @@ def test_a_wrong_certificate_restarts_nobody_and_is_told(safe: Safe) -> None:
     safe.put(other)
     kept.wait("Failed")
     said = kept.resources.condition("Cluster", NAME, "Stalled")
-    assert said["reason"] == "NoCertificate"
+    assert said["reason"] == "CertificateUnusable"
     assert "has a key that does not belong to its certificate" in said["message"]
-    assert kept.resources.condition("Cluster", NAME, "Serving")["status"] == "True"
+    assert kept.resources.condition("Cluster", NAME, "Available")["status"] == "True"
     safe.put(good)
     kept.wait()
     assert kept.uids() == before

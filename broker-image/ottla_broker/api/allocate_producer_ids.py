@@ -1,7 +1,7 @@
-"""AllocateProducerIds (67), version 0: between brokers only, answered by the active controller.
+"""AllocateProducerIds (67), version 0: between brokers only, handled by the active controller.
 
-- Gives a broker a block of producer ids that nobody else ever gets.
-- Only a registered broker under its epoch: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+- Allocates a block of producer ids to a broker; no id is ever allocated twice.
+- Only to a registered broker with its current epoch: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
 """
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest

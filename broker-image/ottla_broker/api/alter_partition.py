@@ -1,13 +1,15 @@
-"""AlterPartition (56), versions 2–3: between brokers only, answered by the active controller.
+"""AlterPartition (56), versions 2–3: between brokers only, handled by the active controller.
 
-- A leader proposes other in-sync replicas for partitions that it leads. All that one request names is one commit; what is refused of it stops
-  nothing else.
-- Taken only on the state that the leader saw: a lower leader epoch is FENCED_LEADER_EPOCH, a lower partition epoch INVALID_UPDATE_VERSION, and
-  a higher one of either NOT_CONTROLLER, because then this broker's image is the old one.
-- Who may not be in sync (fenced, about to stop, or registered under another epoch than the one named) is INELIGIBLE_REPLICA.
-- A reassignment whose last target has come ends here. Where the leader has no part in the result: NEW_LEADER_ELECTED.
-- The answer is the state as it is now. Recovery after an unclean election has no state of its own.
-- v3 broker epochs of the replicas (KIP-903).
+- A leader proposes new in-sync replicas for its partitions. All partitions of a request are one commit; a rejected
+  one does not affect the others.
+- A proposal is accepted only if it is based on the current state: a lower leader epoch is FENCED_LEADER_EPOCH, a
+  lower partition epoch INVALID_UPDATE_VERSION, and a higher one of either NOT_CONTROLLER, because this broker's image
+  is the older one then.
+- A replica that may not be in sync (fenced, in controlled shutdown, or registered with another epoch) is
+  INELIGIBLE_REPLICA.
+- A reassignment completes here when its last target is in sync. If that removes the leader: NEW_LEADER_ELECTED.
+- The response contains the new state. There is no recovery state after an unclean election.
+- v3 adds broker epochs of the replicas (KIP-903).
 """
 
 from typing import cast
@@ -34,7 +36,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.ALTER_PARTITION, versions=(2, 3), flexible=2, is_served_while_starting=True)
 
-NO_TOPIC = UUID(int=0)
+NO_TOPIC_ID = UUID(int=0)
 
 
 @API.handler(3, 3)
@@ -45,7 +47,7 @@ async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     proposals = [
         IsrChangeRequest(
-            topic.topic_id or NO_TOPIC,
+            topic.topic_id or NO_TOPIC_ID,
             one.partition_index,
             one.leader_epoch,
             one.partition_epoch,
@@ -60,24 +62,25 @@ async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -
         error_code=ErrorCode.none,
         topics=tuple(
             AlteredTopic(
-                topic_id=topic.topic_id, partitions=tuple(answer(one, next(outcomes)) for one in topic.partitions)
+                topic_id=topic.topic_id,
+                partitions=tuple(partition_response(one, next(outcomes)) for one in topic.partitions),
             )
             for topic in request.topics
         ),
     )
 
 
-def answer(asked: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
+def partition_response(requested: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
     if isinstance(outcome, KafkaError):
         return Altered(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             error_code=outcome.code,
             leader_id=BrokerId(0),
             leader_epoch=i32(0),
             partition_epoch=i32(0),
         )
     return Altered(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.none,
         leader_id=BrokerId(outcome.leader),
         leader_epoch=i32(outcome.leader_epoch),
@@ -87,7 +90,7 @@ def answer(asked: PartitionData, outcome: PartitionRecord | KafkaError) -> Alter
 
 
 @API.handler(2, 2)
-async def without_broker_epochs(ctx: RequestContext, request: RequestV2) -> ResponseV2:
+async def alter_partition_v2(ctx: RequestContext, request: RequestV2) -> ResponseV2:
     with_epochs = AlterPartitionRequest(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,

@@ -1,11 +1,12 @@
 """AlterPartitionReassignments (45), versions 0–1.
 
-- Begins to move partitions to other brokers (KIP-455), or with null replicas cancels what is under way. Answered when that has begun.
-- Replicas that are added catch up first; those that are removed go when every target is in sync, and not before (rule 12).
-- A move that replaces another keeps what was there before both: cancelling leads back to that.
-- INVALID_REPLICA_ASSIGNMENT: no replicas, one twice, one that is not registered, or nobody in sync would be left.
-  NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel. A partition twice in one request is INVALID_REQUEST.
-- v1 can forbid that the number of replicas changes (INVALID_REPLICATION_FACTOR, KIP-860).
+- Starts to move partitions to other brokers (KIP-455), or cancels that with null replicas. The response is sent when
+  it has started.
+- Added replicas catch up first. Removed replicas leave when every target is in sync, and not before (rule 12).
+- A reassignment that replaces another keeps the original replicas, to which cancelling returns.
+- INVALID_REPLICA_ASSIGNMENT: no replicas, a replica named twice, a broker that is not registered, or no in-sync
+  replica left. NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel. A partition named twice is INVALID_REQUEST.
+- v1 can forbid a change of the replication factor (INVALID_REPLICATION_FACTOR, KIP-860).
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible=0, is_forwarded=True)
 
-TWICE = KafkaError(ErrorCode.invalid_request, "the partition stands twice in the request")
+NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the partition twice")
 
 
 @API.handler()
@@ -39,8 +40,8 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     if not ctx.is_authorized(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
-    times = Counter(asked)
+    requested = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    times = Counter(requested)
     moves = [
         PartitionReassignment(topic.name, one.partition_index, one.replicas)
         for topic in request.topics
@@ -60,7 +61,8 @@ async def alter_partition_reassignments(
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    answer(one, outcomes.get((topic.name, one.partition_index), TWICE)) for one in topic.partitions
+                    partition_response(one, outcomes.get((topic.name, one.partition_index), NAMED_TWICE))
+                    for one in topic.partitions
                 ),
             )
             for topic in request.topics
@@ -68,9 +70,9 @@ async def alter_partition_reassignments(
     )
 
 
-def answer(asked: ReassignablePartition, outcome: Outcome) -> ReassignablePartitionResponse:
+def partition_response(requested: ReassignablePartition, outcome: Outcome) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.none if outcome is None else outcome.code,
         error_message=None if outcome is None else outcome.message,
     )

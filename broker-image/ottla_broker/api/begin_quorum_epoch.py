@@ -1,8 +1,9 @@
-"""BeginQuorumEpoch (53), versions 0–1.
+"""BeginQuorumEpoch (53), versions 0–1: between brokers only.
 
-- A broker that has been given the next epoch of the metadata log says so to the others, which follow it from then on.
-- An epoch that is not newer than what is known changes nothing; the answer tells what is known.
-- v1 says where the leader is reached; with v0, which does not, nothing is learned.
+- The new leader of the metadata log announces its epoch, so that followers need not wait for their fetches to time
+  out.
+- An epoch that is not newer than the known one changes nothing. The response contains the known epoch and leader.
+- v1 adds the leader's endpoint; v0, which has none, changes nothing.
 """
 
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
@@ -30,16 +31,16 @@ async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochReque
         raise KafkaError(ErrorCode.inconsistent_cluster_id)
     topics = []
     for topic in request.topics:
-        for told in topic.partitions if topic.topic_name == METADATA_TOPIC else ():
+        for announced in topic.partitions if topic.topic_name == METADATA_TOPIC else ():
             for at in request.leader_endpoints[:1]:
                 await quorum.handle_begin_quorum_epoch(
-                    int(told.leader_id), int(told.leader_epoch), format_host_and_port(at.host, at.port)
+                    int(announced.leader_id), int(announced.leader_epoch), format_host_and_port(at.host, at.port)
                 )
-        known = PartitionData(
+        current = PartitionData(
             partition_index=i32(0),
             error_code=ErrorCode.none,
             leader_id=BrokerId(quorum.leader_id),
             leader_epoch=i32(quorum.epoch),
         )
-        topics.append(TopicData(topic_name=topic.topic_name, partitions=(known,)))
+        topics.append(TopicData(topic_name=topic.topic_name, partitions=(current,)))
     return BeginQuorumEpochResponse(error_code=ErrorCode.none, topics=tuple(topics))

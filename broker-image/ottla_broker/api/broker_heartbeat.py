@@ -1,11 +1,12 @@
-"""BrokerHeartbeat (63), versions 0–2: between brokers only, answered by the active controller.
+"""BrokerHeartbeat (63), versions 0–2: between brokers only, handled by the active controller.
 
-- Keeps a broker's session. One that is registered, wants to live and knows the metadata up to its own registration, and up to where it was fenced,
-  is unfenced by it; one that wants to be fenced is.
-- `want_shut_down`: what the broker leads is given to others while it still serves. `should_shut_down` in the answer: that is done, every other
-  living broker knows it, and the one that asked is fenced.
-- BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH: it has to register (again), or another process has taken its place.
-- v1 directories that failed: others lead what lies there. v2 cordoned directories, which are not looked at.
+- Extends a broker's session. A registered broker that wants to serve and has applied the metadata up to its own
+  registration, and to where it was last fenced, is unfenced; one that wants to be fenced is fenced.
+- `want_shut_down`: the controller moves leaderships away from the broker while it still serves. `should_shut_down` in
+  the response: that is done, every other live broker has applied it, and the broker is fenced.
+- BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: the broker has to register again, or another process has replaced
+  it.
+- v1 adds failed log directories, whose partitions get other leaders. v2 adds cordoned directories, which are ignored.
 """
 
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest

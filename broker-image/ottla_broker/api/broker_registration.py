@@ -1,12 +1,15 @@
-"""BrokerRegistration (62), versions 0–4: between brokers only, answered by the active controller.
+"""BrokerRegistration (62), versions 0–4: between brokers only, handled by the active controller.
 
-- A broker process says who it is: its incarnation, listeners, rack and log directories. It is registered fenced; the answer is its broker epoch.
-- The same process may ask again, and has the same epoch while nothing about it changed. Another process under an id that is alive is
-  DUPLICATE_BROKER_REGISTRATION, unless it comes with a log directory of the one before, which therefore has ended.
-- v3 `previous_broker_epoch`: what the marker of its last clean stop says; anything but the epoch it had means that it may have lost what was
-  not synced, and it is not trusted with more than others are. A broker that comes without one of its directories has lost what lay there.
-- Another cluster's broker is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper's migration are not looked at.
-- v1 migrating ZooKeeper broker; v2 log directories; v4 features whose lowest version is 0.
+- A broker process registers its incarnation, listeners, rack and log directories. It is registered as fenced; the
+  response contains its broker epoch.
+- The same process may register again, and keeps its epoch while nothing has changed. Another process with the id of a
+  live broker is DUPLICATE_BROKER_REGISTRATION, unless it has a log directory of that broker, which therefore has
+  ended.
+- v3 adds `previous_broker_epoch`, read from the marker of a clean shutdown. If it is not the epoch the broker had,
+  the broker may have lost unsynced records and is removed from ISRs. The same holds for partitions of a directory
+  that is missing.
+- A broker of another cluster is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper migration are ignored.
+- v1 adds migrating ZooKeeper brokers; v2 log directories; v4 features whose lowest version is 0.
 """
 
 from uuid import UUID
@@ -25,7 +28,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0, is_served_while_starting=True)
 
-PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 @API.handler()
@@ -37,19 +40,21 @@ async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRe
             ErrorCode.inconsistent_cluster_id,
             f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {ctx.broker.cluster_id}",
         )
-    coming = RegisterBrokerRecord(
+    registration = RegisterBrokerRecord(
         request.broker_id,
         request.incarnation_id or UUID(int=0),
-        {one.name: Endpoint(one.host, one.port, protocol(one.security_protocol)) for one in request.listeners},
+        {one.name: Endpoint(one.host, one.port, security_protocol(one.security_protocol)) for one in request.listeners},
         rack=request.rack,
         directories=tuple(directory for directory in request.log_dirs if directory is not None),
     )
-    epoch = await ctx.broker.active_controller().cluster_control.register_broker(coming, request.previous_broker_epoch)
+    epoch = await ctx.broker.active_controller().cluster_control.register_broker(
+        registration, request.previous_broker_epoch
+    )
     return BrokerRegistrationResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch))
 
 
-def protocol(code: int) -> str:
+def security_protocol(code: int) -> str:
     """INVALID_REGISTRATION for a code that is none of Kafka's."""
-    if code not in PROTOCOLS:
-        raise KafkaError(ErrorCode.invalid_registration, f"security protocol {code} is none of {PROTOCOLS}")
-    return PROTOCOLS[code]
+    if code not in SECURITY_PROTOCOLS:
+        raise KafkaError(ErrorCode.invalid_registration, f"security protocol {code} is none of {SECURITY_PROTOCOLS}")
+    return SECURITY_PROTOCOLS[code]

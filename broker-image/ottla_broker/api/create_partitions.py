@@ -1,8 +1,9 @@
 """CreatePartitions (37), versions 0–3.
 
-- Grows each topic to a count of partitions, placed by the controller or as the request says; never shrinks.
-- A copy of another cluster's topic has as many as its source: POLICY_VIOLATION.
-- Each topic on its own (one that is named twice: INVALID_REQUEST, answered once); answered when the metadata log has it on disk.
+- Increases the number of partitions of topics, placed by the controller or as requested; never decreases it.
+- A mirrored topic has as many partitions as its source: POLICY_VIOLATION.
+- Each topic has its own outcome (a topic named twice: INVALID_REQUEST, returned once), answered when the metadata log
+  has it on disk.
 """
 
 from collections import Counter
@@ -28,9 +29,9 @@ async def create_partitions(ctx: RequestContext, request: CreatePartitionsReques
     return CreatePartitionsResponse(
         throttle_time=NO_THROTTLE,
         results=(
-            *(twice(name) for name in repeated),
+            *(named_twice(name) for name in repeated),
             *[
-                await grow(ctx, topic, validate_only=request.validate_only)
+                await create_topic_partitions(ctx, topic, validate_only=request.validate_only)
                 for topic in request.topics
                 if topic.name not in repeated
             ],
@@ -38,20 +39,20 @@ async def create_partitions(ctx: RequestContext, request: CreatePartitionsReques
     )
 
 
-def twice(name: TopicName) -> CreatePartitionsTopicResult:
+def named_twice(name: TopicName) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(
-        name=name, error_code=ErrorCode.invalid_request, error_message="the topic stands twice in the request"
+        name=name, error_code=ErrorCode.invalid_request, error_message="the request names the topic twice"
     )
 
 
-async def grow(
+async def create_topic_partitions(
     ctx: RequestContext, topic: CreatePartitionsTopic, *, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     try:
         if not ctx.is_authorized(Operation.alter, Resource.topic(topic.name)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
-        known = ctx.broker.image.topics.get(topic.name)
-        if known is not None and (mirrored := ctx.broker.image.active_mirror(known.id)) is not None:
+        existing = ctx.broker.image.topics.get(topic.name)
+        if existing is not None and (mirrored := ctx.broker.image.active_mirror(existing.id)) is not None:
             raise KafkaError(ErrorCode.policy_violation, read_only_message(topic.name, mirrored.mirror))
         assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
         await ctx.broker.active_controller().create_partitions(

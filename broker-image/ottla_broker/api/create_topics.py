@@ -1,10 +1,9 @@
 """CreateTopics (19), versions 2–7.
 
-- What is refused does not stop the others, and what is made is made in one commit. Answered when that is on the disks of a majority.
-- −1 partitions or replication factor mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
-- Configs are checked against the table of settings before anything is made; a name twice in one request is
-  INVALID_REQUEST, answered once.
-- v5 tells the topic's settings as they now are; v7 its id.
+- Each topic has its own error. All valid topics are one commit, answered when a majority has it on disk.
+- −1 partitions or replicas mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
+- Configs are validated before any topic is created. A name repeated in a request is INVALID_REQUEST, returned once.
+- v5 adds the new topic's configs; v7 its id.
 """
 
 from collections import Counter
@@ -31,7 +30,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.CREATE_TOPICS, versions=(2, 7), flexible=5, is_forwarded=True)
 
-DEFAULT = -1
+USE_CLUSTER_DEFAULT = -1
 
 
 @API.handler()
@@ -39,29 +38,31 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     """What may be made is made in one commit."""
     times = Counter(topic.name for topic in request.topics)
     results = [
-        refused(name, KafkaError(ErrorCode.invalid_request, f"topic {name!r} stands twice in the request"))
+        error_result(name, KafkaError(ErrorCode.invalid_request, f"the request names topic {name!r} twice"))
         for name in times
         if times[name] > 1
     ]
-    wishes: list[NewTopic] = []
+    new_topics: list[NewTopic] = []
     for topic in request.topics:
         try:
             if times[topic.name] == 1:
-                wishes.append(checked(ctx, topic))
+                new_topics.append(validate_topic(ctx, topic))
         except KafkaError as reason:
-            results.append(refused(topic.name, reason))
+            results.append(error_result(topic.name, reason))
     try:
-        outcomes = await ctx.broker.active_controller().create_topics(wishes, validate_only=request.validate_only)
+        outcomes = await ctx.broker.active_controller().create_topics(new_topics, validate_only=request.validate_only)
     except KafkaError as reason:
-        outcomes = [reason] * len(wishes)
+        outcomes = [reason] * len(new_topics)
     results += [
-        refused(TopicName(wish.name), outcome) if isinstance(outcome, KafkaError) else created(ctx, wish, outcome)
-        for wish, outcome in zip(wishes, outcomes, strict=True)
+        error_result(TopicName(new_topic.name), outcome)
+        if isinstance(outcome, KafkaError)
+        else created_topic(ctx, new_topic, outcome)
+        for new_topic, outcome in zip(new_topics, outcomes, strict=True)
     ]
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
-def checked(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
+def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
     """TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_CONFIG, INVALID_REPLICA_ASSIGNMENT."""
     if not (
         ctx.is_authorized(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))
@@ -69,18 +70,18 @@ def checked(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")
-    # What is wrong with the name is told before what is wrong with a setting.
+    # Errors of the name come before errors of configs.
     check_new_topic_name(ctx.broker.image, topic.name)
     if nothing := [entry.name for entry in topic.configs if entry.value is None]:
         raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
     check_topic_changes(config)
-    return wanted(ctx, topic, config)
+    return build_new_topic(ctx, topic, config)
 
 
-def wanted(ctx: RequestContext, topic: CreatableTopic, config: dict[str, str]) -> NewTopic:
+def build_new_topic(ctx: RequestContext, topic: CreatableTopic, config: dict[str, str]) -> NewTopic:
     if topic.assignments:
-        if topic.num_partitions != DEFAULT or topic.replication_factor != DEFAULT:
+        if topic.num_partitions != USE_CLUSTER_DEFAULT or topic.replication_factor != USE_CLUSTER_DEFAULT:
             raise KafkaError(
                 ErrorCode.invalid_request,
                 "with a replica assignment, partitions and replication factor must both be -1",
@@ -89,19 +90,19 @@ def wanted(ctx: RequestContext, topic: CreatableTopic, config: dict[str, str]) -
             entry.partition_index: entry.broker_ids for entry in topic.assignments
         }
         if len(assignment) != len(topic.assignments):
-            raise KafkaError(ErrorCode.invalid_replica_assignment, "a partition stands twice in the replica assignment")
+            raise KafkaError(ErrorCode.invalid_replica_assignment, "the replica assignment names a partition twice")
         return NewTopic(topic.name, len(assignment), len(topic.assignments[0].broker_ids), assignment, config)
     return NewTopic(
         topic.name,
-        ctx.broker.config(NUM_PARTITIONS) if topic.num_partitions == DEFAULT else topic.num_partitions,
+        ctx.broker.config(NUM_PARTITIONS) if topic.num_partitions == USE_CLUSTER_DEFAULT else topic.num_partitions,
         auto_replication_factor(ctx.broker.config, ctx.broker.image, DEFAULT_REPLICATION_FACTOR)
-        if topic.replication_factor == DEFAULT
+        if topic.replication_factor == USE_CLUSTER_DEFAULT
         else topic.replication_factor,
         config=config,
     )
 
 
-def created(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
+def created_topic(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=TopicName(topic.name),
         topic_id=topic_id,
@@ -122,7 +123,7 @@ def created(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTo
     )
 
 
-def refused(name: TopicName, reason: KafkaError) -> CreatableTopicResult:
+def error_result(name: TopicName, reason: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, topic_id=None, error_code=reason.code, error_message=reason.message, configs=()
     )

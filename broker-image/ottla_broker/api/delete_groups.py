@@ -1,8 +1,8 @@
 """DeleteGroups (42), versions 0–2.
 
-- Deletes groups without members, with their offsets; each has its own error (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP).
-KIP-229.
-- Written and replicated before the answer.
+- Deletes groups without members, with their offsets (KIP-229). Each group has its own error: GROUP_ID_NOT_FOUND,
+  NON_EMPTY_GROUP.
+- The response is sent when the deletion is replicated.
 """
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
@@ -23,11 +23,11 @@ API = Api(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         throttle_time=NO_THROTTLE,
-        results=tuple([await delete(ctx, group) for group in dict.fromkeys(request.groups_names)]),
+        results=tuple([await delete_group(ctx, group) for group in dict.fromkeys(request.groups_names)]),
     )
 
 
-async def delete(ctx: RequestContext, group: GroupId) -> DeletableGroupResult:
+async def delete_group(ctx: RequestContext, group: GroupId) -> DeletableGroupResult:
     try:
         if not ctx.is_authorized(Operation.delete, Resource.group(group)):
             raise KafkaError(ErrorCode.group_authorization_failed)

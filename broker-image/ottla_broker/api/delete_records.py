@@ -1,12 +1,14 @@
 """DeleteRecords (21), versions 0–2.
 
-- Raises a partition's log start to an offset, or with −1 to the high watermark.
-- Is answered when no replica on a living broker has records below it any more, with the low watermark: the lowest log start of those. Where that does not
-  come in time: REQUEST_TIMED_OUT, and the records go all the same. One time for all partitions of a request.
-- Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start nothing changes. Partitions of compacted-only
-  and internal topics refuse with POLICY_VIOLATION and INVALID_TOPIC_EXCEPTION, copies of another cluster's topics with POLICY_VIOLATION.
-- Where other clusters' topics are appended to the topic, how far they were copied is said anew above the offset first (`mirroring.keeping`).
-- v1 differs in throttling only, v2 is flexible.
+- Raises a partition's log start offset, or with −1 to the high watermark.
+- Answered with the low watermark, the lowest log start offset of the replicas on live brokers, once it is high
+  enough. After the timeout, which is one for all partitions: REQUEST_TIMED_OUT, and the records are deleted
+  nevertheless.
+- Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start offset nothing changes. Compacted-only topics and
+  mirrored topics are POLICY_VIOLATION, internal topics INVALID_TOPIC_EXCEPTION.
+- If other clusters' topics are appended to the topic, their copied offsets are first recorded again above the new
+  start (`mirroring.appended_retention`).
+- v1 differs in throttling only; v2 is flexible.
 """
 
 import asyncio
@@ -40,7 +42,9 @@ async def delete_records(ctx: RequestContext, request: DeleteRecordsRequest) -> 
     until_s = asyncio.get_running_loop().time() + request.timeout.total_seconds()
     topics = await asyncio.gather(
         *(
-            asyncio.gather(*(one(ctx, topic.name, wanted, until_s) for wanted in topic.partitions))
+            asyncio.gather(
+                *(delete_from_partition(ctx, topic.name, requested, until_s) for requested in topic.partitions)
+            )
             for topic in request.topics
         )
     )
@@ -53,38 +57,38 @@ async def delete_records(ctx: RequestContext, request: DeleteRecordsRequest) -> 
     )
 
 
-async def one(
-    ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition, until_s: float
+async def delete_from_partition(
+    ctx: RequestContext, topic: str, requested: DeleteRecordsPartition, until_s: float
 ) -> DeleteRecordsPartitionResult:
     """`until_s`: on the loop's clock."""
     try:
         async with asyncio.timeout_at(until_s):
-            low, code = await deleted(*await raise_start(ctx, topic, wanted)), ErrorCode.none
+            low, code = await wait_for_low_watermark(*await raise_log_start(ctx, topic, requested)), ErrorCode.none
     except KafkaError as reason:
         low, code = NO_WATERMARK, reason.code
     except TimeoutError:
         low, code = NO_WATERMARK, ErrorCode.request_timed_out
     return DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=cast(i64, low), error_code=code
+        partition_index=requested.partition_index, low_watermark=cast(i64, low), error_code=code
     )
 
 
-async def raise_start(ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition) -> tuple[Partition, int]:
+async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) -> tuple[Partition, int]:
     """Where, and to which offset."""
     if not ctx.is_authorized(Operation.delete, Resource.topic(topic)):
         raise KafkaError(ErrorCode.topic_authorization_failed)
-    known = ctx.broker.image.topics.get(topic)
-    if known is not None and known.is_internal:
+    existing = ctx.broker.image.topics.get(topic)
+    if existing is not None and existing.is_internal:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")
-    if known is not None and (mirrored := ctx.broker.image.active_mirror(known.id)) is not None:
+    if existing is not None and (mirrored := ctx.broker.image.active_mirror(existing.id)) is not None:
         raise KafkaError(ErrorCode.policy_violation, read_only_message(topic, mirrored.mirror))
-    partition = ctx.broker.partitions.leader(topic, wanted.partition_index)
+    partition = ctx.broker.partitions.leader(topic, requested.partition_index)
     log = partition.log
     if not log.config.cleanup_delete:
         raise KafkaError(ErrorCode.policy_violation, f"{topic} is compacted; records are deleted by tombstones there")
-    if wanted.offset < TO_HIGH_WATERMARK:
-        raise KafkaError(ErrorCode.offset_out_of_range, f"offset {wanted.offset}")
-    offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+    if requested.offset < TO_HIGH_WATERMARK:
+        raise KafkaError(ErrorCode.offset_out_of_range, f"offset {requested.offset}")
+    offset = log.high_watermark if requested.offset == TO_HIGH_WATERMARK else requested.offset
     if ctx.broker.image.appended_sources and offset <= log.high_watermark:
         await ctx.broker.appended_retention.preserve_source_positions(partition, offset)
     log.delete_records_before(offset)
@@ -94,14 +98,14 @@ async def raise_start(ctx: RequestContext, topic: str, wanted: DeleteRecordsPart
     return partition, offset
 
 
-async def deleted(partition: Partition, below: int) -> int:
-    """The low watermark, when it has come so far. NOT_LEADER_OR_FOLLOWER when somebody else leads before that."""
+async def wait_for_low_watermark(partition: Partition, below: int) -> int:
+    """The low watermark once it is high enough. Raises NOT_LEADER_OR_FOLLOWER if another broker becomes leader first."""
     epoch = partition.leader_epoch
 
-    def reached() -> bool:
+    def is_deleted() -> bool:
         if not partition.is_leader or partition.leader_epoch != epoch:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"{partition} is led elsewhere, or anew")
         return partition.leader.low_watermark >= below
 
-    await partition.log_start_waiters.wait_until(reached)
+    await partition.log_start_waiters.wait_until(is_deleted)
     return partition.leader.low_watermark

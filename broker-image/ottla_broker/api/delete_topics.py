@@ -1,9 +1,11 @@
 """DeleteTopics (20), versions 1–6.
 
-- Deletes each topic on its own; answered when the metadata log has it on disk. Files go in the background.
-- From 6 a topic may be named by id, so that a re-created one of the same name is not taken for it (rule 13).
-- A topic that is named twice is INVALID_REQUEST (answered once) and stays, as is one with both name and id or neither.
-- `delete.topic.enable=false` refuses with TOPIC_DELETION_DISABLED.
+- Each topic has its own error. Answered when the metadata log has the deletion on disk; files are deleted in the
+  background.
+- From v6 on a topic may be named by id, so that a re-created topic of the same name is not deleted (rule 13).
+- A topic that is named twice is INVALID_REQUEST (returned once) and is not deleted; so is one with both name and id,
+  or neither.
+- TOPIC_DELETION_DISABLED with `delete.topic.enable=false`.
 """
 
 from collections import Counter
@@ -27,11 +29,11 @@ API = Api(ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4, is_forwarded=True)
 
 
 @API.handler(1, 5)
-async def by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
+async def delete_by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
     results = []
     times = Counter(request.topic_names)
     for name in times:
-        reason = twice() if times[name] > 1 else await delete(ctx, name)
+        reason = named_twice() if times[name] > 1 else await delete_topic(ctx, name)
         results.append(
             NameResult(
                 name=name,
@@ -43,33 +45,35 @@ async def by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
 
 
 @API.handler(6, 6)
-async def by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    times = Counter(name_of(ctx, topic) or topic for topic in request.topics)
+async def delete_by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    times = Counter(find_name(ctx, topic) or topic for topic in request.topics)
     ids_last = sorted(request.topics, key=lambda topic: topic.topic_id is not None)
-    named = {name_of(ctx, topic) or topic: topic for topic in ids_last}  # of two for one topic, that which has an id
+    named = {find_name(ctx, topic) or topic: topic for topic in ids_last}  # of two for one topic, that which has an id
     return DeleteTopicsResponse(
         throttle_time=NO_THROTTLE,
-        responses=tuple([await one(ctx, topic, again=times[key] > 1) for key, topic in named.items()]),
+        responses=tuple([await delete_topic_state(ctx, topic, again=times[key] > 1) for key, topic in named.items()]),
     )
 
 
-def name_of(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
+def find_name(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
     if topic.name is not None or topic.topic_id is None:
         return topic.name
     found = ctx.broker.image.topic_by_id(topic.topic_id)
     return None if found is None else found.name
 
 
-def twice() -> KafkaError:
-    return KafkaError(ErrorCode.invalid_request, "the topic stands twice in the request")
+def named_twice() -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, "the request names the topic twice")
 
 
-async def one(ctx: RequestContext, topic: DeleteTopicState, *, again: bool) -> DeletableTopicResult:
+async def delete_topic_state(ctx: RequestContext, topic: DeleteTopicState, *, again: bool) -> DeletableTopicResult:
     name = topic.name
     if again or (name is None) == (topic.topic_id is None):
-        known_as = None if (called := name_of(ctx, topic)) is None else TopicName(called)
+        known_as = None if (called := find_name(ctx, topic)) is None else TopicName(called)
         wrong = (
-            twice() if again else KafkaError(ErrorCode.invalid_request, "give a topic's name or its id, and not both")
+            named_twice()
+            if again
+            else KafkaError(ErrorCode.invalid_request, "give a topic's name or its id, and not both")
         )
         return DeletableTopicResult(
             name=known_as, topic_id=topic.topic_id, error_code=wrong.code, error_message=wrong.message
@@ -79,17 +83,17 @@ async def one(ctx: RequestContext, topic: DeleteTopicState, *, again: bool) -> D
         if found is None:
             return DeletableTopicResult(name=None, topic_id=topic.topic_id, error_code=ErrorCode.unknown_topic_id)
         name = TopicName(found.name)
-    known = ctx.broker.image.topics.get(name)
-    reason = await delete(ctx, name)
+    existing = ctx.broker.image.topics.get(name)
+    reason = await delete_topic(ctx, name)
     return DeletableTopicResult(
         name=name,
-        topic_id=known.id if known else topic.topic_id,
+        topic_id=existing.id if existing else topic.topic_id,
         error_code=reason.code if reason else ErrorCode.none,
         error_message=reason.message if reason else None,
     )
 
 
-async def delete(ctx: RequestContext, name: str) -> KafkaError | None:
+async def delete_topic(ctx: RequestContext, name: str) -> KafkaError | None:
     if not ctx.is_authorized(Operation.delete, Resource.topic(name)):
         return KafkaError(ErrorCode.topic_authorization_failed)
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):

@@ -1,9 +1,10 @@
 """DescribeCluster (60), versions 0–2.
 
-- The cluster's id, its controller, and its brokers as the listener that was asked reaches them.
-- Every broker can be the controller, so there are no endpoints of controllers alone: asking for them is MISMATCHED_ENDPOINT_TYPE.
-- Brokers that are fenced are left out, unless v2's flag asks for them. v1 adds the type of endpoint (KIP-919).
-- Authorized operations are told to those who may describe the cluster.
+- Returns the cluster id, the controller, and the brokers with their endpoints at the client's listener.
+- Every broker can be the controller, so there are no controller endpoints: requesting them is
+  MISMATCHED_ENDPOINT_TYPE.
+- Fenced brokers are omitted, unless v2's flag includes them. v1 adds the endpoint type (KIP-919).
+- Authorized operations are returned to clients that may describe the cluster.
 """
 
 from typing import cast
@@ -14,7 +15,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from ottla_broker.requests.api import Api
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
@@ -23,7 +24,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 API = Api(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible=0)
 
 BROKERS, CONTROLLERS = 1, 2
-NOT_TOLD = i32(-(2**31))
 
 
 @API.handler()
@@ -36,12 +36,12 @@ async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest)
             f"there is no endpoint type {request.endpoint_type}; allowed: 1 (brokers)",
         )
     image = ctx.broker.image
-    reached = [
+    brokers = [
         (broker, broker.endpoints[ctx.connection.listener])
         for _, broker in sorted(image.brokers.items())
         if ctx.connection.listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
     ]
-    told = request.include_cluster_authorized_operations and ctx.is_authorized(Operation.describe, CLUSTER)
+    has_operations = request.include_cluster_authorized_operations and ctx.is_authorized(Operation.describe, CLUSTER)
     return DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -56,7 +56,9 @@ async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest)
                 rack=broker.rack,
                 is_fenced=broker.fenced,
             )
-            for broker, endpoint in reached
+            for broker, endpoint in brokers
         ),
-        cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)) if told else NOT_TOLD,
+        cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER))
+        if has_operations
+        else OPERATIONS_NOT_REQUESTED,
     )

@@ -1,9 +1,9 @@
 """DescribeGroups (15), versions 0–6.
 
-- Shows a classic group: its state, protocol and members; what members support and are assigned, once the group is
-stable.
-- A group that is not there is Dead, without an error; from v6 on GROUP_ID_NOT_FOUND with a sentence (KIP-1043).
-- v3 authorized operations (KIP-430); v4 static members; v6 error messages.
+- Describes classic groups: state, protocol and members, and once the group is stable the members' metadata and
+  assignments.
+- A missing group is Dead, without an error; from v6 on GROUP_ID_NOT_FOUND with a message (KIP-1043).
+- v3 adds authorized operations (KIP-430); v4 static members; v6 error messages.
 """
 
 from typing import cast
@@ -15,7 +15,7 @@ from kio.static.primitive import i32
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.requests.api import Api
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
@@ -24,43 +24,44 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 API = Api(ApiKey.DESCRIBE_GROUPS, versions=(0, 6), flexible=5)
 
 NOT_FOUND_SINCE = 6
-NOT_ASKED = -(2**31)
 
 
 @API.handler()
 async def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
-        groups=tuple(describe(ctx, group, request.include_authorized_operations) for group in request.groups),
+        groups=tuple(describe_group(ctx, group, request.include_authorized_operations) for group in request.groups),
     )
 
 
-def describe(ctx: RequestContext, group_id: GroupId, operations_too: bool) -> DescribedGroup:
+def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: bool) -> DescribedGroup:
     resource = Resource.group(group_id)
     try:
         if not ctx.is_authorized(Operation.describe, resource):
             raise KafkaError(ErrorCode.group_authorization_failed)
         group = ctx.broker.group_coordinator.describe_group(group_id)
     except KafkaError as reason:
-        return undescribed(ctx, group_id, reason, operations_too)
+        return error_group(ctx, group_id, reason, include_operations)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
         group_state=group.state,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if group.state is GroupState.stable else "",
-        members=members_of(group),
-        authorized_operations=cast(i32, ctx.authorized_operations(resource) if operations_too else NOT_ASKED),
+        members=describe_members(group),
+        authorized_operations=cast(
+            i32, ctx.authorized_operations(resource) if include_operations else OPERATIONS_NOT_REQUESTED
+        ),
     )
 
 
-def undescribed(ctx: RequestContext, group_id: GroupId, reason: KafkaError, operations_too: bool) -> DescribedGroup:
-    code, message, state, operations = reason.code, reason.message, "", NOT_ASKED
+def error_group(ctx: RequestContext, group_id: GroupId, reason: KafkaError, include_operations: bool) -> DescribedGroup:
+    code, message, state, operations = reason.code, reason.message, "", int(OPERATIONS_NOT_REQUESTED)
     if code is ErrorCode.group_id_not_found:
         state = GroupState.dead
         if ctx.version < NOT_FOUND_SINCE:
             code, message = ErrorCode.none, None
-            if operations_too:
+            if include_operations:
                 operations = ctx.authorized_operations(Resource.group(group_id))
     return DescribedGroup(
         error_code=code,
@@ -74,7 +75,7 @@ def undescribed(ctx: RequestContext, group_id: GroupId, reason: KafkaError, oper
     )
 
 
-def members_of(group: ClassicGroup) -> tuple[DescribedGroupMember, ...]:
+def describe_members(group: ClassicGroup) -> tuple[DescribedGroupMember, ...]:
     is_stable = group.state is GroupState.stable
     return tuple(
         DescribedGroupMember(

@@ -1,10 +1,13 @@
 """DescribeLogDirs (35), versions 1–5.
 
-- For each of this broker's log directories: its size and free bytes (v4, KIP-827), and the partitions in it with their sizes.
-- The lag of a partition is how far its log is behind its high watermark: above 0 only on a follower that has to catch up.
-- No partition is ever on its way to another directory of the same broker yet, so none is a future one.
-- A directory that failed is told with KAFKA_STORAGE_ERROR and no partitions. Topics not held here are left out; null means all.
-- v3 adds an error for the whole; before it, who may not describe the cluster sees nothing.
+- Returns each log directory of this broker with its total and usable bytes (v4, KIP-827), and its partitions with
+  their sizes.
+- The lag of a partition is the distance from its log end to its high watermark: above 0 only on a follower that is
+  catching up.
+- Replicas do not move between directories, so none is a future replica.
+- A failed directory is KAFKA_STORAGE_ERROR without partitions. Topics without a replica here are omitted; null means
+  all.
+- v3 adds a top-level error; before it, a client that may not describe the cluster gets an empty response.
 """
 
 import os
@@ -34,8 +37,8 @@ from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), flexible=2)
 
-# topic → the partitions that are asked for; None: all of them
-Asked = dict[str, frozenset[int]] | None
+# By topic; None: all partitions.
+RequestedPartitions = dict[str, frozenset[int]] | None
 
 
 @API.handler()
@@ -44,34 +47,38 @@ async def describe_log_dirs(ctx: RequestContext, request: DescribeLogDirsRequest
         return DescribeLogDirsResponse(
             throttle_time=NO_THROTTLE, error_code=ErrorCode.cluster_authorization_failed, results=()
         )
-    asked: Asked = None if request.topics is None else {t.topic: frozenset(t.partitions) for t in request.topics}
+    requested: RequestedPartitions = (
+        None if request.topics is None else {t.topic: frozenset(t.partitions) for t in request.topics}
+    )
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results=tuple([await describe(ctx, directory, asked) for directory in ctx.broker.log_dirs]),
+        results=tuple([await describe_log_dir(ctx, directory, requested) for directory in ctx.broker.log_dirs]),
     )
 
 
-async def describe(ctx: RequestContext, directory: LogDir, asked: Asked) -> DescribeLogDirsResult:
+async def describe_log_dir(
+    ctx: RequestContext, directory: LogDir, requested: RequestedPartitions
+) -> DescribeLogDirsResult:
     space = await ctx.broker.runtime.run_in_thread(read_file_system_space, directory.path)
     return DescribeLogDirsResult(
         error_code=ErrorCode.kafka_storage_error if directory.failure else ErrorCode.none,
-        log_dir=absolute(directory.path),
-        topics=() if directory.failure else topics(directory, asked),
+        log_dir=absolute_path(directory.path),
+        topics=() if directory.failure else describe_topics(directory, requested),
         total_bytes=i64(space.total),
         usable_bytes=i64(space.usable),
     )
 
 
-def topics(directory: LogDir, asked: Asked) -> tuple[DescribeLogDirsTopic, ...]:
+def describe_topics(directory: LogDir, requested: RequestedPartitions) -> tuple[DescribeLogDirsTopic, ...]:
     found: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for (topic, partition), log in sorted(directory.logs.items()):
-        if topic != METADATA_TOPIC and (asked is None or partition in asked.get(topic, ())):
-            found[topic].append(described(partition, log))
+        if topic != METADATA_TOPIC and (requested is None or partition in requested.get(topic, ())):
+            found[topic].append(describe_partition(partition, log))
     return tuple(DescribeLogDirsTopic(name=TopicName(topic), partitions=tuple(held)) for topic, held in found.items())
 
 
-def described(partition: int, log: PartitionLog) -> DescribeLogDirsPartition:
+def describe_partition(partition: int, log: PartitionLog) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=cast(i32, partition),
         partition_size=cast(i64, log.size),
@@ -80,6 +87,6 @@ def described(partition: int, log: PartitionLog) -> DescribeLogDirsPartition:
     )
 
 
-def absolute(path: str) -> str:
-    """Text only: no file system is asked, a simulated disk has none."""
+def absolute_path(path: str) -> str:
+    """Of the text alone: a simulated disk has no file system."""
     return os.path.abspath(path)  # noqa: PTH100

@@ -1,7 +1,7 @@
 """DescribeProducers (61), version 0.
 
-- Tells of each partition the producers that have written to it lately: id, epoch, last sequence and time, and the
-  first offset of an open transaction (KIP-664). Only the leader knows.
+- Returns the active producers of each partition: id, epoch, last sequence and timestamp, and the first offset of an
+  open transaction (KIP-664). Only the leader knows.
 """
 
 from typing import cast
@@ -34,14 +34,15 @@ async def describe_producers(ctx: RequestContext, request: DescribeProducersRequ
         throttle_time=NO_THROTTLE,
         topics=tuple(
             TopicResponse(
-                name=topic.name, partitions=tuple(one(ctx, topic.name, index) for index in topic.partition_indexes)
+                name=topic.name,
+                partitions=tuple(describe_partition(ctx, topic.name, index) for index in topic.partition_indexes),
             )
             for topic in request.topics
         ),
     )
 
 
-def one(ctx: RequestContext, topic: str, index: i32) -> PartitionResponse:
+def describe_partition(ctx: RequestContext, topic: str, index: i32) -> PartitionResponse:
     try:
         if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
@@ -52,11 +53,11 @@ def one(ctx: RequestContext, topic: str, index: i32) -> PartitionResponse:
             partition_index=index, error_code=reason.code, error_message=reason.message, active_producers=()
         )
     return PartitionResponse(
-        partition_index=index, error_code=ErrorCode.none, active_producers=tuple(map(state, producers))
+        partition_index=index, error_code=ErrorCode.none, active_producers=tuple(map(producer_state, producers))
     )
 
 
-def state(producer: ProducerStateEntry) -> ProducerState:
+def producer_state(producer: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer_id=cast(ProducerId, producer.producer_id),
         producer_epoch=cast(i32, producer.epoch),

@@ -1,10 +1,10 @@
 """DescribeQuorum (55), versions 0–2: what Kafka's `kafka-metadata-quorum` shows.
 
-- Who leads the metadata log, in which epoch, what is committed; members ("voters") and other brokers that follow ("observers"), with how far each has
-  it on its device and when it last asked. Only the leader knows: other brokers hand the question on.
-- Members are those that the register names: who is asked for there and not written yet could not take over.
-- Times are the leader's wall clock: now for itself, -1 for a member that has not been heard in this epoch.
-- v1 adds those times, v2 directory ids, addresses of members and messages.
+- Returns the leader of the metadata log, its epoch and high watermark, and for voters and observers their log end
+  offset on disk and the time of their last fetch. Only the leader knows: other brokers forward the request.
+- Voters are those that the register names, not those that are about to be.
+- Times are the leader's wall clock: now for itself, -1 for a voter that has not fetched in this epoch.
+- v1 adds those times, v2 directory ids, voters' endpoints and messages.
 """
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest

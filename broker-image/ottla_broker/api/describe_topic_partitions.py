@@ -1,8 +1,10 @@
 """DescribeTopicPartitions (75), version 0.
 
-- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, in order; no topics named means all.
-- A page ends after the smaller of the request's limit and `max.request.partition.size.limit` partitions; the cursor names where the next one starts.
-- A cursor must name one of the topics that are asked for: INVALID_REQUEST for all of them otherwise.
+- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, sorted; no topics requested
+  means all.
+- A page has at most the smaller of the request's limit and `max.request.partition.size.limit` partitions; the cursor
+  says where the next one starts.
+- A cursor must name a requested topic: otherwise INVALID_REQUEST for all of them.
 """
 
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metadata.topic_names import is_valid_topic_name
 from ottla_broker.requests.api import Api
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
@@ -32,48 +34,48 @@ from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0)
 
-NOT_TOLD = i32(-(2**31))
-
 
 @API.handler()
 async def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    asked = sorted({topic.name for topic in request.topics} or visible(ctx))
+    requested = sorted({topic.name for topic in request.topics} or visible_topics(ctx))
     start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
-    if request.topics and start != ("", 0) and (start[0] not in asked or start[1] < 0):
+    if request.topics and start != ("", 0) and (start[0] not in requested or start[1] < 0):
         return DescribeTopicPartitionsResponse(
             throttle_time=NO_THROTTLE,
-            topics=tuple(refused(ctx, name, ErrorCode.invalid_request) for name in asked),
+            topics=tuple(error_topic(ctx, name, ErrorCode.invalid_request) for name in requested),
             next_cursor=None,
         )
     pages: list[DescribeTopicPartitionsResponseTopic] = []
     cursor = None
-    left = max(1, min(request.response_partition_limit, ctx.broker.config(MAX_REQUEST_PARTITION_SIZE_LIMIT)))
-    for name, topic, wanted in from_cursor(ctx, asked, start):
-        if not left and topic is not ErrorCode.topic_authorization_failed:
-            cursor = Cursor(topic_name=TopicName(name), partition_index=i32(0))  # there or not: the next page says
+    remaining = max(1, min(request.response_partition_limit, ctx.broker.config(MAX_REQUEST_PARTITION_SIZE_LIMIT)))
+    for name, topic, indexes in topics_from_cursor(ctx, requested, start):
+        if not remaining and topic is not ErrorCode.topic_authorization_failed:
+            cursor = Cursor(
+                topic_name=TopicName(name), partition_index=i32(0)
+            )  # whether it exists or not, which the next page says
             break
         if isinstance(topic, ErrorCode):
-            pages.append(refused(ctx, name, topic))
+            pages.append(error_topic(ctx, name, topic))
             continue
-        if len(wanted) > left:
-            cursor = Cursor(topic_name=TopicName(name), partition_index=i32(wanted[left]))
-        pages.append(describe(ctx, topic, wanted[:left]))
+        if len(indexes) > remaining:
+            cursor = Cursor(topic_name=TopicName(name), partition_index=i32(indexes[remaining]))
+        pages.append(describe_topic(ctx, topic, indexes[:remaining]))
         if cursor is not None:
             break
-        left -= len(wanted)
+        remaining -= len(indexes)
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(pages), next_cursor=cursor)
 
 
-def visible(ctx: RequestContext) -> set[str]:
+def visible_topics(ctx: RequestContext) -> set[str]:
     return {name for name in ctx.broker.image.topics if ctx.is_authorized(Operation.describe, Resource.topic(name))}
 
 
-def from_cursor(
+def topics_from_cursor(
     ctx: RequestContext, names: list[str], start: tuple[str, int]
 ) -> Iterator[tuple[str, TopicImage | ErrorCode, list[int]]]:
-    """From the cursor on: each name with its topic and partitions, or with the code that refuses it."""
+    """From the cursor on, each name with its topic and partitions, or with its error code."""
     for name in names:
         if name < start[0]:
             continue
@@ -88,21 +90,23 @@ def from_cursor(
             yield name, topic, [p for p in sorted(topic.partitions) if name != start[0] or p >= start[1]]
 
 
-def describe(ctx: RequestContext, topic: TopicImage, partitions: list[int]) -> DescribeTopicPartitionsResponseTopic:
+def describe_topic(
+    ctx: RequestContext, topic: TopicImage, partitions: list[int]
+) -> DescribeTopicPartitionsResponseTopic:
     alive = {broker.id for broker in ctx.broker.image.unfenced_brokers()}
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
         name=TopicName(topic.name),
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(partition(topic.partitions[p], alive) for p in partitions),
+        partitions=tuple(describe_partition(topic.partitions[p], alive) for p in partitions),
         topic_authorized_operations=cast(i32, ctx.authorized_operations(Resource.topic(topic.name))),
     )
 
 
-def refused(ctx: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def error_topic(ctx: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     operations = (
-        NOT_TOLD
+        OPERATIONS_NOT_REQUESTED
         if code in (ErrorCode.topic_authorization_failed, ErrorCode.invalid_request)
         else cast(i32, ctx.authorized_operations(Resource.topic(name)))
     )
@@ -111,7 +115,7 @@ def refused(ctx: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPar
     )
 
 
-def partition(state: PartitionRecord, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
+def describe_partition(state: PartitionRecord, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.leader_not_available if state.leader == NO_LEADER else ErrorCode.none,
         partition_index=cast(i32, state.partition),

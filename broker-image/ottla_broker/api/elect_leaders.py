@@ -1,10 +1,12 @@
 """ElectLeaders (43), versions 0–2.
 
-- Preferred (type 0): gives partitions back to their first replicas, where those are in sync and live; else PREFERRED_LEADER_NOT_AVAILABLE.
-- Unclean (type 1, from v1): gives a partition without a leader to any replica that lives, first to one that may be trusted. What only the others
-  had is lost. ELIGIBLE_LEADERS_NOT_AVAILABLE when none lives.
-- ELECTION_NOT_NEEDED where the first replica, or for type 1 anybody, leads. Without a list of partitions all are meant, and those are left out.
-- All that comes of a request is one commit, and answered when that is on the disks of a majority. v2 is flexible.
+- Preferred (type 0): makes the first replica of a partition its leader, if it is live and in sync; otherwise
+  PREFERRED_LEADER_NOT_AVAILABLE.
+- Unclean (type 1, from v1): makes any live replica the leader of a partition without one, eligible leader replicas
+  first. Records that only other replicas had are lost. ELIGIBLE_LEADERS_NOT_AVAILABLE if none is live.
+- ELECTION_NOT_NEEDED if the preferred replica, or for type 1 any replica, is the leader. No partitions requested
+  means all; those that need no election are omitted then.
+- All elections of a request are one commit, answered when a majority has it on disk. v2 is flexible.
 """
 
 from typing import cast
@@ -33,17 +35,19 @@ async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> El
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.invalid_request, f"election type {request.election_type} is neither 0 nor 1")
-    wanted: list[TopicPartition] | None = None
+    requested: list[TopicPartition] | None = None
     if request.topic_partitions is not None:
-        wanted = [(entry.topic, partition) for entry in request.topic_partitions for partition in entry.partitions]
+        requested = [(entry.topic, partition) for entry in request.topic_partitions for partition in entry.partitions]
     replicas = ctx.broker.active_controller().replication_control
     elect = replicas.elect_preferred_leaders if request.election_type == PREFERRED else replicas.elect_unclean_leaders
     return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, replica_election_results=by_topic(await elect(wanted))
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        replica_election_results=group_by_topic(await elect(requested)),
     )
 
 
-def by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElectionResult, ...]:
+def group_by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElectionResult, ...]:
     results: dict[str, list[PartitionResult]] = {}
     for (topic, partition), outcome in outcomes.items():
         results.setdefault(topic, []).append(

@@ -35,7 +35,7 @@ from ottla_broker.replication.fetch_reading import (
 from ottla_broker.replication.fetch_response_cache import FetchResponseCache, ResponseKey, with_correlation_id
 from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSession, FetchSessionCache
 from ottla_broker.replication.partition import Partition
-from ottla_broker.replication.replica_selector import chooses_by_rack, nearer_replica
+from ottla_broker.replication.replica_selector import is_rack_aware, select_replica
 from ottla_broker.replication.throttle import Throttle
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import Buffers, DelayedFetchResponse, Reply, RequestContext
@@ -67,7 +67,7 @@ class FetchHandler:
 
     def __init__(self, broker: Broker) -> None:
         loop = asyncio.get_running_loop()
-        self.by_rack = chooses_by_rack(broker.config(REPLICA_SELECTOR_CLASS))
+        self.by_rack = is_rack_aware(broker.config(REPLICA_SELECTOR_CLASS))
         self.sessions = FetchSessionCache(
             lambda: broker.config(MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
             loop.time,
@@ -153,7 +153,7 @@ class ConsumerReader:
         if self._by_rack and request.rack is not None and partition.is_leader:
             state, brokers = partition.registration, self._context.broker.image.brokers
             offset = cached.request.offset
-            nearest = nearer_replica(request.rack, offset, state.leader, state.isr, partition.leader.followers, brokers)
+            nearest = select_replica(request.rack, offset, state.leader, state.isr, partition.leader.followers, brokers)
             if nearest is not None:
                 data = without_records(partition, cached.request)
                 data.preferred = nearest

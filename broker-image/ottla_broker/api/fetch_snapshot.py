@@ -1,16 +1,17 @@
 """FetchSnapshot (59), versions 0–1.
 
-- A broker that lies behind the beginning of the metadata log gets what was before as a snapshot, in pieces (KIP-630).
-- Any broker that has the snapshot gives it: what it holds was committed, whoever leads. Whoever may read the log may have it too.
-- SNAPSHOT_NOT_FOUND when it is there no longer: the asker fetches the log again and is told of a newer one.
-- A consumer (replica −1) is given it with what is secret hidden (`metadata.hiding`).
-- v1 (KIP-853) names the asker's directory, which makes no difference here.
+- A broker that is behind the start of the metadata log gets the metadata as a snapshot, in pieces (KIP-630).
+- Any broker that has the snapshot serves it, since its content is committed. A client that may read the log may read
+  it.
+- SNAPSHOT_NOT_FOUND when it was deleted: the broker fetches the log again and learns of a newer one.
+- A consumer (replica −1) gets it with secrets redacted (`metadata.redaction`).
+- v1 (KIP-853) adds the replica's directory id, which is ignored.
 """
 
 from collections.abc import Callable
 
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
-from kio.schema.fetch_snapshot.v1.request import PartitionSnapshot as Wanted
+from kio.schema.fetch_snapshot.v1.request import PartitionSnapshot as RequestedSnapshot
 from kio.schema.fetch_snapshot.v1.response import (
     FetchSnapshotResponse,
     LeaderIdAndEpoch,
@@ -35,7 +36,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.FETCH_SNAPSHOT, versions=(0, 1), flexible=0, is_served_while_starting=True)
 
-LARGEST_PIECE = 8 << 20
+MAX_PIECE_BYTES = 8 << 20
 Read = Callable[[SnapshotStore, EpochAndOffset, int, int], bytes]
 
 
@@ -48,47 +49,54 @@ async def fetch_snapshot(ctx: RequestContext, request: FetchSnapshotRequest) -> 
         raise KafkaError(ErrorCode.inconsistent_cluster_id)
     topics = []
     for topic in request.topics:
-        read = read_whole if int(request.replica_id) == CONSUMER_REPLICA_ID else read_as_it_is
-        found = [await piece(ctx, topic.name, wanted, int(request.max_bytes), read) for wanted in topic.partitions]
+        read = read_redacted_piece if int(request.replica_id) == CONSUMER_REPLICA_ID else read_piece
+        found = [
+            await fetch_piece(ctx, topic.name, requested, int(request.max_bytes), read)
+            for requested in topic.partitions
+        ]
         topics.append(TopicSnapshot(name=topic.name, partitions=tuple(found)))
     return FetchSnapshotResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, topics=tuple(topics))
 
 
-def read_as_it_is(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, count: int) -> bytes:
-    return snapshots.read_bytes(snapshot, at, count)
+def read_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size_bytes: int) -> bytes:
+    return snapshots.read_bytes(snapshot, at, size_bytes)
 
 
-def read_whole(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, count: int) -> bytes:
+def read_redacted_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size_bytes: int) -> bytes:
     """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in another."""
-    return redact_secrets(snapshots.read_bytes(snapshot, 0, snapshots.file_size(snapshot)))[at : at + count]
+    return redact_secrets(snapshots.read_bytes(snapshot, 0, snapshots.file_size(snapshot)))[at : at + size_bytes]
 
 
-async def piece(ctx: RequestContext, topic: str, wanted: Wanted, most: int, read: Read) -> PartitionSnapshot:
+async def fetch_piece(
+    ctx: RequestContext, topic: str, requested: RequestedSnapshot, max_bytes: int, read: Read
+) -> PartitionSnapshot:
     snapshots = ctx.broker.quorum.metadata_log.snapshots
-    snapshot = EpochAndOffset(int(wanted.snapshot_id.epoch), int(wanted.snapshot_id.end_offset))
+    snapshot = EpochAndOffset(int(requested.snapshot_id.epoch), int(requested.snapshot_id.end_offset))
     code, size, data = ErrorCode.none, 0, b""
-    if topic != METADATA_TOPIC or wanted.partition != 0:
+    if topic != METADATA_TOPIC or requested.partition != 0:
         code = ErrorCode.unknown_topic_or_partition
     elif snapshot not in snapshots.snapshot_ids:
         code = ErrorCode.snapshot_not_found
     else:
         try:
             size = snapshots.file_size(snapshot)
-            if 0 <= wanted.position <= size:
-                count = max(1, min(most, LARGEST_PIECE))
-                data = await ctx.broker.runtime.run_in_thread(read, snapshots, snapshot, int(wanted.position), count)
+            if 0 <= requested.position <= size:
+                size_bytes = max(1, min(max_bytes, MAX_PIECE_BYTES))
+                data = await ctx.broker.runtime.run_in_thread(
+                    read, snapshots, snapshot, int(requested.position), size_bytes
+                )
             else:
                 code = ErrorCode.position_out_of_range
         except OSError:
             code = ErrorCode.kafka_storage_error
     return PartitionSnapshot(
-        index=wanted.partition,
+        index=requested.partition,
         error_code=code,
         snapshot_id=SnapshotId(end_offset=i64(snapshot.offset), epoch=i32(snapshot.epoch)),
         current_leader=LeaderIdAndEpoch(
             leader_id=BrokerId(ctx.broker.quorum.leader_id), leader_epoch=i32(ctx.broker.quorum.epoch)
         ),
         size=i64(size),
-        position=wanted.position,
+        position=requested.position,
         unaligned_records=Records(data),
     )

@@ -1,21 +1,20 @@
 """FindCoordinator (10), versions 0–6.
 
-- Says which broker keeps a group: the leader of the partition of `__consumer_offsets` that the group's name hashes to.
-- Makes `__consumer_offsets` when it is not there; until a partition has a leader, COORDINATOR_NOT_AVAILABLE.
-- There are no transactions yet, and clients that want them must learn it at once instead of asking until they time out.
-  The single form (0–3) is what librdkafka speaks: it gives up on nothing but an authorization error, and prints the
-  sentence beside it. The batched form is the Java client's: any error that is not retriable is final there, and it
-  prints the sentence.
-- v1 kinds of coordinators, errors in words; v4 several keys at once (KIP-699); v6 share groups (not served).
+- Returns the broker that coordinates a group: the leader of the partition of `__consumer_offsets` that the group's id
+  hashes to.
+- Creates `__consumer_offsets` if it is missing. COORDINATOR_NOT_AVAILABLE until its partition has a leader.
+- Transactions are not implemented, and a transactional client must fail at once instead of retrying until a timeout.
+  librdkafka uses the single form (v0–3), gives up only on an authorization error, and prints the message with it. The
+  Java client uses the batched form, gives up on any error that is not retriable, and prints the message.
+- v1 adds key types and messages; v4 several keys (KIP-699); v6 share groups (not served).
 """
 
 from typing import cast
 
-from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as One
-from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse as OneFound
-from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest as Many
-from kio.schema.find_coordinator.v6.response import Coordinator
-from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse as ManyFound
+from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as RequestV3
+from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse as ResponseV3
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
@@ -31,18 +30,18 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
 
-GROUP = 0
-TRANSACTION = 1
-NO_TRANSACTIONS = "transactions are not served by this cluster yet; leave transactional.id unset"
+GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
+NO_TRANSACTIONS = "transactions are not implemented; leave transactional.id unset"
 
 
 @API.handler(0, 3)
-async def find_one(ctx: RequestContext, request: One) -> OneFound:
-    found = await find(ctx, request.key_type, request.key)
+async def find_coordinator(ctx: RequestContext, request: RequestV3) -> ResponseV3:
+    found = await find_for_key(ctx, request.key_type, request.key)
     code = found.error_code
-    if request.key_type == TRANSACTION and code is ErrorCode.unsupported_version:
+    if request.key_type == TRANSACTION_KEY_TYPE and code is ErrorCode.unsupported_version:
         code = ErrorCode.transactional_id_authorization_failed
-    return OneFound(
+    return ResponseV3(
         throttle_time=NO_THROTTLE,
         error_code=code,
         error_message=found.error_message,
@@ -53,29 +52,29 @@ async def find_one(ctx: RequestContext, request: One) -> OneFound:
 
 
 @API.handler(4, 6)
-async def find_many(ctx: RequestContext, request: Many) -> ManyFound:
-    return ManyFound(
+async def find_coordinators(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
         throttle_time=NO_THROTTLE,
-        coordinators=tuple([await find(ctx, request.key_type, key) for key in request.coordinator_keys]),
+        coordinators=tuple([await find_for_key(ctx, request.key_type, key) for key in request.coordinator_keys]),
     )
 
 
-async def find(ctx: RequestContext, kind: int, key: str) -> Coordinator:
+async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
     try:
-        if kind == TRANSACTION:
+        if kind == TRANSACTION_KEY_TYPE:
             raise KafkaError(ErrorCode.unsupported_version, NO_TRANSACTIONS)
-        if kind != GROUP:
-            raise KafkaError(ErrorCode.invalid_request, f"no coordinators of kind {kind} are served")
+        if kind != GROUP_KEY_TYPE:
+            raise KafkaError(ErrorCode.invalid_request, f"coordinators of key type {kind} are not served")
         if not ctx.is_authorized(Operation.describe, Resource.group(key)):
             raise KafkaError(ErrorCode.group_authorization_failed)
-        node, host, port = await coordinator_of(ctx, key)
+        node, host, port = await find_endpoint(ctx, key)
     except KafkaError as reason:
-        return coordinator(key, -1, "", -1, reason.code, reason.message)
-    return coordinator(key, node, host, port, ErrorCode.none, None)
+        return coordinator_result(key, -1, "", -1, reason.code, reason.message)
+    return coordinator_result(key, node, host, port, ErrorCode.none, None)
 
 
-async def coordinator_of(ctx: RequestContext, group: str) -> tuple[int, str, int]:
-    """(node, host, port) as seen from the listener that was asked. COORDINATOR_NOT_AVAILABLE."""
+async def find_endpoint(ctx: RequestContext, group: str) -> tuple[int, str, int]:
+    """Broker id, host and port at the client's listener. Raises COORDINATOR_NOT_AVAILABLE."""
     broker = ctx.broker
     if OFFSETS_TOPIC not in broker.image.topics:
         try:
@@ -83,8 +82,8 @@ async def coordinator_of(ctx: RequestContext, group: str) -> tuple[int, str, int
         except KafkaError as reason:
             raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
     partition = broker.group_coordinator.partition_of(group)
-    await broker.failure_detector.wait_until_confirmed([kept_in(broker.image, partition).leader])
-    state = kept_in(broker.image, partition)  # as it is now, if it is there still
+    await broker.failure_detector.wait_until_confirmed([offsets_partition(broker.image, partition).leader])
+    state = offsets_partition(broker.image, partition)  # which may have changed, or gone, meanwhile
     leader = broker.image.brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoints.get(ctx.connection.listener)
     if leader is None or endpoint is None:
@@ -94,16 +93,16 @@ async def coordinator_of(ctx: RequestContext, group: str) -> tuple[int, str, int
     return leader.id, endpoint.host, endpoint.port
 
 
-def kept_in(image: MetadataImage, partition: int) -> PartitionRecord:
-    """COORDINATOR_NOT_AVAILABLE when the topic has gone meanwhile."""
+def offsets_partition(image: MetadataImage, partition: int) -> PartitionRecord:
+    """Raises COORDINATOR_NOT_AVAILABLE when the topic was deleted."""
     topic = image.topics.get(OFFSETS_TOPIC)
     state = None if topic is None else topic.partitions.get(partition)
     if state is None:
-        raise KafkaError(ErrorCode.coordinator_not_available, f"there is no {OFFSETS_TOPIC}-{partition} any more")
+        raise KafkaError(ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{partition} was deleted")
     return state
 
 
-def coordinator(key: str, node: int, host: str, port: int, code: ErrorCode, message: str | None) -> Coordinator:
+def coordinator_result(key: str, node: int, host: str, port: int, code: ErrorCode, message: str | None) -> Coordinator:
     return Coordinator(
         key=key,
         node_id=BrokerId(cast(i32, node)),

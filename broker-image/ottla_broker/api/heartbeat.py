@@ -1,9 +1,9 @@
 """Heartbeat (12), versions 0–4.
 
-- Keeps a member's session alive, and tells it when the group rebalances (REBALANCE_IN_PROGRESS, which counts as a
-heartbeat too).
-- While the group's partition loads, all is well: sessions begin anew when it has loaded.
-- v3 static members.
+- Extends a member's session, and tells it when the group rebalances (REBALANCE_IN_PROGRESS, which extends the session
+  too).
+- Succeeds while the group's partition is loading: sessions restart when it has been loaded.
+- v3 adds static members.
 """
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest

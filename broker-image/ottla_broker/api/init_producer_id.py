@@ -1,15 +1,13 @@
 """InitProducerId (22), versions 0–6.
 
-- Gives an idempotent producer an id that nobody else ever gets, with epoch 0. Also when it says which id it had (v3):
-without a
-  transactional id there is nothing to keep, as in Kafka.
-- While the controller gives out no ids: COORDINATOR_LOAD_IN_PROGRESS, which producers try again on.
-- There are no transactions yet. A transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one refusal that
-both the Java client
-  and librdkafka take as final here; anything else the latter repeats until its user's patience ends.
-  (FindCoordinator, which such a producer asks before, has the sentence that says why.)
+- Gives an idempotent producer an id that no other producer ever gets, with epoch 0. A producer that sends the id it
+  had (v3) gets a new one, too: without a transactional id there is no state to keep, as in Kafka.
+- COORDINATOR_LOAD_IN_PROGRESS, on which producers retry, while the controller allocates no ids.
+- Transactions are not implemented. A transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that
+  both the Java client and librdkafka treat as fatal here; librdkafka retries any other until a timeout.
+  FindCoordinator, which such a producer sends first, has the message that says why.
 - An empty transactional id, and an id without its epoch or the reverse, are INVALID_REQUEST.
-- v3 id and epoch of the producer (KIP-360); v6 two-phase commit (KIP-939, ignored).
+- v3 adds the producer's id and epoch (KIP-360); v6 two-phase commit (KIP-939, ignored).
 """
 
 import logging
@@ -29,26 +27,28 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible=2)
 
-NONE = -1
-log = logging.getLogger(__name__)
+NO_PRODUCER_ID = -1
+logger = logging.getLogger(__name__)
 
 
 @API.handler()
 async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return answer(ErrorCode.invalid_request)
+    if request.transactional_id == "" or (request.producer_id == NO_PRODUCER_ID) != (
+        request.producer_epoch == NO_PRODUCER_ID
+    ):
+        return producer_id_response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
-        return answer(ErrorCode.transactional_id_authorization_failed)
+        return producer_id_response(ErrorCode.transactional_id_authorization_failed)
     if not ctx.is_authorized(Operation.idempotent_write, Resource.cluster()):
-        return answer(ErrorCode.cluster_authorization_failed)
+        return producer_id_response(ErrorCode.cluster_authorization_failed)
     try:
-        return answer(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
+        return producer_id_response(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
     except KafkaError as reason:
-        log.warning("no producer ids from the controller: %s", reason)
-        return answer(ErrorCode.coordinator_load_in_progress)
+        logger.warning("cannot get producer ids from the controller: %s", reason)
+        return producer_id_response(ErrorCode.coordinator_load_in_progress)
 
 
-def answer(code: ErrorCode, producer_id: int = -1) -> InitProducerIdResponse:
+def producer_id_response(code: ErrorCode, producer_id: int = -1) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,

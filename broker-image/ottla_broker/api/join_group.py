@@ -1,13 +1,14 @@
 """JoinGroup (11), versions 0–9.
 
-- Waits until the group's next generation begins, then says who leads it; the leader alone sees all members.
-- A new dynamic member is told its id first (MEMBER_ID_REQUIRED) from v4 on, so that a lost answer leaves no ghost
-(KIP-394).
-- A static member that comes back into a stable group gets its place without a rebalance (KIP-345); a leader that does
-is told to
-  skip the assignment from v9 on (KIP-814).
-- Refused: an empty group id, a session timeout outside the broker's bounds, protocols that nobody shares, a full group.
-- v1 a rebalance timeout of its own (before, the session's); v5 static members; v7 protocol type; v8 a reason (KIP-800).
+- Waits until the group's next generation begins, then returns its leader. Only the leader gets all members.
+- A new dynamic member first gets its id (MEMBER_ID_REQUIRED) from v4 on, so that a lost response leaves no orphaned
+  member (KIP-394).
+- A static member that returns to a stable group keeps its place without a rebalance (KIP-345); a returning leader is
+  told to skip the assignment from v9 on (KIP-814).
+- Rejected: an empty group id, a session timeout outside the broker's limits, protocols that no other member shares, a
+  full group.
+- v1 adds a rebalance timeout (before, the session timeout); v5 static members; v7 protocol type; v8 a reason
+  (KIP-800).
 """
 
 from typing import cast
@@ -26,8 +27,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
 
-KNOWN_MEMBER_IDS_SINCE = 4
-SKIPPED_ASSIGNMENTS_SINCE = 9
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
 
 
 @API.handler()
@@ -35,7 +36,7 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
     try:
         if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
             raise KafkaError(ErrorCode.group_authorization_failed)
-        result = await ctx.broker.group_coordinator.join_group(request.group_id, wish(ctx, request))
+        result = await ctx.broker.group_coordinator.join_group(request.group_id, build_join_request(ctx, request))
     except KafkaError as reason:
         result = JoinResult(request.member_id, reason.code)
     return JoinGroupResponse(
@@ -56,7 +57,7 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
     )
 
 
-def wish(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
+def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     session_ms = to_milliseconds(request.session_timeout)
     rebalance_ms = to_milliseconds(request.rebalance_timeout)
     return JoinRequest(
@@ -70,7 +71,7 @@ def wish(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
         protocols=tuple({p.name: (p.name, p.metadata) for p in reversed(request.protocols)}.values())[
             ::-1
         ],  # no name twice
-        needs_member_id=ctx.version >= KNOWN_MEMBER_IDS_SINCE,
-        may_skip_assignment=ctx.version >= SKIPPED_ASSIGNMENTS_SINCE,
+        needs_member_id=ctx.version >= MEMBER_ID_REQUIRED_SINCE,
+        may_skip_assignment=ctx.version >= SKIP_ASSIGNMENT_SINCE,
         reason=request.reason or "",
     )

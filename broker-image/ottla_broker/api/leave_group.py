@@ -1,17 +1,16 @@
 """LeaveGroup (13), versions 0–5.
 
-- Takes members out of a group, all before it rebalances once; each has its own error.
+- Removes members from a group, all before one rebalance. Each member has its own error.
 - An administrator removes a static member by its instance id alone, with an empty member id.
-- v0–2 take one member; v3 several (KIP-345); v5 a reason for each (KIP-800).
+- v0–2 remove one member; v3 several (KIP-345); v5 adds a reason for each (KIP-800).
 """
 
 from collections.abc import Sequence
 
-from kio.schema.leave_group.v2.request import LeaveGroupRequest as OneLeaves
-from kio.schema.leave_group.v2.response import LeaveGroupResponse as OneLeft
-from kio.schema.leave_group.v5.request import LeaveGroupRequest as ManyLeave
-from kio.schema.leave_group.v5.response import LeaveGroupResponse as ManyLeft
-from kio.schema.leave_group.v5.response import MemberResponse
+from kio.schema.leave_group.v2.request import LeaveGroupRequest as LeaveGroupRequestV2
+from kio.schema.leave_group.v2.response import LeaveGroupResponse as LeaveGroupResponseV2
+from kio.schema.leave_group.v5.request import LeaveGroupRequest
+from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
 from ottla_broker.coordination.effects import LeavingMember
 from ottla_broker.requests.api import Api
@@ -25,16 +24,16 @@ API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
 
 
 @API.handler(0, 2)
-async def one_leaves(ctx: RequestContext, request: OneLeaves) -> OneLeft:
-    (code,) = await leave(ctx, request.group_id, [LeavingMember(request.member_id)])
-    return OneLeft(throttle_time=NO_THROTTLE, error_code=code)
+async def remove_member(ctx: RequestContext, request: LeaveGroupRequestV2) -> LeaveGroupResponseV2:
+    (code,) = await leave_group(ctx, request.group_id, [LeavingMember(request.member_id)])
+    return LeaveGroupResponseV2(throttle_time=NO_THROTTLE, error_code=code)
 
 
 @API.handler(3, 5)
-async def many_leave(ctx: RequestContext, request: ManyLeave) -> ManyLeft:
+async def remove_members(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     members = [LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in request.members]
-    codes = await leave(ctx, request.group_id, members)
-    return ManyLeft(
+    codes = await leave_group(ctx, request.group_id, members)
+    return LeaveGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         members=tuple(
@@ -44,7 +43,7 @@ async def many_leave(ctx: RequestContext, request: ManyLeave) -> ManyLeft:
     )
 
 
-async def leave(ctx: RequestContext, group: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
+async def leave_group(ctx: RequestContext, group: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
     if not ctx.is_authorized(Operation.read, Resource.group(group)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     return await ctx.broker.group_coordinator.leave_group(group, members)

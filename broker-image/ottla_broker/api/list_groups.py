@@ -1,10 +1,9 @@
 """ListGroups (16), versions 0–5.
 
-- Lists the groups that this broker coordinates, by state and type if wanted (both without regard to case; what is not
-known matches
-  nothing). COORDINATOR_LOAD_IN_PROGRESS while a part of them is not known yet.
-- Who may describe the cluster sees all groups, others those that they may describe.
-- v4 states (KIP-518); v5 types (KIP-848).
+- Lists the groups that this broker coordinates, filtered by state and type (case-insensitive; an unknown state or
+  type matches nothing). COORDINATOR_LOAD_IN_PROGRESS while some are loading.
+- A client that may describe the cluster gets all groups, any other client those that it may describe.
+- v4 adds states (KIP-518); v5 types (KIP-848).
 """
 
 from kio.schema.list_groups.v5.request import ListGroupsRequest

@@ -1,18 +1,20 @@
 """ListOffsets (2), versions 1–11.
 
-- A timestamp (ms) finds the first record at or after it; nothing there is (−1, −1). Negative ones are questions: −1
-  the end (the last stable offset for read_committed), −2 the start, −3 the record with the largest timestamp (v7,
-  KIP-734), −4 the first local offset (v8), −5 the last tiered one (v9), −6 the first that waits for upload (v11).
-- Nothing is tiered: −4 answers as −2, and −5 and −6 answer that there is none.
-- v4 checks leader epochs and tells that of the offset.
-- A leader that has just begun may not know yet all that its predecessor told to be committed: it answers when it does,
-  or after a while OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE), and only tells the start at once.
+- A timestamp in milliseconds finds the first record at or after it; none is (−1, −1). Negative timestamps have
+  meanings: −1 the end (the last stable offset for read_committed), −2 the start, −3 the record with the largest
+  timestamp (v7, KIP-734), −4 the first local offset (v8), −5 the last tiered offset (v9), −6 the first offset that
+  waits for upload (v11).
+- Nothing is tiered: −4 equals −2, and −5 and −6 find nothing.
+- v4 checks leader epochs and returns that of the offset.
+- A new leader may not know yet everything that its predecessor reported as committed. The response waits until it
+  does, for a while, and is then OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE). Only the start is
+  returned at once.
 """
 
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.list_offsets.v11.response import (
@@ -23,6 +25,7 @@ from kio.schema.list_offsets.v11.response import (
 from kio.static.primitive import i32, i64
 
 from ottla_broker.log.indexes import TimestampOffset
+from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -32,88 +35,92 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.LIST_OFFSETS, versions=(1, 11), flexible=6)
 
-if TYPE_CHECKING:
-    from ottla_broker.replication.partition import Partition
-
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
-SINCE = {LARGEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}  # the version that brought the question
-AT_ONCE = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
+# The version that added each of them.
+TIMESTAMP_SINCE = {LARGEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
+ALWAYS_AVAILABLE = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
 NOT_AVAILABLE_SINCE = 5
-LONGEST_WAIT_S = 1.0
-NOWHERE = TimestampOffset(-1, -1)
+MAX_WAIT_S = 1.0
+NOT_FOUND = TimestampOffset(-1, -1)
 
 
 @API.handler()
 async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    await settled(ctx, request)
+    await wait_for_epoch_starts(ctx, request)
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=answered(ctx, topic, request),
+                partitions=topic_offsets(ctx, topic, request),
             )
             for topic in request.topics
         ),
     )
 
 
-async def settled(ctx: RequestContext, request: ListOffsetsRequest) -> None:
-    """Gives leaders that have just begun the time that they usually need."""
-    waited_for = [
+async def wait_for_epoch_starts(ctx: RequestContext, request: ListOffsetsRequest) -> None:
+    """Wait until new leaders know what is committed."""
+    new_leaders = [
         partition
         for topic in request.topics
-        for wanted in topic.partitions
-        if wanted.timestamp not in AT_ONCE
-        and (partition := ctx.broker.partitions.get(topic.name, wanted.partition_index)) is not None
+        for requested in topic.partitions
+        if requested.timestamp not in ALWAYS_AVAILABLE
+        and (partition := ctx.broker.partitions.get(topic.name, requested.partition_index)) is not None
         and not partition.has_reached_epoch_start
     ]
-    if waited_for and request.replica_id < 0:
-        await asyncio.gather(*(until_settled(one) for one in waited_for))
+    if new_leaders and request.replica_id < 0:
+        await asyncio.gather(*(wait_for_epoch_start(partition) for partition in new_leaders))
 
 
-async def until_settled(partition: "Partition") -> None:
-    with suppress(TimeoutError):  # the answer will say so
-        async with asyncio.timeout(LONGEST_WAIT_S):
+async def wait_for_epoch_start(partition: Partition) -> None:
+    with suppress(TimeoutError):  # the response says so
+        async with asyncio.timeout(MAX_WAIT_S):
             await partition.read_waiters.wait_until(
                 lambda: partition.has_reached_epoch_start or not partition.is_leader
             )
 
 
-def answered(
+def topic_offsets(
     ctx: RequestContext, topic: ListOffsetsTopic, request: ListOffsetsRequest
 ) -> tuple[ListOffsetsPartitionResponse, ...]:
-    """One answer for each partition. Clients find answers by partition: what is asked twice cannot be told apart."""
-    times = Counter(wanted.partition_index for wanted in topic.partitions)
+    """One result for each partition. Clients find results by partition, so one requested twice is INVALID_REQUEST."""
+    times = Counter(requested.partition_index for requested in topic.partitions)
     found = {
-        wanted.partition_index: one(ctx, topic.name, request, wanted)
-        if times[wanted.partition_index] == 1
-        else ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.invalid_request)
-        for wanted in topic.partitions
+        requested.partition_index: partition_offset(ctx, topic.name, request, requested)
+        if times[requested.partition_index] == 1
+        else ListOffsetsPartitionResponse(
+            partition_index=requested.partition_index, error_code=ErrorCode.invalid_request
+        )
+        for requested in topic.partitions
     }
     return tuple(found.values())
 
 
-def one(
-    ctx: RequestContext, topic: str, request: ListOffsetsRequest, wanted: ListOffsetsPartition
+def partition_offset(
+    ctx: RequestContext, topic: str, request: ListOffsetsRequest, requested: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     try:
         if not ctx.is_authorized(Operation.describe, Resource.topic(topic)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
-        if ctx.version < SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING:
-            raise KafkaError(ErrorCode.unsupported_version, f"timestamp {wanted.timestamp} in version {ctx.version}")
-        partition = ctx.broker.partitions.leader(topic, wanted.partition_index, epoch=wanted.current_leader_epoch)
-        if request.replica_id < 0 and not partition.has_reached_epoch_start and wanted.timestamp not in AT_ONCE:
+        if ctx.version < TIMESTAMP_SINCE.get(requested.timestamp, 0) or requested.timestamp < EARLIEST_PENDING:
+            raise KafkaError(ErrorCode.unsupported_version, f"timestamp {requested.timestamp} in version {ctx.version}")
+        partition = ctx.broker.partitions.leader(topic, requested.partition_index, epoch=requested.current_leader_epoch)
+        if (
+            request.replica_id < 0
+            and not partition.has_reached_epoch_start
+            and requested.timestamp not in ALWAYS_AVAILABLE
+        ):
             raise KafkaError(
                 ErrorCode.offset_not_available if ctx.version >= NOT_AVAILABLE_SINCE else ErrorCode.leader_not_available
             )
-        found = look_up(
-            partition, wanted.timestamp, partition.readable_end(request.isolation_level, request.replica_id)
+        found = find_offset(
+            partition, requested.timestamp, partition.readable_end(request.isolation_level, request.replica_id)
         )
     except KafkaError as reason:
-        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=reason.code)
+        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=reason.code)
     return ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.none,
         timestamp=cast(i64, found.timestamp),
         offset=cast(i64, found.offset),
@@ -121,14 +128,14 @@ def one(
     )
 
 
-def look_up(partition: "Partition", timestamp: int, end: int) -> TimestampOffset:
-    """`end`: where the caller's sight ends; a record at or above it is none."""
+def find_offset(partition: Partition, timestamp: int, end: int) -> TimestampOffset:
+    """`end`: the first offset that the client may not read."""
     log = partition.log
     if timestamp == LATEST:
         return TimestampOffset(-1, end, log.epochs.latest_epoch())
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return TimestampOffset(-1, log.start, log.epochs.epoch_for_offset(log.start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
-        return NOWHERE
+        return NOT_FOUND
     found = log.offset_of_max_timestamp() if timestamp == LARGEST else log.offset_for_timestamp(timestamp)
-    return found if found is not None and found.offset < end else NOWHERE
+    return found if found is not None and found.offset < end else NOT_FOUND

@@ -1,7 +1,8 @@
 """ListPartitionReassignments (46), version 0.
 
-- The partitions that are on their way to other brokers, with the replicas that are added and removed: all, or those of the ones named.
-- What does not move, or is not there, is left out, as in Kafka.
+- Lists the partitions that are being reassigned, with the replicas that are added and removed: all, or those
+  requested.
+- Partitions that are not being reassigned, or do not exist, are omitted, as in Kafka.
 """
 
 from typing import cast
@@ -32,27 +33,29 @@ async def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     if not ctx.is_authorized(Operation.describe, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    wanted = (
+    requested = (
         None
         if request.topics is None
         else {(topic.name, partition) for topic in request.topics for partition in topic.partition_indexes}
     )
-    moving: dict[str, list[PartitionRecord]] = {}
+    reassignments: dict[str, list[PartitionRecord]] = {}
     for topic, state in ctx.broker.active_controller().replication_control.ongoing_reassignments():
-        if wanted is None or (topic.name, state.partition) in wanted:
-            moving.setdefault(topic.name, []).append(state)
+        if requested is None or (topic.name, state.partition) in requested:
+            reassignments.setdefault(topic.name, []).append(state)
     return ListPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         error_message=None,
         topics=tuple(
-            OngoingTopicReassignment(name=TopicName(name), partitions=tuple(ongoing(state) for state in states))
-            for name, states in sorted(moving.items())
+            OngoingTopicReassignment(
+                name=TopicName(name), partitions=tuple(describe_reassignment(state) for state in states)
+            )
+            for name, states in sorted(reassignments.items())
         ),
     )
 
 
-def ongoing(state: PartitionRecord) -> OngoingPartitionReassignment:
+def describe_reassignment(state: PartitionRecord) -> OngoingPartitionReassignment:
     return OngoingPartitionReassignment(
         partition_index=cast(i32, state.partition),
         replicas=cast("tuple[BrokerId, ...]", state.replicas),

@@ -1,16 +1,15 @@
 """Metadata (3), versions 0–13.
 
-- Says which brokers there are, who is the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
-- Topics may be asked for by name or (from 10) by id; null (in version 0 an empty list) means all that the asker may describe.
-- A topic that is named twice, or once and its id too, is answered once.
-- Who leads a topic that is named is asked for a sign of life first, and while a broker seems to have just gone the answer waits a moment for what the
-  controller makes of it: a client that lost its connection asks at once, and would be sent to the dead again.
-- A topic that does not exist is created when the request and `auto.create.topics.enable` both allow it, as Kafka does; the answer then
-  already holds it.
-- A partition without a leader says LEADER_NOT_AVAILABLE; the endpoint given for each broker is that of the listener that was asked.
-- v1 controller, racks, internal; v5 offline replicas; v7 leader epochs; v8 authorized operations; v10 ids; v12 lookup by id (INVALID_REQUEST before); v13 an error for
-  the whole. Versions 8–10 also tell what the asker may
-  do with the cluster; later ones leave that to DescribeCluster.
+- Lists the live brokers, the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
+- Topics are requested by name or (from v12) by id; null (in v0 an empty list) means all that the client may describe.
+- A topic requested twice, or once by name and once by id, is returned once.
+- If a leader of a requested topic may have failed, the response waits a moment for the failure detector and the
+  controller: a client that lost its connection asks at once, and would be sent to the failed broker again.
+- A missing topic is created if the request and `auto.create.topics.enable` allow it, as in Kafka; the response then
+  contains it.
+- A partition without a leader is LEADER_NOT_AVAILABLE. Each broker's endpoint is that of the client's listener.
+- v1 adds the controller, racks and internal topics; v5 offline replicas; v7 leader epochs; v8 authorized operations,
+  which v8–10 also have for the cluster; v10 ids; v12 lookup by id (INVALID_REQUEST before); v13 a top-level error.
 """
 
 from dataclasses import replace
@@ -32,7 +31,7 @@ from kio.static.primitive import i32
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.requests.api import Api
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
@@ -41,26 +40,29 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.METADATA, versions=(0, 13), flexible=9)
 
-NOT_ASKED = i32(-(2**31))
-BY_ID_SINCE = 12
+LOOKUP_BY_ID_SINCE = 12
 
 
 @API.handler(11, 13)
 async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    if ctx.version < BY_ID_SINCE and any(wanted.name is None or wanted.topic_id for wanted in request.topics or ()):
-        return too_early(request)
+    if ctx.version < LOOKUP_BY_ID_SINCE and any(
+        requested.name is None or requested.topic_id for requested in request.topics or ()
+    ):
+        return lookup_by_id_error(request)
     image = ctx.broker.image
-    await ctx.broker.failure_detector.wait_until_confirmed(leaders(image, request.topics or ()))
-    if wants_all(ctx.version, request.topics):
+    await ctx.broker.failure_detector.wait_until_confirmed(find_leaders(image, request.topics or ()))
+    if requests_all_topics(ctx.version, request.topics):
         visible = [
             topic
             for topic in image.topics.values()
             if ctx.is_authorized(Operation.describe, Resource.topic(topic.name))
         ]
-        found = [describe(ctx, topic, request) for topic in visible]
+        found = [describe_topic(ctx, topic, request) for topic in visible]
     else:
-        asked = [await one(ctx, wanted, request) for wanted in dict.fromkeys(request.topics or ())]
-        found = list({topic.name or topic.topic_id: topic for topic in asked}.values())
+        described = [
+            await describe_requested(ctx, requested, request) for requested in dict.fromkeys(request.topics or ())
+        ]
+        found = list({topic.name or topic.topic_id: topic for topic in described}.values())
     brokers = [(broker, broker.endpoints.get(ctx.connection.listener)) for broker in image.unfenced_brokers()]
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
@@ -76,56 +78,59 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     )
 
 
-def leaders(image: MetadataImage, topics: tuple[MetadataRequestTopic, ...]) -> set[int]:
-    """Who leads partitions of the topics that are asked for by name."""
-    known = [image.topics[wanted.name] for wanted in topics if wanted.name in image.topics]
-    return {state.leader for topic in known for state in topic.partitions.values()}
+def find_leaders(image: MetadataImage, topics: tuple[MetadataRequestTopic, ...]) -> set[int]:
+    """Leaders of the partitions of topics requested by name."""
+    existing = [image.topics[requested.name] for requested in topics if requested.name in image.topics]
+    return {state.leader for topic in existing for state in topic.partitions.values()}
 
 
-def too_early(request: MetadataRequest) -> MetadataResponse:
-    """Ids are in the request from version 10 on, but may be used from 12 on only (KIP-516)."""
+def lookup_by_id_error(request: MetadataRequest) -> MetadataResponse:
+    """The request has ids from version 10 on, but may use them from 12 on only (KIP-516)."""
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=(),
         topics=tuple(
-            refused(wanted.name or "", wanted.topic_id, ErrorCode.invalid_request) for wanted in request.topics or ()
+            error_topic(requested.name or "", requested.topic_id, ErrorCode.invalid_request)
+            for requested in request.topics or ()
         ),
         error_code=ErrorCode.invalid_request,
     )
 
 
-def wants_all(version: int, topics: tuple[MetadataRequestTopic, ...] | None) -> bool:
+def requests_all_topics(version: int, topics: tuple[MetadataRequestTopic, ...] | None) -> bool:
     return topics is None or (version == 0 and not topics)
 
 
-async def one(ctx: RequestContext, wanted: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
+async def describe_requested(
+    ctx: RequestContext, requested: MetadataRequestTopic, request: MetadataRequest
+) -> MetadataResponseTopic:
     image = ctx.broker.image
-    if wanted.name is None:
-        by_id = image.topic_by_id(wanted.topic_id) if wanted.topic_id else None
+    if requested.name is None:
+        by_id = image.topic_by_id(requested.topic_id) if requested.topic_id else None
         if by_id is None or not ctx.is_authorized(Operation.describe, Resource.topic(by_id.name)):
-            return refused(None, wanted.topic_id, ErrorCode.unknown_topic_id)
-        return describe(ctx, by_id, request)
-    if not ctx.is_authorized(Operation.describe, Resource.topic(wanted.name)):
-        return refused(wanted.name, None, ErrorCode.topic_authorization_failed)
-    if wanted.name not in image.topics:
+            return error_topic(None, requested.topic_id, ErrorCode.unknown_topic_id)
+        return describe_topic(ctx, by_id, request)
+    if not ctx.is_authorized(Operation.describe, Resource.topic(requested.name)):
+        return error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
+    if requested.name not in image.topics:
         try:
-            await ctx.broker.auto_create_topic(wanted.name, allowed=request.allow_auto_topic_creation)
+            await ctx.broker.auto_create_topic(requested.name, allowed=request.allow_auto_topic_creation)
         except KafkaError as reason:
-            return refused(wanted.name, None, reason.code)
-    return describe(ctx, image.topics[wanted.name], request)
+            return error_topic(requested.name, None, reason.code)
+    return describe_topic(ctx, image.topics[requested.name], request)
 
 
-def refused(name: str | None, topic_id: UUID | None, code: ErrorCode) -> MetadataResponseTopic:
+def error_topic(name: str | None, topic_id: UUID | None, code: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=code, name=None if name is None else TopicName(name), topic_id=topic_id, partitions=()
     )
 
 
-def describe(ctx: RequestContext, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+def describe_topic(ctx: RequestContext, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
     operations = (
         ctx.authorized_operations(Resource.topic(topic.name))
         if request.include_topic_authorized_operations
-        else NOT_ASKED
+        else OPERATIONS_NOT_REQUESTED
     )
     alive = {broker.id for broker in ctx.broker.image.unfenced_brokers()}
     return MetadataResponseTopic(
@@ -133,12 +138,12 @@ def describe(ctx: RequestContext, topic: TopicImage, request: MetadataRequest) -
         name=TopicName(topic.name),
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(partition(topic.partitions[p], alive) for p in sorted(topic.partitions)),
+        partitions=tuple(describe_partition(topic.partitions[p], alive) for p in sorted(topic.partitions)),
         topic_authorized_operations=cast(i32, operations),
     )
 
 
-def partition(state: PartitionRecord, alive: set[int]) -> MetadataResponsePartition:
+def describe_partition(state: PartitionRecord, alive: set[int]) -> MetadataResponsePartition:
     return MetadataResponsePartition(
         error_code=ErrorCode.leader_not_available if state.leader == NO_LEADER else ErrorCode.none,
         partition_index=cast(i32, state.partition),
@@ -155,7 +160,7 @@ def broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
 
 
 @API.handler(0, 10)
-async def with_cluster_operations(ctx: RequestContext, request: RequestV10) -> ResponseV10:
+async def metadata_v10(ctx: RequestContext, request: RequestV10) -> ResponseV10:
     answer: ResponseV10 = convert_message(await metadata(ctx, convert_message(request, MetadataRequest)), ResponseV10)
     if not request.include_cluster_authorized_operations:
         return answer

@@ -1,15 +1,12 @@
 """OffsetCommit (8), versions 2–10.
 
-- Stores offsets of a group, replicated before the answer. From a member of the current generation, or, while the
-group has no
-  members, from anybody who names no generation.
-- A topic or partition that is not there is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the rest is stored
-all the same.
-- Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
-- A commit keeps its member's session alive.
-- v2–4 may ask for a retention of their own; v6 leader epochs; v7 static members; v9 says GROUP_ID_NOT_FOUND where
-older ones say
-  ILLEGAL_GENERATION; v10 topics by id (KIP-848).
+- Stores offsets of a group, replicated before the response: from a member of the current generation or, while the
+  group has no members, from any client that names no generation.
+- A missing topic or partition is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the others are stored.
+- Metadata longer than `offset.metadata.max.bytes` are OFFSET_METADATA_TOO_LARGE.
+- A commit extends its member's session.
+- v2–4 may have a retention of their own; v6 adds leader epochs; v7 static members; v9 returns GROUP_ID_NOT_FOUND
+  where older versions return ILLEGAL_GENERATION; v10 has topics by id (KIP-848).
 """
 
 from collections.abc import Sequence
@@ -19,12 +16,12 @@ from typing import cast
 from kio.schema.offset_commit.v4.request import OffsetCommitRequest as RequestWithRetention
 from kio.schema.offset_commit.v4.response import OffsetCommitResponse as ResponseWithRetention
 from kio.schema.offset_commit.v9.request import OffsetCommitRequest as RequestByName
-from kio.schema.offset_commit.v9.request import OffsetCommitRequestPartition as AskedByName
+from kio.schema.offset_commit.v9.request import OffsetCommitRequestPartition as RequestPartitionByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponse as ResponseByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponsePartition as PartitionByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponseTopic as TopicByName
 from kio.schema.offset_commit.v10.request import OffsetCommitRequest as RequestById
-from kio.schema.offset_commit.v10.request import OffsetCommitRequestPartition as AskedById
+from kio.schema.offset_commit.v10.request import OffsetCommitRequestPartition as RequestPartitionById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponse as ResponseById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition as PartitionById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponseTopic as TopicById
@@ -47,8 +44,8 @@ NO_EXPIRY = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One partition of a request, whatever its version. `topic` is None when there is none of that name or id."""
+class RequestedCommit:
+    """One partition of a request of any version. `topic` is None if no topic has the name or id."""
 
     topic: TopicImage | None
     partition: i32
@@ -57,13 +54,15 @@ class Wanted:
     metadata: str | None
 
     @classmethod
-    def of(cls, topic: TopicImage | None, asked: AskedByName | AskedById) -> "Wanted":
+    def of(
+        cls, topic: TopicImage | None, partition: RequestPartitionByName | RequestPartitionById
+    ) -> "RequestedCommit":
         return cls(
             topic,
-            asked.partition_index,
-            asked.committed_offset,
-            asked.committed_leader_epoch,
-            asked.committed_metadata,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
         )
 
 
@@ -82,10 +81,12 @@ async def commit_by_name(ctx: RequestContext, request: RequestByName) -> Respons
 
 async def commit_named(ctx: RequestContext, request: RequestByName, expire_ms: int) -> ResponseByName:
     topics = ctx.broker.image.topics
-    wanted = [
-        Wanted.of(topics.get(topic.name), partition) for topic in request.topics for partition in topic.partitions
+    requested = [
+        RequestedCommit.of(topics.get(topic.name), partition)
+        for topic in request.topics
+        for partition in topic.partitions
     ]
-    codes = iter(await commit(ctx, request, wanted, ErrorCode.unknown_topic_or_partition, expire_ms))
+    codes = iter(await commit_offsets(ctx, request, requested, ErrorCode.unknown_topic_or_partition, expire_ms))
     return ResponseByName(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -103,12 +104,12 @@ async def commit_named(ctx: RequestContext, request: RequestByName, expire_ms: i
 @API.handler(10, 10)
 async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
     by_id = ctx.broker.image.topic_by_id
-    wanted = [
-        Wanted.of(None if topic.topic_id is None else by_id(topic.topic_id), partition)
+    requested = [
+        RequestedCommit.of(None if topic.topic_id is None else by_id(topic.topic_id), partition)
         for topic in request.topics
         for partition in topic.partitions
     ]
-    codes = iter(await commit(ctx, request, wanted, ErrorCode.unknown_topic_id, NO_EXPIRY))
+    codes = iter(await commit_offsets(ctx, request, requested, ErrorCode.unknown_topic_id, NO_EXPIRY))
     return ResponseById(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -123,23 +124,23 @@ async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseByI
     )
 
 
-async def commit(
+async def commit_offsets(
     ctx: RequestContext,
     request: RequestByName | RequestById,
-    wanted: Sequence[Wanted],
+    requested: Sequence[RequestedCommit],
     unknown_topic: ErrorCode,
     expire_ms: int,
 ) -> list[ErrorCode]:
-    """One code for each that is wanted, in order."""
+    """One error code for each requested commit, in order."""
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
-        return [ErrorCode.group_authorization_failed] * len(wanted)
-    codes = [check(ctx, one, unknown_topic) for one in wanted]
+        return [ErrorCode.group_authorization_failed] * len(requested)
+    codes = [check_commit(ctx, one, unknown_topic) for one in requested]
     now_ms = ctx.broker.runtime.now_ms()
     commits = {
         (one.topic.name, int(one.partition)): OffsetCommit(
             one.offset, one.leader_epoch, one.metadata or "", now_ms, expire_ms, one.topic.id
         )
-        for one, code in zip(wanted, codes, strict=True)
+        for one, code in zip(requested, codes, strict=True)
         if code is ErrorCode.none and one.topic is not None
     }
     try:
@@ -151,20 +152,20 @@ async def commit(
             commits,
         )
     except KafkaError as reason:
-        refused = reason.code
-        if refused is ErrorCode.group_id_not_found and ctx.version < GROUP_NOT_FOUND_SINCE:
-            refused = ErrorCode.illegal_generation
-        codes = [refused if code is ErrorCode.none else code for code in codes]
+        error = reason.code
+        if error is ErrorCode.group_id_not_found and ctx.version < GROUP_NOT_FOUND_SINCE:
+            error = ErrorCode.illegal_generation
+        codes = [error if code is ErrorCode.none else code for code in codes]
     return codes
 
 
-def check(ctx: RequestContext, wanted: Wanted, unknown_topic: ErrorCode) -> ErrorCode:
-    if wanted.topic is None:
+def check_commit(ctx: RequestContext, requested: RequestedCommit, unknown_topic: ErrorCode) -> ErrorCode:
+    if requested.topic is None:
         return unknown_topic
-    if not ctx.is_authorized(Operation.read, Resource.topic(wanted.topic.name)):
+    if not ctx.is_authorized(Operation.read, Resource.topic(requested.topic.name)):
         return ErrorCode.topic_authorization_failed
-    if wanted.partition not in wanted.topic.partitions:
+    if requested.partition not in requested.topic.partitions:
         return ErrorCode.unknown_topic_or_partition
-    if len(wanted.metadata or "") > ctx.broker.group_coordinator.config.offset_metadata_max_bytes:
+    if len(requested.metadata or "") > ctx.broker.group_coordinator.config.offset_metadata_max_bytes:
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none

@@ -1,8 +1,8 @@
 """OffsetDelete (47), version 0.
 
-- Forgets offsets of a group, of topics that none of its members reads (GROUP_SUBSCRIBED_TO_TOPIC otherwise).
-- A group whose members are not consumers is NON_EMPTY_GROUP: nobody can know what they read.
-- Written and replicated before the answer. An offset that is not there is no error (KIP-496).
+- Deletes a group's committed offsets of topics that no member subscribes to (otherwise GROUP_SUBSCRIBED_TO_TOPIC).
+- A group whose members are not consumers is NON_EMPTY_GROUP: their subscriptions are unknown.
+- The response is sent when the deletion is replicated. A missing offset is no error (KIP-496).
 """
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
@@ -27,12 +27,14 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
     if not ctx.is_authorized(Operation.delete, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     codes = {
-        (topic.name, p.partition_index): check(ctx, topic.name, p.partition_index)
+        (topic.name, p.partition_index): check_partition(ctx, topic.name, p.partition_index)
         for topic in request.topics
         for p in topic.partitions
     }
-    wanted = [key for key, code in codes.items() if code is ErrorCode.none]
-    codes.update(zip(wanted, await ctx.broker.group_coordinator.delete_offsets(request.group_id, wanted), strict=True))
+    requested = [key for key, code in codes.items() if code is ErrorCode.none]
+    codes.update(
+        zip(requested, await ctx.broker.group_coordinator.delete_offsets(request.group_id, requested), strict=True)
+    )
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,
         throttle_time=NO_THROTTLE,
@@ -51,7 +53,7 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
     )
 
 
-def check(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
+def check_partition(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
     if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
         return ErrorCode.topic_authorization_failed
     found = ctx.broker.image.topics.get(topic)

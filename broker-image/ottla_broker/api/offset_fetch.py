@@ -1,34 +1,30 @@
 """OffsetFetch (9), versions 1–10.
 
-- Says what groups committed: for the partitions asked for, or (null) for all that they have. Nothing committed is
-offset −1,
-  whether or not the group or the partition exists.
-- Only what is replicated is seen. `require_stable` (v7, KIP-447) is met by that: no offset is pending inside a
-transaction, for
-  there are none yet.
-- A commit for another topic that had the same name is not told.
-- v1 has errors per partition only; v2 null for all; v3 throttling; v5 leader epochs; v8 several groups (KIP-709); v9
-member id and
-  epoch (for KIP-848 groups, ignored here); v10 topics by id.
+- Returns the committed offsets of groups: of the requested partitions, or (null) of all. Nothing committed is offset
+  −1, whether or not the group or the partition exists.
+- Only replicated commits are returned. That satisfies `require_stable` (v7, KIP-447), as there are no transactions.
+- A commit for a deleted topic of the same name is not returned.
+- v1 has errors per partition only; v2 adds null for all; v3 throttling; v5 leader epochs; v8 several groups
+  (KIP-709); v9 member id and epoch (for KIP-848 groups, ignored); v10 topics by id.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroup
-from kio.schema.offset_fetch.v7.response import OffsetFetchResponse as OneGroupOffsets
+from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as RequestV7
+from kio.schema.offset_fetch.v7.response import OffsetFetchResponse as ResponseV7
 from kio.schema.offset_fetch.v7.response import OffsetFetchResponsePartition as Partition
 from kio.schema.offset_fetch.v7.response import OffsetFetchResponseTopic as Topic
-from kio.schema.offset_fetch.v9.request import OffsetFetchRequest as ByName
+from kio.schema.offset_fetch.v9.request import OffsetFetchRequest as RequestByName
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup as GroupByName
-from kio.schema.offset_fetch.v9.response import OffsetFetchResponse as OffsetsByName
+from kio.schema.offset_fetch.v9.response import OffsetFetchResponse as ResponseByName
 from kio.schema.offset_fetch.v9.response import OffsetFetchResponseGroup as GroupOffsetsByName
 from kio.schema.offset_fetch.v9.response import OffsetFetchResponsePartitions as PartitionByName
 from kio.schema.offset_fetch.v9.response import OffsetFetchResponseTopics as TopicByName
-from kio.schema.offset_fetch.v10.request import OffsetFetchRequest as ById
+from kio.schema.offset_fetch.v10.request import OffsetFetchRequest as RequestById
 from kio.schema.offset_fetch.v10.request import OffsetFetchRequestGroup as GroupById
-from kio.schema.offset_fetch.v10.response import OffsetFetchResponse as OffsetsById
+from kio.schema.offset_fetch.v10.response import OffsetFetchResponse as ResponseById
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponseGroup as GroupOffsetsById
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions as PartitionById
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponseTopics as TopicById
@@ -47,28 +43,32 @@ API = Api(ApiKey.OFFSET_FETCH, versions=(1, 10), flexible=6)
 
 P = TypeVar("P")
 
-NOTHING = OffsetCommit(offset=-1, leader_epoch=-1, metadata="", commit_ms=-1)
-ERRORS_OF_THE_WHOLE_SINCE = 2
+NO_COMMIT = OffsetCommit(offset=-1, leader_epoch=-1, metadata="", commit_ms=-1)
+TOP_LEVEL_ERROR_SINCE = 2
 
 Found = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, what is committed, error
 
 
 @API.handler(1, 7)
-async def one_group(ctx: RequestContext, request: OneGroup) -> OneGroupOffsets:
+async def fetch_one_group(ctx: RequestContext, request: RequestV7) -> ResponseV7:
     topics = [] if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     try:
-        check_group(ctx, request.group_id)
-        found = find_all(ctx, request.group_id) if request.topics is None else find(ctx, request.group_id, topics)
+        check_group_authorized(ctx, request.group_id)
+        found = (
+            find_all_commits(ctx, request.group_id)
+            if request.topics is None
+            else find_commits(ctx, request.group_id, topics)
+        )
     except KafkaError as reason:
-        if ctx.version >= ERRORS_OF_THE_WHOLE_SINCE:
+        if ctx.version >= TOP_LEVEL_ERROR_SINCE:
             raise
-        found = [(name, nothing(partitions, reason.code)) for name, partitions in topics]
-    return OneGroupOffsets(
+        found = [(name, no_commits(partitions, reason.code)) for name, partitions in topics]
+    return ResponseV7(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             Topic(
                 name=TopicName(name),
-                partitions=told(Partition, partitions),
+                partitions=partition_results(Partition, partitions),
             )
             for name, partitions in found
         ),
@@ -77,17 +77,19 @@ async def one_group(ctx: RequestContext, request: OneGroup) -> OneGroupOffsets:
 
 
 @API.handler(8, 9)
-async def by_name(ctx: RequestContext, request: ByName) -> OffsetsByName:
-    return OffsetsByName(throttle_time=NO_THROTTLE, groups=tuple(group_by_name(ctx, group) for group in request.groups))
+async def fetch_by_name(ctx: RequestContext, request: RequestByName) -> ResponseByName:
+    return ResponseByName(
+        throttle_time=NO_THROTTLE, groups=tuple(group_by_name(ctx, group) for group in request.groups)
+    )
 
 
 def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName:
     try:
-        check_group(ctx, group.group_id)
+        check_group_authorized(ctx, group.group_id)
         if group.topics is None:
-            found = find_all(ctx, group.group_id)
+            found = find_all_commits(ctx, group.group_id)
         else:
-            found = find(ctx, group.group_id, [(topic.name, topic.partition_indexes) for topic in group.topics])
+            found = find_commits(ctx, group.group_id, [(topic.name, topic.partition_indexes) for topic in group.topics])
     except KafkaError as reason:
         return GroupOffsetsByName(group_id=group.group_id, topics=(), error_code=reason.code)
     return GroupOffsetsByName(
@@ -95,7 +97,7 @@ def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName
         topics=tuple(
             TopicByName(
                 name=TopicName(name),
-                partitions=told(PartitionByName, partitions),
+                partitions=partition_results(PartitionByName, partitions),
             )
             for name, partitions in found
         ),
@@ -103,27 +105,29 @@ def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName
 
 
 @API.handler(10, 10)
-async def by_id(ctx: RequestContext, request: ById) -> OffsetsById:
-    return OffsetsById(throttle_time=NO_THROTTLE, groups=tuple(group_by_id(ctx, group) for group in request.groups))
+async def fetch_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
+    return ResponseById(throttle_time=NO_THROTTLE, groups=tuple(group_by_id(ctx, group) for group in request.groups))
 
 
 def group_by_id(ctx: RequestContext, group: GroupById) -> GroupOffsetsById:
-    """Of «all», what belongs to no topic any more is left out: it has no id to be told by."""
+    """Commits for deleted topics are omitted where all are requested: those topics have no id."""
     image = ctx.broker.image
     try:
-        check_group(ctx, group.group_id)
+        check_group_authorized(ctx, group.group_id)
         found: list[tuple[UUID | None, Found]] = []
         if group.topics is None:
-            for name, partitions in find_all(ctx, group.group_id):
+            for name, partitions in find_all_commits(ctx, group.group_id):
                 if name in image.topics:
                     found.append((image.topics[name].id, partitions))
         else:
-            for wanted in group.topics:
-                topic = None if wanted.topic_id is None else image.topic_by_id(wanted.topic_id)
-                if topic is None or wanted.topic_id is None:
-                    found.append((wanted.topic_id, nothing(wanted.partition_indexes, ErrorCode.unknown_topic_id)))
+            for requested in group.topics:
+                topic = None if requested.topic_id is None else image.topic_by_id(requested.topic_id)
+                if topic is None or requested.topic_id is None:
+                    found.append(
+                        (requested.topic_id, no_commits(requested.partition_indexes, ErrorCode.unknown_topic_id))
+                    )
                 else:
-                    ((_, partitions),) = find(ctx, group.group_id, [(topic.name, wanted.partition_indexes)])
+                    ((_, partitions),) = find_commits(ctx, group.group_id, [(topic.name, requested.partition_indexes)])
                     found.append((topic.id, partitions))
     except KafkaError as reason:
         return GroupOffsetsById(group_id=group.group_id, topics=(), error_code=reason.code)
@@ -132,15 +136,15 @@ def group_by_id(ctx: RequestContext, group: GroupById) -> GroupOffsetsById:
         topics=tuple(
             TopicById(
                 topic_id=topic_id,
-                partitions=told(PartitionById, partitions),
+                partitions=partition_results(PartitionById, partitions),
             )
             for topic_id, partitions in found
         ),
     )
 
 
-def told(kind: Callable[..., P], partitions: Found) -> tuple[P, ...]:
-    """Partitions of one topic, in the class that the answer's version has for them."""
+def partition_results(kind: Callable[..., P], partitions: Found) -> tuple[P, ...]:
+    """Partitions of one topic, as `kind`, the class of the response's version."""
     return tuple(
         kind(
             partition_index=partition,
@@ -153,27 +157,29 @@ def told(kind: Callable[..., P], partitions: Found) -> tuple[P, ...]:
     )
 
 
-def check_group(ctx: RequestContext, group: str) -> None:
+def check_group_authorized(ctx: RequestContext, group: str) -> None:
     if not ctx.is_authorized(Operation.describe, Resource.group(group)):
         raise KafkaError(ErrorCode.group_authorization_failed)
 
 
-def find(ctx: RequestContext, group: str, wanted: Iterable[tuple[str, Sequence[int]]]) -> list[tuple[str, Found]]:
+def find_commits(
+    ctx: RequestContext, group: str, requested: Iterable[tuple[str, Sequence[int]]]
+) -> list[tuple[str, Found]]:
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
     found = []
-    for name, partitions in wanted:
+    for name, partitions in requested:
         if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
-            found.append((name, nothing(partitions, ErrorCode.topic_authorization_failed)))
+            found.append((name, no_commits(partitions, ErrorCode.topic_authorization_failed)))
             continue
         topic, commits = ctx.broker.image.topics.get(name), committed.get(name, {})
         found.append(
-            (name, [(p, of_this(topic, commits.get(p, NOTHING)), ErrorCode.none) for p in partitions]),
+            (name, [(p, commit_of_topic(topic, commits.get(p, NO_COMMIT)), ErrorCode.none) for p in partitions]),
         )
     return found
 
 
-def find_all(ctx: RequestContext, group: str) -> list[tuple[str, Found]]:
-    """Everything the group committed, of topics that the caller may know of."""
+def find_all_commits(ctx: RequestContext, group: str) -> list[tuple[str, Found]]:
+    """All commits of the group for topics that the client may describe."""
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
     visible = [
         (name, sorted(commits))
@@ -181,16 +187,17 @@ def find_all(ctx: RequestContext, group: str) -> list[tuple[str, Found]]:
         if ctx.is_authorized(Operation.describe, Resource.topic(name))
     ]
     return [
-        (name, [one for one in partitions if one[1] is not NOTHING]) for name, partitions in find(ctx, group, visible)
+        (name, [one for one in partitions if one[1] is not NO_COMMIT])
+        for name, partitions in find_commits(ctx, group, visible)
     ]
 
 
-def nothing(partitions: Iterable[int], code: ErrorCode) -> Found:
-    return [(partition, NOTHING, code) for partition in partitions]
+def no_commits(partitions: Iterable[int], code: ErrorCode) -> Found:
+    return [(partition, NO_COMMIT, code) for partition in partitions]
 
 
-def of_this(topic: TopicImage | None, commit: OffsetCommit) -> OffsetCommit:
-    """The commit, unless it was made for another topic of the same name (design rule 13)."""
+def commit_of_topic(topic: TopicImage | None, commit: OffsetCommit) -> OffsetCommit:
+    """The commit, or NO_COMMIT if it was for a deleted topic of the same name (rule 13)."""
     if topic is not None and commit.topic_id is not None and commit.topic_id != topic.id:
-        return NOTHING
+        return NO_COMMIT
     return commit

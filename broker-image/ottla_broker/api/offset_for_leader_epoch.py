@@ -1,11 +1,11 @@
 """OffsetForLeaderEpoch (23), versions 2–4.
 
-- Answers where a leader epoch ends, so that followers and clients find where their log left the leader's (KIP-101,
-  KIP-320; rule 2).
-- A current epoch newer than ours is UNKNOWN_LEADER_EPOCH, an older one FENCED_LEADER_EPOCH: our metadata or the
-  caller's is stale.
-- An epoch we never saw is answered by the largest one below it; none below: (−1, −1).
-- v3 adds the replica id (only brokers send one ≥ 0), v4 is flexible.
+- Returns the end offset of a leader epoch, so that followers and clients find where their log diverged from the
+  leader's (KIP-101, KIP-320; rule 2).
+- A current epoch newer than this broker's is UNKNOWN_LEADER_EPOCH, an older one FENCED_LEADER_EPOCH: this broker's or
+  the client's metadata are stale.
+- For an unknown epoch, the end of the largest one below it; none below: (−1, −1).
+- v3 adds the replica id (only brokers send one ≥ 0); v4 is flexible.
 """
 
 from typing import cast
@@ -38,8 +38,8 @@ async def offset_for_leader_epoch(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=tuple(
-                    end_of_epoch(ctx, topic.topic, wanted, from_broker=request.replica_id >= 0)
-                    for wanted in topic.partitions
+                    epoch_end_offset(ctx, topic.topic, requested, from_broker=request.replica_id >= 0)
+                    for requested in topic.partitions
                 ),
             )
             for topic in request.topics
@@ -47,8 +47,8 @@ async def offset_for_leader_epoch(
     )
 
 
-def end_of_epoch(
-    ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition, *, from_broker: bool
+def epoch_end_offset(
+    ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition, *, from_broker: bool
 ) -> EpochEndOffset:
     try:
         if not (
@@ -56,13 +56,13 @@ def end_of_epoch(
             or (from_broker and ctx.is_authorized(Operation.cluster_action, Resource.cluster()))
         ):
             raise KafkaError(ErrorCode.topic_authorization_failed)
-        partition = ctx.broker.partitions.leader(topic, wanted.partition, epoch=wanted.current_leader_epoch)
+        partition = ctx.broker.partitions.leader(topic, requested.partition, epoch=requested.current_leader_epoch)
     except KafkaError as reason:
-        return EpochEndOffset(error_code=reason.code, partition=wanted.partition)
-    epoch, end = partition.log.epochs.end_offset_for(wanted.leader_epoch, partition.log.end)
+        return EpochEndOffset(error_code=reason.code, partition=requested.partition)
+    epoch, end = partition.log.epochs.end_offset_for(requested.leader_epoch, partition.log.end)
     return EpochEndOffset(
         error_code=ErrorCode.none,
-        partition=wanted.partition,
+        partition=requested.partition,
         leader_epoch=cast(i32, epoch),
         end_offset=cast(i64, end),
     )

@@ -1,10 +1,9 @@
 """SyncGroup (14), versions 0–5.
 
-- The leader brings everybody's assignment, and everybody gets theirs once it is written and replicated.
-- A member that comes in a stable group is told what it has; one that comes while the group rebalances, to rejoin.
-- From v5 on the client repeats the protocol it was told, and INCONSISTENT_GROUP_PROTOCOL meets one that was told
-another.
-- v3 static members; v5 protocol type and name (KIP-559).
+- The group's leader sends all assignments, and every member gets its own once they are replicated.
+- A member of a stable group gets its current assignment; a member of a rebalancing group has to rejoin.
+- From v5 on the client repeats the protocol that it was given; INCONSISTENT_GROUP_PROTOCOL if the group's is another.
+- v3 adds static members; v5 protocol type and name (KIP-559).
 """
 
 from kio.schema.sync_group.v5.request import SyncGroupRequest
@@ -20,12 +19,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
 
-PROTOCOL_NAMED_SINCE = 5
+PROTOCOL_REQUIRED_SINCE = 5
 
 
 @API.handler()
 async def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    if ctx.version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None):
+    if ctx.version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)

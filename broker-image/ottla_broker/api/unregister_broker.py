@@ -1,8 +1,8 @@
 """UnregisterBroker (64), version 0.
 
-- Takes a broker out of the cluster for good: what it leads goes to others, and it is listed no more. BROKER_ID_NOT_REGISTERED.
-- Its replicas stay assigned to it until they are reassigned. A broker that still runs registers anew, and is trusted with nothing that others
-  are trusted with.
+- Removes a broker from the cluster: its leaderships move to other brokers. BROKER_ID_NOT_REGISTERED.
+- Its replicas stay assigned to it until they are reassigned. A broker that still runs registers again, and is in no
+  ISR then.
 """
 
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest

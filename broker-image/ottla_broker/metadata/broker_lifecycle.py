@@ -1,8 +1,10 @@
-"""A broker's life in its cluster: it registers, says again and again that it lives, and says before it stops that it will.
+"""A broker's registration, heartbeats and controlled shutdown (BrokerRegistration, BrokerHeartbeat).
 
-`in_session` is what rule 6 asks for: whether the controller can have missed this broker yet. It is counted from when the last heartbeat that was
-answered was sent, so it ends here before it ends there; and who is fenced has been missed already. A controller that hears no majority of the metadata log's members answers no heartbeats,
-its own least of all: its successor may be at work already. That one begins by fencing it, so what a controller has answered itself counts no longer than it leads.
+`is_in_session` implements rule 6: the broker stops serving coordinator reads before its session expires at the
+controller. The session is counted from the time at which the last answered heartbeat was sent, and a fenced broker has
+none. A controller that hears from no majority of the metadata log's voters answers no heartbeats, not even its own: its
+successor may have been elected. The successor fences it first, so a heartbeat that a controller has answered itself
+counts only while it leads.
 """
 
 import asyncio
@@ -36,16 +38,14 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 NO_BROKER_EPOCH: Final = -1
-FAST_HEARTBEAT_INTERVAL_S: Final = (
-    0.05  # between heartbeats while something is to come of them: being unfenced, being let go
-)
+FAST_HEARTBEAT_INTERVAL_S: Final = 0.05  # while the broker waits to be unfenced or to shut down
 CONTROLLED_SHUTDOWN_TIMEOUT_S: Final = 10.0
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 RETRIABLE_REGISTRATION_ERRORS: Final = frozenset({ErrorCode.not_controller, ErrorCode.duplicate_broker_registration})
 
 
 class Directory(Protocol):
-    """A log directory, as far as the controller is told of it."""
+    """The state of a log directory that is reported to the controller."""
 
     directory_id: UUID
     previous_broker_epoch: int
@@ -54,8 +54,8 @@ class Directory(Protocol):
 
 
 class BrokerLifecycle:
-    """`hears_majority(within_s)`: of this broker as the metadata log's leader; None: it leads not. `replaced` is called when another process has
-    registered under this broker's id, and nothing is left to this one but to go."""
+    """`hears_majority(within_s)`: see `quorum.CommitLog`; None if this broker is not the controller. `on_replaced` is
+    called when another process has registered with this broker's id, and this one has to stop."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class BrokerLifecycle:
         self._session_s = config(BROKER_SESSION_TIMEOUT_MS) / 1000
         self._leadership_timeout_s = leadership_timeout_s(config)
         self._now = asyncio.get_running_loop().time
-        self._last_heartbeat_s = -self._session_s  # when the last heartbeat that was answered had been sent
-        self._controller_resigned_s = -self._session_s  # as a controller; what was sent before that says nothing
+        self._last_heartbeat_s = -self._session_s  # send time of the last heartbeat that was answered
+        self._controller_resigned_s = -self._session_s  # heartbeats sent before that do not count
         self._request: BrokerRegistrationRequest | None = None
         self._wake = asyncio.Event()
         self._is_shutting_down = False
@@ -93,17 +93,36 @@ class BrokerLifecycle:
 
     @property
     def is_in_session(self) -> bool:
-        if (
-            self._now() - self._last_heartbeat_s >= self._session_s
-            or self._last_heartbeat_s <= self._controller_resigned_s
-        ):
+        is_expired = self._now() - self._last_heartbeat_s >= self._session_s
+        if is_expired or self._last_heartbeat_s <= self._controller_resigned_s:
             return False
         return self._hears_majority(self._leadership_timeout_s) is not False
 
     async def register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
-        """Until a controller has taken the registration. KafkaError when it may not be, or was not within
+        """Returns when the controller has registered this broker. KafkaError when it rejects the registration, or at
         `initial.broker.registration.timeout.ms`."""
-        self._request = BrokerRegistrationRequest(
+        self._request = self._registration_request(cluster_id, endpoints)
+        timeout_s = self._config(INITIAL_BROKER_REGISTRATION_TIMEOUT_MS) / 1000
+        last_error = KafkaError(ErrorCode.not_controller, "there was no controller")
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    try:
+                        await self._register_once()
+                        return
+                    except KafkaError as reason:
+                        last_error = reason
+                        if reason.code not in RETRIABLE_REGISTRATION_ERRORS:
+                            raise
+                    logger.info("broker %d is not registered yet: %s", self._broker_id, last_error)
+                    await asyncio.sleep(self._interval_s)
+        except TimeoutError:
+            raise KafkaError(
+                last_error.code, f"broker {self._broker_id} could not register within {timeout_s:g} s: {last_error}"
+            ) from None
+
+    def _registration_request(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
             broker_id=BrokerId(self._broker_id),
             cluster_id=cluster_id,
             incarnation_id=self._incarnation,
@@ -118,62 +137,46 @@ class BrokerLifecycle:
             ),
             features=(),
             rack=self._config(BROKER_RACK),
-            log_dirs=tuple(one.directory_id for one in self._directories if one.failure is None),
+            log_dirs=tuple(directory.directory_id for directory in self._directories if directory.failure is None),
             previous_broker_epoch=i64(self._previous_epoch()),
         )
-        within_s = self._config(INITIAL_BROKER_REGISTRATION_TIMEOUT_MS) / 1000
-        refusal = KafkaError(ErrorCode.not_controller, "there was no controller")
-        try:
-            async with asyncio.timeout(within_s):
-                while True:
-                    try:
-                        await self._register_once()
-                        return
-                    except KafkaError as reason:
-                        refusal = reason
-                        if reason.code not in RETRIABLE_REGISTRATION_ERRORS:
-                            raise
-                    logger.info("broker %d is not registered yet: %s", self._broker_id, refusal)
-                    await asyncio.sleep(self._interval_s)
-        except TimeoutError:
-            raise KafkaError(
-                refusal.code, f"broker {self._broker_id} could not register within {within_s:g} s: {refusal}"
-            ) from None
 
     def _previous_epoch(self) -> int:
-        """Under which nothing was lost: it stopped in order, or its machine has kept what it wrote. −1: something may have been."""
-        stopped = min(one.previous_broker_epoch for one in self._directories)
-        return self._previous_incarnation.trusted_epoch() if stopped == NO_BROKER_EPOCH else stopped
+        """The broker epoch of the previous incarnation if it lost no records: after a clean shutdown, or if the machine
+        has not restarted since. Else −1."""
+        clean_epoch = min(directory.previous_broker_epoch for directory in self._directories)
+        return self._previous_incarnation.trusted_epoch() if clean_epoch == NO_BROKER_EPOCH else clean_epoch
 
     async def run(self) -> None:
-        """Heartbeats, until cancelled, let go or replaced."""
+        """Sends heartbeats until cancelled, allowed to stop, or replaced."""
         while not self._may_stop.is_set():
-            sent_at = self._now()
+            sent_s = self._now()
             self._wake.clear()
             try:
-                answer = await self._send_heartbeat()
+                response = await self._send_heartbeat()
             except KafkaError as reason:
-                logger.warning("the controller does not hear broker %d: %s", self._broker_id, reason)
+                logger.warning("heartbeat of broker %d failed: %s", self._broker_id, reason)
             else:
-                if not await self._handle_response(answer, sent_at):
+                if not await self._handle_response(response, sent_s):
                     return
-            soon = self._is_shutting_down or not self._unfenced.is_set()
-            await self._pause(FAST_HEARTBEAT_INTERVAL_S if soon else sent_at + self._interval_s - self._now())
+            is_waiting = self._is_shutting_down or not self._unfenced.is_set()
+            await self._pause(FAST_HEARTBEAT_INTERVAL_S if is_waiting else sent_s + self._interval_s - self._now())
 
     async def wait_until_unfenced(self) -> None:
-        """Returns when this broker may lead, and its own image says so."""
+        """Returns when this broker is unfenced in its own image."""
         await self._unfenced.wait()
 
     def send_heartbeat_now(self) -> None:
-        """A new controller has heard nobody yet, and waits for that before it places anything."""
+        """For a new controller, which places no partition before it has a heartbeat of every broker."""
         self._wake.set()
 
     def on_controller_resigned(self) -> None:
-        """This broker is the controller no longer: another one has to hear it now."""
+        """This broker is no longer the controller: its session starts with a heartbeat to the next one."""
         self._controller_resigned_s = self._now()
 
     async def controlled_shutdown(self) -> None:
-        """Before a stop, while everything is still served: returns when others lead what this broker led, or after a while in any case."""
+        """Before a stop, while requests are still served: returns when other brokers lead this broker's partitions, or at
+        `CONTROLLED_SHUTDOWN_TIMEOUT_S`."""
         if not self._config(CONTROLLED_SHUTDOWN_ENABLE) or self.broker_epoch == NO_BROKER_EPOCH:
             return
         self._is_shutting_down = True
@@ -183,11 +186,11 @@ class BrokerLifecycle:
                 while not self._may_stop.is_set() and self._are_others_unfenced():
                     await self._pause_until_may_stop()
         except TimeoutError:
-            logger.warning("broker %d stops without having been let go by the controller", self._broker_id)
+            logger.warning("controlled shutdown of broker %d timed out", self._broker_id)
 
     def _are_others_unfenced(self) -> bool:
-        """Where all others have stopped before, nobody can take anything over, nor, mostly, commit that this broker goes."""
-        return any(one.id != self._broker_id for one in self._image.unfenced_brokers())
+        """False when no other broker is left to lead this broker's partitions."""
+        return any(broker.id != self._broker_id for broker in self._image.unfenced_brokers())
 
     async def _pause_until_may_stop(self) -> None:
         try:
@@ -199,14 +202,16 @@ class BrokerLifecycle:
     async def _register_once(self) -> None:
         response: BrokerRegistrationResponse = await self._controller_channel.send_request(self._request)
         if response.error_code is not ErrorCode.none:
-            raise KafkaError(response.error_code, f"the controller refused it: {response.error_code.name}")
+            raise KafkaError(
+                response.error_code, f"the controller rejected the registration: {response.error_code.name}"
+            )
         await self._previous_incarnation.record_registration(response.broker_epoch)
         self.broker_epoch = response.broker_epoch
         for directory in self._directories:
             directory.broker_epoch = self.broker_epoch
 
     async def _send_heartbeat(self) -> BrokerHeartbeatResponse:
-        failed = [one.directory_id for one in self._directories if one.failure is not None]
+        failed = [directory.directory_id for directory in self._directories if directory.failure is not None]
         if failed != self._failed_directories:
             await self._previous_incarnation.record_data_loss()
             self._failed_directories = failed
@@ -218,22 +223,21 @@ class BrokerLifecycle:
             want_shut_down=self._is_shutting_down,
             offline_log_dirs=tuple(failed),
         )
-        return cast(
-            BrokerHeartbeatResponse, await self._controller_channel.send_request(request, within_s=self._session_s / 2)
-        )
+        response = await self._controller_channel.send_request(request, timeout_s=self._session_s / 2)
+        return cast(BrokerHeartbeatResponse, response)
 
-    async def _handle_response(self, answer: BrokerHeartbeatResponse, sent_at: float) -> bool:
-        """Whether to go on."""
-        match answer.error_code:
+    async def _handle_response(self, response: BrokerHeartbeatResponse, sent_s: float) -> bool:
+        """False when no more heartbeats are to be sent."""
+        match response.error_code:
             case ErrorCode.none:
-                self._last_heartbeat_s = -self._session_s if answer.is_fenced else sent_at
-                self._update_fencing(fenced=answer.is_fenced)
-                if answer.should_shut_down:
+                self._last_heartbeat_s = -self._session_s if response.is_fenced else sent_s
+                self._update_fencing(fenced=response.is_fenced)
+                if response.should_shut_down:
                     self._may_stop.set()
             case ErrorCode.stale_broker_epoch | ErrorCode.broker_id_not_registered as code:
                 return await self._register_again(code)
             case code:
-                logger.warning("the controller refuses broker %d's heartbeat: %s", self._broker_id, code.name)
+                logger.warning("the controller rejected the heartbeat of broker %d: %s", self._broker_id, code.name)
         return True
 
     def _update_fencing(self, *, fenced: bool) -> None:
@@ -244,18 +248,19 @@ class BrokerLifecycle:
             self._unfenced.set()
 
     async def _register_again(self, code: ErrorCode) -> bool:
-        """The controller knows this broker under another epoch or not at all: it was taken out and registers anew, or it was replaced."""
+        """After an unknown broker id or epoch: the broker was unregistered and registers again, or was replaced. False
+        when it was replaced."""
         known = self._image.brokers.get(self._broker_id)
         if known is not None and known.epoch > self.broker_epoch and known.incarnation != self._incarnation:
             self._last_heartbeat_s = -self._session_s
-            self._on_replaced(f"another process has registered as broker {self._broker_id}; this one must go")
+            self._on_replaced(f"another process has registered as broker {self._broker_id}")
             return False
         if code is ErrorCode.stale_broker_epoch and known is not None and known.epoch <= self.broker_epoch:
-            return True  # our image will tell who that is
+            return True  # the image does not show the other registration yet
         try:
             await self._register_once()
         except KafkaError as reason:
-            logger.warning("broker %d cannot register again: %s", self._broker_id, reason)
+            logger.warning("broker %d failed to register again: %s", self._broker_id, reason)
         return True
 
     async def _pause(self, seconds: float) -> None:

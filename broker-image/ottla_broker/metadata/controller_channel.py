@@ -1,10 +1,11 @@
-"""A broker's way to the active controller, wherever that is at the moment.
+"""Sends requests to the active controller, wherever it is.
 
-`ask` is for what the broker itself wants, `relay` for what a client asked of it and only the controller can answer. Both wait for a controller to
-be there, go to the next one when it changes under way, and give up after a while with NOT_CONTROLLER. A request that was under way when its
-connection broke is sent again, so it may be carried out twice: requests to a controller are such that the second time changes nothing, or says so.
+`send_request` is for the broker's own requests, `forward_frame` for clients' requests that only the controller can
+answer. Both wait for a controller, continue with the next one when it changes, and time out with NOT_CONTROLLER. A
+request in flight on a broken connection is sent again, so it may be executed twice: the second execution of a request to
+a controller changes nothing, or fails.
 
-Each request has a connection of its own while it is under way, so none waits behind a slow one; those that are idle are used again.
+Each request in flight has its own connection, so none waits behind a slow one. Idle connections are reused.
 """
 
 import asyncio
@@ -15,32 +16,27 @@ from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
-FORWARDING_SOFTWARE_NAME: Final = (
-    "ottla-broker"  # what a connection that relays calls its software: what comes over it is not relayed again
-)
+# Client software name of forwarding connections: requests on them are not forwarded again.
+FORWARDING_SOFTWARE_NAME: Final = "ottla-broker"
 REQUEST_TIMEOUT_S: Final = 10.0
 FORWARD_TIMEOUT_S: Final = 15.0
 INITIAL_RETRY_PAUSE_S: Final = 0.02
 MAX_RETRY_PAUSE_S: Final = 0.2
-CONTROLLER_CHECK_INTERVAL_S: Final = (
-    0.1  # how often the one that waits looks whether the controller is still the one it asked
-)
+CONTROLLER_CHECK_INTERVAL_S: Final = 0.1  # a request in flight is abandoned when the controller has changed
 MAX_IDLE_CHANNELS: Final = 3
 
 
 class ControllerLocator(Protocol):
-    """Who leads the metadata log."""
+    """Finds the active controller; `is_active_controller`: it is this broker."""
 
     @property
-    def is_active_controller(self) -> bool:
-        """Whether this broker is the active controller."""
-        ...
+    def is_active_controller(self) -> bool: ...
 
     def controller_address(self) -> tuple[str, int] | None: ...
 
 
 class ControllerChannel:
-    """`handle_locally` answers a request in this process, while this broker is the controller."""
+    """`handle_locally` handles a request in this process while this broker is the controller."""
 
     def __init__(
         self,
@@ -53,96 +49,99 @@ class ControllerChannel:
         self._idle: list[tuple[tuple[str, int], Channel]] = []
         self._handle_locally = handle_locally
 
-    async def send_request(self, request: Any, *, within_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """The controller's answer to a kio request, in the version of the request. KafkaError NOT_CONTROLLER when there was none in time."""
+    async def send_request(self, request: Any, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+        """The controller's response to a kio request, in the request's version. NOT_CONTROLLER at the timeout."""
 
-        async def one(channel: Channel) -> Any:
+        async def send(channel: Channel) -> Any:
             return await channel.send(request)
 
-        async def here() -> Any:
+        async def handle() -> Any:
             assert self._handle_locally is not None
             return await self._handle_locally(request)
 
-        return await self._retry_until_answered(one, here, within_s)
+        return await self._retry_until_answered(send, handle, timeout_s)
 
-    async def forward_frame(self, frame: bytes | bytearray, *, within_s: float = FORWARD_TIMEOUT_S) -> bytes | None:
-        """The answer to a client's request, as bytes with their size in front; None when this broker has become the controller and can answer
-        itself. KafkaError NOT_CONTROLLER."""
-        asked = bytes(frame)
+    async def forward_frame(self, frame: bytes | bytearray, *, timeout_s: float = FORWARD_TIMEOUT_S) -> bytes | None:
+        """The response to a client's request, with its size in front; None when this broker has become the controller
+        and can handle the request. NOT_CONTROLLER at the timeout."""
+        request = bytes(frame)
 
-        async def one(channel: Channel) -> bytes:
-            answer = await channel.forward(asked)
-            return len(answer).to_bytes(4) + asked[4:8] + bytes(answer[4:])
+        async def forward(channel: Channel) -> bytes:
+            response = await channel.forward(request)
+            return len(response).to_bytes(4) + request[4:8] + bytes(response[4:])
 
-        async def here() -> None:
+        async def handle() -> None:
             return None
 
-        relayed: bytes | None = await self._retry_until_answered(one, here, within_s)
-        return relayed
+        response: bytes | None = await self._retry_until_answered(forward, handle, timeout_s)
+        return response
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop()[1].close()
 
     async def _retry_until_answered(
-        self, there: Callable[[Channel], Awaitable[Any]], here: Callable[[], Awaitable[Any]], within_s: float
+        self, send: Callable[[Channel], Awaitable[Any]], handle: Callable[[], Awaitable[Any]], timeout_s: float
     ) -> Any:
-        pause_s, why = INITIAL_RETRY_PAUSE_S, "nobody leads the metadata log"
+        pause_s, error = INITIAL_RETRY_PAUSE_S, "no broker is the controller"
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(timeout_s):
                 while True:
                     try:
-                        if self._locator.is_active_controller:
-                            answer = await here()
-                        elif (at := self._locator.controller_address()) is not None:
-                            answer = await self._send(at, there)
-                        else:
-                            answer = NO_RESPONSE
-                        if answer is not NO_RESPONSE and not _is_not_controller(answer):
-                            return answer
+                        response = await self._attempt(send, handle)
+                        if response is not NO_RESPONSE and not _is_not_controller(response):
+                            return response
                     except KafkaError as reason:
                         if reason.code is not ErrorCode.not_controller:
                             raise
-                        why = str(reason)
+                        error = str(reason)
                     except (OSError, MalformedMessage) as reason:
-                        why = str(reason)
+                        error = str(reason)
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, MAX_RETRY_PAUSE_S)
         except TimeoutError:
-            raise KafkaError(ErrorCode.not_controller, f"no controller answered within {within_s:g} s: {why}") from None
+            raise KafkaError(
+                ErrorCode.not_controller, f"no controller answered within {timeout_s:g} s: {error}"
+            ) from None
 
-    async def _send(self, at: tuple[str, int], there: Callable[[Channel], Awaitable[Any]]) -> Any:
-        """ConnectionError when it broke, or when somebody else became the controller meanwhile."""
-        asking = asyncio.ensure_future(self._over_channel(at, there))
+    async def _attempt(self, send: Callable[[Channel], Awaitable[Any]], handle: Callable[[], Awaitable[Any]]) -> Any:
+        """NO_RESPONSE without a controller. ConnectionError when another broker becomes controller meanwhile."""
+        if self._locator.is_active_controller:
+            return await handle()
+        address = self._locator.controller_address()
+        if address is None:
+            return NO_RESPONSE
+        request = asyncio.ensure_future(self._send_over_channel(address, send))
         try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=CONTROLLER_CHECK_INTERVAL_S)
-                if not asking.done() and (
-                    self._locator.is_active_controller or self._locator.controller_address() != at
-                ):
+            while not request.done():
+                await asyncio.wait({request}, timeout=CONTROLLER_CHECK_INTERVAL_S)
+                has_changed = self._locator.is_active_controller or self._locator.controller_address() != address
+                if has_changed and not request.done():
                     raise ConnectionAbortedError("another broker became the controller")
-            return asking.result()
+            return request.result()
         finally:
-            asking.cancel()
+            request.cancel()
 
-    async def _over_channel(self, at: tuple[str, int], there: Callable[[Channel], Awaitable[Any]]) -> Any:
-        channel = self._idle_channel(at) or await open_channel(*at, self._client_id, software=FORWARDING_SOFTWARE_NAME)
+    async def _send_over_channel(self, address: tuple[str, int], send: Callable[[Channel], Awaitable[Any]]) -> Any:
+        channel = self._take_idle_channel(address)
+        if channel is None:
+            channel = await open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)
         try:
-            answer = await there(channel)
+            response = await send(channel)
         except BaseException:
             channel.close()
             raise
         if len(self._idle) < MAX_IDLE_CHANNELS:
-            self._idle.append((at, channel))
+            self._idle.append((address, channel))
         else:
             channel.close()
-        return answer
+        return response
 
-    def _idle_channel(self, at: tuple[str, int]) -> Channel | None:
-        """Those of earlier controllers are closed on the way."""
+    def _take_idle_channel(self, address: tuple[str, int]) -> Channel | None:
+        """Closes idle connections to earlier controllers."""
         while self._idle:
-            address, channel = self._idle.pop()
-            if address == at and channel.is_open:
+            idle_address, channel = self._idle.pop()
+            if idle_address == address and channel.is_open:
                 return channel
             channel.close()
         return None
@@ -151,5 +150,5 @@ class ControllerChannel:
 NO_RESPONSE: Final = object()
 
 
-def _is_not_controller(answer: Any) -> bool:
-    return getattr(answer, "error_code", ErrorCode.none) is ErrorCode.not_controller
+def _is_not_controller(response: Any) -> bool:
+    return getattr(response, "error_code", ErrorCode.none) is ErrorCode.not_controller

@@ -1,8 +1,9 @@
-"""Whether a broker that did not stop in order may have lost anything: what it had not synced is in the machine's memory for as long as that runs.
+"""Detects whether an unclean shutdown may have lost records: unsynced records survive in the page cache until the
+machine restarts.
 
-A file says under which boot of the machine the last life ran, and its broker epoch. A process that was killed comes again under the same boot and
-has lost nothing; one that finds another boot has lost what was not synced, and is trusted with no more than others are (rule 5). What fails
-to be written or read counts as lost.
+A file stores the machine's boot id and the broker epoch of the last incarnation. After the same boot a killed process
+has lost nothing. After another one it may have lost unsynced records, and other replicas are trusted first (rule 5). A
+file that cannot be written or read counts as lost records.
 """
 
 import logging
@@ -19,7 +20,7 @@ NO_TRUSTED_EPOCH = -1
 
 
 class IncarnationRecord(msgspec.Struct, frozen=True):
-    """`boot`: the machine's; `epoch`: the broker's, as registered."""
+    """`boot`: the machine's boot id; `epoch`: the broker epoch."""
 
     boot: str
     epoch: int
@@ -34,27 +35,26 @@ class PreviousIncarnation:
         self._runtime = runtime
 
     def trusted_epoch(self) -> int:
-        """Of the last life, when nothing that it wrote can be lost; else LOST."""
+        """The broker epoch of the last incarnation if it lost no records, else NO_TRUSTED_EPOCH."""
         boot = self._runtime.boot_id()
         try:
             if not boot or not self._disk.exists(self._path):
                 return NO_TRUSTED_EPOCH
-            life = msgspec.json.decode(self._disk.read_file(self._path), type=IncarnationRecord)
+            incarnation = msgspec.json.decode(self._disk.read_file(self._path), type=IncarnationRecord)
         except (OSError, msgspec.MsgspecError) as reason:
-            logger.warning("%s cannot be read, so that something may have been lost: %s", self._path, reason)
+            logger.warning("assuming lost records, because %s cannot be read: %s", self._path, reason)
             return NO_TRUSTED_EPOCH
-        return life.epoch if life.boot == boot else NO_TRUSTED_EPOCH
+        return incarnation.epoch if incarnation.boot == boot else NO_TRUSTED_EPOCH
 
     async def record_registration(self, epoch: int) -> None:
-        """This broker's life, from its registration on."""
         await self._write(IncarnationRecord(self._runtime.boot_id(), epoch))
 
     async def record_data_loss(self) -> None:
-        """A disk failed: what it was given to write may be neither on it nor in memory."""
+        """After a disk failure: unsynced records may be neither on the disk nor in memory."""
         await self._write(IncarnationRecord("", NO_TRUSTED_EPOCH))
 
-    async def _write(self, life: IncarnationRecord) -> None:
+    async def _write(self, incarnation: IncarnationRecord) -> None:
         try:
-            await self._runtime.run_in_thread(self._disk.replace_file, self._path, msgspec.json.encode(life))
+            await self._runtime.run_in_thread(self._disk.replace_file, self._path, msgspec.json.encode(incarnation))
         except OSError as reason:
             logger.warning("%s cannot be written: %s", self._path, reason)

@@ -1,33 +1,46 @@
-"""What is secret in the metadata log, hidden from whoever reads it as a consumer. Brokers copy it as it is.
+"""Redaction of secrets in the metadata log for consumers: decode, mask, encode. Brokers fetch the log unredacted.
 
-Sizes and offsets stay: every byte of a secret becomes a star, and the checksum of its batch is computed anew. The log's batches are never
-compressed, and records are JSON whose members come in the order in which `records.ConfigRecord` has them, so that a secret is found in the bytes.
+Sizes and offsets stay the same, because a snapshot is fetched by position: the mask of a value is as long as the value's
+JSON, and all else is encoded as `records` encoded it before.
 """
 
-import re
 from typing import Final
 
-from crc32c import crc32c
+import msgspec
 
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS
-from ottla_broker.wire.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, iter_batches
+from ottla_broker.metadata.records import ConfigRecord, decode_record, encode_record
+from ottla_broker.wire.batch import BatchHeader, iter_batches
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 
-_SECRET: Final = [name for name, it in {**BROKER_SETTINGS, **MIRROR_SETTINGS}.items() if it.is_sensitive]
-_FOUND: Final = re.compile(
-    rb'"key":"(?:' + b"|".join(re.escape(name.encode()) for name in _SECRET) + rb')","value":"((?:[^"\\]|\\.)*)"'
+MASK: Final = "*"
+SENSITIVE_KEYS: Final = frozenset(
+    name for settings in (BROKER_SETTINGS, MIRROR_SETTINGS) for name, it in settings.items() if it.is_sensitive
 )
+_CONFIG_TAG: Final = b"config"  # in the JSON of every ConfigRecord; batches without it are not decoded
 
 
 def redact_secrets(data: bytes) -> bytes:
-    """Of whole batches. KafkaError: CORRUPT_MESSAGE."""
-    secrets = [found.span(1) for found in _FOUND.finditer(data)]
-    if not secrets:
-        return data
-    changed = bytearray(data)
-    for start, end in secrets:
-        changed[start:end] = b"*" * (end - start)
-    for at, header in iter_batches(data):
-        if any(at < start < at + header.size for start, _ in secrets):
-            checksum = crc32c(memoryview(changed)[at + ATTRIBUTES_OFFSET : at + header.size])
-            changed[at + CRC_OFFSET : at + ATTRIBUTES_OFFSET] = checksum.to_bytes(4)
-    return bytes(changed)
+    """For whole batches. CORRUPT_MESSAGE, UNSUPPORTED_VERSION."""
+    redacted = bytearray()
+    for position, header in iter_batches(data):
+        batch = data[position : position + header.size]
+        redacted += _redact_batch(batch, header) if _CONFIG_TAG in batch else batch
+    return bytes(redacted)
+
+
+def _redact_batch(batch: bytes, header: BatchHeader) -> bytes:
+    original = [record for _, record in iter_records(batch)]
+    redacted = [_redact_record(record) for record in original]
+    if redacted == original:
+        return batch
+    return encode_batch(redacted, base_offset=header.base_offset, leader_epoch=header.leader_epoch)
+
+
+def _redact_record(record: Record) -> Record:
+    config = None if record.value is None else decode_record(record.value)
+    if not isinstance(config, ConfigRecord) or config.value is None or config.key not in SENSITIVE_KEYS:
+        return record
+    mask = MASK * (len(msgspec.json.encode(config.value)) - 2)  # without the quotes
+    masked = ConfigRecord(config.resource_type, config.name, config.key, mask)
+    return Record(record.timestamp_ms, record.key, encode_record(masked), record.headers, record.offset)

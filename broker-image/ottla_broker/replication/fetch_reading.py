@@ -105,9 +105,8 @@ class ReplicaReader:
 
     def find(self, cached: CachedPartition) -> Partition:
         request = cached.request
-        assert isinstance(request.topic, UUID)
-        if self._session.replica_epoch < 0:
-            raise KafkaError(ErrorCode.not_leader_or_follower, "a follower that does not name its broker epoch")
+        if self._session.replica_epoch < 0 or not isinstance(request.topic, UUID):
+            raise KafkaError(ErrorCode.not_leader_or_follower, "followers send their broker epoch and topic ids")
         name = self._partitions.topic_name(request.topic)
         cached.set_partition(self._partitions.get(name, request.partition))
         try:

@@ -1,4 +1,4 @@
-"""A coordinator's view of its partition of an internal topic in one leader epoch: append with the strength of acks=all, and read everything."""
+"""A coordinator's partition of an internal topic in one leader epoch: appends with acks=all, and reads everything."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ READ_BYTES = 1 << 20
 
 
 class PartitionJournal:
-    """Good for the epoch in which it was made: whoever leads again in another one reads everything anew."""
+    """Valid in the leader epoch in which it is created: in another one the coordinator loads everything again."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -19,19 +19,21 @@ class PartitionJournal:
 
     def _check(self) -> None:
         if not self._partition.is_leader or self._partition.leader_epoch != self._epoch:
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"{self._partition} is led elsewhere, or anew")
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower, f"{self._partition} is led by another broker or in another epoch"
+            )
 
     async def wait_until_recovered(self) -> None:
-        """Returns when the log holds, below its high watermark, all that was acknowledged in earlier epochs. NOT_LEADER_OR_FOLLOWER."""
+        """Return when everything that was acknowledged in earlier epochs is below the high watermark. NOT_LEADER_OR_FOLLOWER."""
 
-        def settled() -> bool:
+        def is_recovered() -> bool:
             self._check()
             return self._partition.has_reached_epoch_start
 
-        await self._partition.read_waiters.wait_until(settled)
+        await self._partition.read_waiters.wait_until(is_recovered)
 
     async def append(self, batch: bytes) -> int:
-        """The base offset, once the whole ISR has it. KafkaError when it could not be kept."""
+        """The base offset, once the whole ISR has the batch. KafkaError."""
         self._check()
         appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
         waiting = self._partition.commit_future(appended, ALL_REPLICAS)
@@ -42,8 +44,8 @@ class PartitionJournal:
     def read(self) -> Iterator[Buffer]:
         """All batches in chunks of about a MiB, from the log's start to its end as it is now.
 
-        Not to the high watermark: what is above it will be below it, or somebody else leads. What nobody acknowledged is a commit too, as if
-        it had been a little later.
+        Not to the high watermark: what is above it will be committed, or another broker will lead. A commit that was not
+        acknowledged counts as one that came a little later.
         """
         log = self._partition.log
         offset, end = log.start, log.end

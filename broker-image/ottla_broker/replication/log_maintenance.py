@@ -1,4 +1,4 @@
-"""Looking after log directories while the broker runs: retention, checkpoints and compaction, as often as the settings say."""
+"""Retention, checkpoints and compaction of the log directories, as often as the settings say."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ from ottla_broker.log.cleaner import CleanerConfig
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.maintenance import MaintenanceIntervals, maintain
 
-FOLLOWED = (
+DYNAMIC_SETTINGS = (
     LOG_CLEANER_ENABLE,
     LOG_CLEANER_BACKOFF_MS,
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     PRODUCER_ID_EXPIRATION_MS,
 )
-"""Settings that may change while the directories are looked after."""
+"""Settings that may change while the broker runs."""
 
 
 class LogMaintenance:
-    """For all directories of a broker. `run` works until it is cancelled."""
+    """Of all log directories of a broker. `run` ends when it is cancelled."""
 
     def __init__(self, directories: Sequence[LogDir], config: Config) -> None:
         self._directories = directories
         self._config = config
-        self._set_up()
-        for setting in FOLLOWED:
-            config.subscribe(setting, lambda _: self._set_up())
+        self._configure()
+        for setting in DYNAMIC_SETTINGS:
+            config.subscribe(setting, lambda _: self._configure())
 
     async def run(self) -> None:
         await asyncio.gather(*(maintain(directory, self._intervals()) for directory in self._directories))
@@ -48,7 +48,7 @@ class LogMaintenance:
             watermark_checkpoint_ms=self._config(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
         )
 
-    def _set_up(self) -> None:
+    def _configure(self) -> None:
         cleaner = CleanerConfig(
             enabled=self._config(LOG_CLEANER_ENABLE),
             backoff_ms=self._config(LOG_CLEANER_BACKOFF_MS),

@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from, by its rack (KIP-392): pure."""
+"""Kafka's RackAwareReplicaSelector: the replica that a consumer should read from, by its rack (KIP-392). Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -6,15 +6,15 @@ from typing import Final
 from ottla_broker.metadata.image import BrokerRegistration
 from ottla_broker.replication.followers import Follower
 
-RACK_AWARE: Final = "RackAwareReplicaSelector"  # the last part of Kafka's name of the class
+RACK_AWARE: Final = "RackAwareReplicaSelector"  # the last part of the class's name in Kafka
 
 
-def chooses_by_rack(selector: str | None) -> bool:
-    """What `replica.selector.class` wants."""
+def is_rack_aware(selector: str | None) -> bool:
+    """`selector`: replica.selector.class."""
     return selector is not None and selector.rpartition(".")[2] == RACK_AWARE
 
 
-def nearer_replica(
+def select_replica(
     rack: str,
     offset: int,
     leader: int,
@@ -22,9 +22,9 @@ def nearer_replica(
     followers: Iterable[Follower],
     brokers: Mapping[int, BrokerRegistration],
 ) -> int | None:
-    """A follower in the consumer's rack that is in sync and has `offset`, the one with the longest log; None when the leader is as near, or
-    nobody is."""
-    if (here := brokers.get(leader)) is not None and here.rack == rack:
+    """The in-sync follower in the consumer's rack that has `offset`, of several the one with the longest log. None when the leader is
+    in that rack, or no follower is."""
+    if (registered := brokers.get(leader)) is not None and registered.rack == rack:
         return None
     in_sync = set(isr)
     near = [

@@ -1,6 +1,6 @@
-"""How fast replicas that are being moved may be copied: `leader|follower.replication.throttled.rate` and `.replicas` (KIP-73).
+"""Replication throttling (KIP-73): `leader|follower.replication.throttled.rate` and `.replicas`.
 
-Only replicas outside of the ISR are held back: those that are in it must not fall out of it for that.
+Only replicas outside of the ISR are throttled: a replica must not fall out of the ISR for it.
 """
 
 from collections.abc import Callable
@@ -18,24 +18,24 @@ def is_throttled(entries: tuple[str, ...], partition: int, broker: int) -> bool:
 
 
 class Throttle:
-    """`rate`: bytes a second, asked for every time, as it may change. What is taken is paid for afterwards, by waiting, at the rate as it then is."""
+    """`rate`: bytes per second, as it is now. Bytes are recorded after they were copied, and then waited for."""
 
     def __init__(self, rate: Callable[[], int], now_s: Callable[[], float]) -> None:
         self._rate = rate
         self._now_s = now_s
-        self._owed = 0.0  # bytes that were taken and not waited for yet; below 0: what may be taken in one go
+        self._owed = 0.0  # bytes recorded and not waited for yet; below 0: allowance for a burst
         self._at_s = 0.0
 
     def record_bytes(self, size: int) -> None:
-        if self._settled_rate() < MAX_INT64:
+        if self._update_rate() < MAX_INT64:
             self._owed += size
 
     def throttle_time_s(self) -> float:
-        """How long nothing more may be taken; 0 when something may."""
-        rate = self._settled_rate()
+        """How long nothing more may be copied; 0 when something may."""
+        rate = self._update_rate()
         return max(self._owed, 0.0) / rate if rate < MAX_INT64 else 0.0
 
-    def _settled_rate(self) -> int:
+    def _update_rate(self) -> int:
         rate, now_s = max(self._rate(), 1), self._now_s()
         self._owed = max(self._owed - (now_s - self._at_s) * rate, -BURST_S * rate)
         self._at_s = now_s

@@ -250,7 +250,7 @@ async def test_a_fetch_does_not_wait_at_the_end_of_a_segment(broker: SmallBroker
 async def test_a_waiting_fetch_is_answered_when_records_come_that_do_not_fit(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     put(partition, bytes(300))
-    request = fetch_request({("a", 0): 0}, wait_ms=10_000, min_bytes=100_000, partition_bytes=600)
+    request = fetch_request({("a", 0): 0}, wait_ms=60_000, min_bytes=100_000, partition_bytes=600)
     reply = call_fetch(fetch_handler_of(broker), broker, request)
     assert isinstance(reply, Future)
     put(partition, bytes(300))

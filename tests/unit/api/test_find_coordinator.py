@@ -10,7 +10,7 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
 from kio.static.primitive import i8
 
-from ottla_broker.api.find_coordinator import GROUP, find_many
+from ottla_broker.api.find_coordinator import GROUP_KEY_TYPE, find_coordinators
 from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.api.brokers import ME, SmallBroker, context
@@ -29,8 +29,8 @@ class Deleting:
 
 def asked(broker: SmallBroker) -> FindCoordinatorResponse:
     cast(Any, broker).group_coordinator = SimpleNamespace(partition_of=lambda _: 0)
-    request = FindCoordinatorRequest(key_type=i8(GROUP), coordinator_keys=("g",))
-    return asyncio.run(find_many(context(broker, 6), request))
+    request = FindCoordinatorRequest(key_type=i8(GROUP_KEY_TYPE), coordinator_keys=("g",))
+    return asyncio.run(find_coordinators(context(broker, 6), request))
 
 
 def test_the_leader_of_its_partition_keeps_a_group(tmp_path: Path) -> None:

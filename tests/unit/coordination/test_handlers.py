@@ -78,7 +78,7 @@ def test_transactional_producers_are_told_at_once_that_there_are_no_transactions
         answer = await broker.named(FIND_COORDINATOR, version, key="x", coordinator_keys=("x",), key_type=1)
         found = answer.coordinators[0] if version >= 4 else answer
         assert found.error_code is code
-        assert "transactions are not served" in found.error_message
+        assert "transactions are not implemented" in found.error_message
         answer = await broker.named(INIT_PRODUCER_ID, 4, transactional_id="x")
         assert answer.error_code is ErrorCode.transactional_id_authorization_failed
 

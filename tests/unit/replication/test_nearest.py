@@ -6,7 +6,7 @@ import pytest
 
 from ottla_broker.metadata.image import BrokerRegistration
 from ottla_broker.replication.followers import Follower
-from ottla_broker.replication.replica_selector import chooses_by_rack, nearer_replica
+from ottla_broker.replication.replica_selector import is_rack_aware, select_replica
 
 
 def broker(node: int, rack: str | None, *, fenced: bool = False) -> BrokerRegistration:
@@ -16,7 +16,7 @@ def broker(node: int, rack: str | None, *, fenced: bool = False) -> BrokerRegist
 def choose(rack: str, offset: int, isr: tuple[int, ...] = (1, 2, 3), *, fenced: bool = False) -> int | None:
     brokers = {1: broker(1, "a"), 2: broker(2, "b"), 3: broker(3, "b", fenced=fenced)}
     followers = [Follower(2, log_end=10, log_start=5), Follower(3, log_end=20, log_start=0)]
-    return nearer_replica(rack, offset, 1, isr, followers, brokers)
+    return select_replica(rack, offset, 1, isr, followers, brokers)
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_the_nearest_replica_that_is_in_sync_and_has_it(
         (None, False),
     ],
 )
-def test_what_chooses_by_rack(selector: str | None, by_rack: bool) -> None:
-    assert chooses_by_rack(selector) is by_rack
+def test_what_is_rack_aware(selector: str | None, by_rack: bool) -> None:
+    assert is_rack_aware(selector) is by_rack

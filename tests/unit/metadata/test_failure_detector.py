@@ -56,137 +56,137 @@ def image_of(broker: Broker, epoch: int = 5) -> MetadataImage:
 
 
 def felt(image: MetadataImage) -> tuple[FailureDetector, list[tuple[int, int]]]:
-    """Broker 1's pulses, and who it said was gone."""
-    pulses, gone = FailureDetector(1, image, "PLAINTEXT"), list[tuple[int, int]]()
-    pulses.on_broker_failed = lambda broker, epoch, why: gone.append((broker, epoch))
-    pulses.update_peers()
-    return pulses, gone
+    """Broker 1's detector, and who it said was gone."""
+    detector, gone = FailureDetector(1, image, "PLAINTEXT"), list[tuple[int, int]]()
+    detector.on_broker_failed = lambda broker, epoch, why: gone.append((broker, epoch))
+    detector.update_peers()
+    return detector, gone
 
 
 @on_a_loop
-async def test_a_broker_whose_port_refuses_is_gone_at_once_under_its_epoch() -> None:
+async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_epoch() -> None:
     broker = Broker()
     await broker.open()
     image = image_of(broker)
-    pulses, gone = felt(image)
-    await until(lambda: pulses._pulses)
-    assert not pulses.has_suspects
+    detector, gone = felt(image)
+    await until(lambda: detector._probes)
+    assert not detector.has_suspects
     broker.die()
     await until(lambda: gone)
     assert gone == [(2, 5)]
-    assert [(who, epoch) for who, epoch, _ in pulses.failed_brokers()] == [
+    assert [(who, epoch) for who, epoch, _ in detector.failed_brokers()] == [
         (2, 5)
     ]  # for one who becomes controller later
-    assert pulses.has_suspects
-    waiting = asyncio.create_task(pulses.wait_until_resolved(within_s=10))
+    assert detector.has_suspects
+    waiting = asyncio.create_task(detector.wait_until_resolved(within_s=10))
     await asyncio.sleep(0)
     image.brokers[2] = replace(image.brokers[2], fenced=True)
-    pulses.update_peers()
+    detector.update_peers()
     await waiting
-    assert not pulses.has_suspects
-    assert list(pulses.failed_brokers()) == []
-    await pulses.close()
+    assert not detector.has_suspects
+    assert list(detector.failed_brokers()) == []
+    await detector.close()
 
 
 @on_a_loop
-async def test_a_pulse_that_breaks_is_felt_again() -> None:
+async def test_a_broken_probe_is_connected_again() -> None:
     broker = Broker()
     await broker.open()
-    pulses, gone = felt(image_of(broker))
-    await until(lambda: pulses._pulses)
+    detector, gone = felt(image_of(broker))
+    await until(lambda: detector._probes)
     broker.hang_up()
     await until(lambda: len(broker.connections) == 2)
-    await until(lambda: not pulses.has_suspects)
+    await until(lambda: not detector.has_suspects)
     assert gone == []
-    await pulses.close()
+    await detector.close()
     await until(lambda: broker.ended == 2)
     broker.die()
 
 
 @on_a_loop
-async def test_who_is_felt_lives_and_a_process_whose_sockets_are_still_open_does_not() -> None:
+async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is_not() -> None:
     broker = Broker()
     await broker.open()
-    pulses, _ = felt(image_of(broker))
-    await until(lambda: pulses._pulses)
-    await pulses.probe_brokers([2], within_s=10)
-    assert not pulses.has_suspects
+    detector, _ = felt(image_of(broker))
+    await until(lambda: detector._probes)
+    await detector.probe_brokers([2], within_s=10)
+    assert not detector.has_suspects
     broker.answers = False
-    feeling = asyncio.create_task(pulses.probe_brokers([2, 3], within_s=10))
+    feeling = asyncio.create_task(detector.probe_brokers([2, 3], within_s=10))
     await asyncio.sleep(0.01)
     assert not feeling.done()
     broker.hang_up()
     await feeling
-    assert pulses.has_suspects
+    assert detector.has_suspects
     await until(lambda: len(broker.connections) == 2)  # its port takes connections still, and answers nothing
     await asyncio.sleep(0.01)
-    assert pulses.has_suspects
-    await pulses.close()
+    assert detector.has_suspects
+    await detector.close()
     broker.die()
 
 
 @on_a_loop
-async def test_those_who_feel_a_pulse_at_once_share_a_beat() -> None:
+async def test_concurrent_probes_share_a_request() -> None:
     broker = Broker()
     await broker.open()
-    pulses, _ = felt(image_of(broker))
-    await until(lambda: pulses._pulses)
-    (pulse,) = pulses._pulses.values()
+    detector, _ = felt(image_of(broker))
+    await until(lambda: detector._probes)
+    (pulse,) = detector._probes.values()
     first, second, third = pulse.beat(), pulse.beat(), pulse.beat()
     assert second is third is not first  # what is sent already may have been answered before they asked
     await asyncio.wait([first, second], timeout=10)
     assert first.done()
     assert second.done()
-    await pulses.close()
+    await detector.close()
     broker.die()
 
 
 @on_a_loop
-async def test_one_that_was_never_reached_is_left_to_its_session() -> None:
+async def test_a_broker_that_never_answered_is_left_to_its_session() -> None:
     broker = Broker()
     await broker.open()
     broker.die()
-    pulses, gone = felt(image_of(broker))
+    detector, gone = felt(image_of(broker))
     await asyncio.sleep(0.05)  # a refusal takes no time on loopback; nothing may come of it
     assert gone == []
-    assert not pulses.has_suspects
-    await pulses.close()
+    assert not detector.has_suspects
+    await detector.close()
 
 
 @on_a_loop
-async def test_doubts_hold_nobody_up_for_long() -> None:
+async def test_a_suspect_delays_clients_only_for_a_moment() -> None:
     broker = Broker()
     await broker.open()
-    pulses, gone = felt(image_of(broker))
-    await until(lambda: pulses._pulses)
+    detector, gone = felt(image_of(broker))
+    await until(lambda: detector._probes)
     broker.die()
     await until(lambda: gone)
     before = asyncio.get_running_loop().time()
-    await pulses.wait_until_resolved(within_s=0.05)
+    await detector.wait_until_resolved(within_s=0.05)
     assert asyncio.get_running_loop().time() - before < 5
-    await pulses.close()
+    await detector.close()
 
 
 @on_a_loop
-async def test_the_controller_fences_who_is_gone_and_who_was_gone_before_it_came() -> None:
+async def test_the_controller_fences_brokers_that_failed_before_and_after_its_election() -> None:
     small = await SmallController().come(1, 2, 3)
-    pulses = FailureDetector(1, small.image, "PLAINTEXT")
+    detector = FailureDetector(1, small.image, "PLAINTEXT")
     key = 2, small.image.brokers[2].epoch
-    pulses._is_gone(key, "a test")
+    detector._on_failed(key, "a test")
     controller = Controller(
-        small.image, small.log, Runtime(), Config.of({"log.dirs": "/nowhere", "node.id": "1"}), 1, pulses
+        small.image, small.log, Runtime(), Config.of({"log.dirs": "/nowhere", "node.id": "1"}), 1, detector
     )
     running = asyncio.create_task(controller.run())
     await until(lambda: small.fenced() == [2])
-    assert pulses.on_broker_failed is not None
-    pulses.on_broker_failed(3, small.image.brokers[3].epoch, "a test")
+    assert detector.on_broker_failed is not None
+    detector.on_broker_failed(3, small.image.brokers[3].epoch, "a test")
     await until(lambda: small.fenced() == [2, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert pulses.on_broker_failed is None
+    assert detector.on_broker_failed is None
 
 
-def test_what_counts_as_refused() -> None:
+def test_errors_that_are_a_refused_connection() -> None:
     assert is_connection_refused(ConnectionRefusedError(errno.ECONNREFUSED, "no"))
     assert is_connection_refused(
         OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1'), [Errno 111] Connect call failed")

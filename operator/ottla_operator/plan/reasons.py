@@ -1,0 +1,163 @@
+"""Every reason of a condition and of an event: its meaning, and what a person does about it.
+
+docs/conditions.md is generated from this table: `python -m ottla_operator.plan.reasons > docs/conditions.md`.
+Reasons follow the Kubernetes API conventions (sig-architecture/api-conventions.md, "Typical status
+properties"): one CamelCase word that programs may compare. A test holds that the operator uses no other.
+"""
+
+from typing import Final, NamedTuple
+
+CONDITION_TYPES: Final = (
+    ("Ready", "The resource is as its spec says."),
+    ("Reconciling", "Work is under way that needs no person (kstatus)."),
+    ("Stalled", "A person has to change something (kstatus)."),
+    ("Available", "Of a Cluster: clients are served, whether or not work is under way."),
+    ("TopicsReady", "Of a Pipeline: every topic that it reads exists and is ready."),
+    ("InSync", "Of a Mirror: the copies have every record of the source."),
+    ("FailoverSafe", "Of a Mirror: a failover now would lose no record that the source has."),
+)
+NOTHING: Final = "Nothing."
+
+
+class Reason(NamedTuple):
+    """`kinds`: of the resources that show it. `action`: the next step of a person."""
+
+    name: str
+    kinds: str
+    meaning: str
+    action: str = NOTHING
+
+
+ALL_KINDS: Final = "all"
+READY_REASONS: Final = (
+    Reason("WaitingForOperator", ALL_KINDS, "No operator has reconciled the resource yet.", "Start an operator."),
+    Reason("Reconciled", ALL_KINDS, "The resource is as its spec says."),
+    Reason("Idle", ALL_KINDS, "No change is in progress (reason of Reconciling)."),
+    Reason("Healthy", ALL_KINDS, "Nothing needs a person (reason of Stalled)."),
+    Reason("Replicating", "Mirror", "Every topic is copied."),
+    Reason("Paused", "Mirror", "`role: Paused`: the copies stay as they are."),
+    Reason("Completed", "Pipeline", "A pipeline with `availableNow` has read everything and exited."),
+    Reason("Suspended", "Pipeline", "`state: suspended`: no driver runs; the checkpoint is kept."),
+)
+RECONCILING_REASONS: Final = (
+    Reason("InsufficientReplicas", "Cluster", "Fewer brokers serve than `replicas` says.", "Wait; see the message."),
+    Reason("RollingRestart", "Cluster", "Brokers are restarted one after the other.", "See `status.roll`."),
+    Reason("Scaling", "Cluster", "Brokers are being added or removed."),
+    Reason("MovingPartitions", "Cluster, Topic", "Partitions are being reassigned.", "See `status.reassignment`."),
+    Reason("PartitionsUnderReplicated", "Cluster", "Replicas are catching up.", "`ottla cluster health`"),
+    Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
+    Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
+    Reason("Terminating", "Cluster", "An object of the same name is still being deleted."),
+    Reason("BrokersUnreachable", "all", "The operator cannot reach the brokers.", "Check network policies."),
+    Reason("ClusterNotFound", "Topic, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."),
+    Reason("ClusterNotReady", "Topic, Mirror, Pipeline", "No broker of the Cluster is ready.", "See the Cluster."),
+    Reason("CreatingTopic", "Topic", "The topic is being created."),
+    Reason("ChangingTopic", "Topic", "The topic is being changed."),
+    Reason(
+        "DeletionPolicyNotRecorded",
+        "Topic",
+        "The operator could not record that the topic is to be deleted with its Topic.",
+        "Let the operator write the ConfigMap of the Cluster.",
+    ),
+    Reason("CredentialsUnusable", "Mirror", "A Secret of the source is missing or unusable.", "Correct the Secret."),
+    Reason("SourceNotFound", "Mirror", "The source Cluster or its listener does not exist.", "Create it."),
+    Reason("SourceUnreachable", "Mirror", "The source does not answer.", "Check address, network and TLS."),
+    Reason("JoiningSource", "Mirror", "A copy is finding the offset at which it continues."),
+    Reason("NoTopicsMatched", "Mirror", "No topic of the source is copied yet.", "Check `spec.topics`."),
+    Reason("FailingOver", "Mirror", "The copies are being opened for producers."),
+    Reason("WaitingForTopics", "Pipeline", "Topics that are read are not ready yet.", "See the message."),
+    Reason("DriverStarting", "Pipeline", "The driver is starting."),
+    Reason("DriverRestarting", "Pipeline", "The driver failed and is started again.", "See `status.lastError`."),
+    Reason("NoExecutorRunning", "Pipeline", "The driver runs without an executor.", "Check quota and nodes."),
+    Reason("Suspending", "Pipeline", "The driver stops after the batch in flight."),
+    Reason("ChangingLauncher", "Pipeline", "The other launcher's driver is being deleted."),
+    Reason("Submitting", "Pipeline", "The Spark operator has not submitted the application yet."),
+    Reason("SubmissionFailed", "Pipeline", "The Spark operator could not submit the application.", "See the message."),
+    Reason("RetryingAfterError", ALL_KINDS, "A step failed and is tried again.", "Wait; if it stays, see the message."),
+    Reason("ReconcileError", ALL_KINDS, "The operator failed unexpectedly.", "See the operator's log; report it."),
+)
+STALLED_REASONS: Final = (
+    Reason("InvalidSpec", ALL_KINDS, "The spec cannot be fulfilled.", "Correct the field that the message names."),
+    Reason("NameConflict", ALL_KINDS, "An object or a topic of that name belongs to another resource.", "Rename one."),
+    Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
+    Reason("RejectedByBrokers", "Topic, Mirror", "The brokers rejected a change.", "Correct what the message names."),
+    Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
+    Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
+    Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
+    Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
+    Reason(
+        "SourceTruncated",
+        "Mirror",
+        "The source lost records that the copy has, or was created again.",
+        "`onSourceTruncation: Resync` copies it anew.",
+    ),
+    Reason("Diverged", "Mirror", "The copy has records that the source never had.", "See docs/mirroring.md."),
+    Reason("FailedOver", "Mirror", "The copies are open for producers.", "Set `role` to what you want."),
+    Reason("NoPlaintextListener", "Pipeline", "The Cluster has no listener without TLS.", "Add one."),
+    Reason("SparkOperatorNotFound", "Pipeline", "SparkApplications are not known.", "Install the Spark operator."),
+    Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
+    Reason("InvalidPipeline", "Pipeline", "The runner refuses the pipeline.", "Correct what the message names."),
+    Reason("CrashLoopBackOff", "Pipeline", "The driver failed several times.", "See `status.lastError`."),
+    Reason("ImagePullBackOff", "Pipeline", "The image cannot be pulled.", "Check the image and pull secrets."),
+    Reason("PrerequisiteMissing", "Pipeline", "`ottla up`: Java or PySpark is missing.", "Install it."),
+)
+OTHER_REASONS: Final = (
+    Reason("BrokersReady", "Cluster", "Available: brokers are ready."),
+    Reason("NoBrokerReady", "Cluster", "Not Available: no broker is ready.", "See Ready."),
+    Reason("TopicsReady", "Pipeline", "Every topic that is read is ready."),
+    Reason("InSync", "Mirror", "No record is missing."),
+    Reason("Lagging", "Mirror", "Records of the source are not copied yet."),
+    Reason("RecordsMissing", "Mirror", "A failover now would lose records.", "Wait, or accept the loss."),
+    Reason("NoKnownLoss", "Mirror", "A failover now would lose no record that is known of."),
+)
+EVENT_REASONS: Final = (
+    Reason("RestartingBroker", "Cluster", "A broker is being restarted, and why."),
+    Reason("ConfigChanged", "Cluster", "A setting was changed without a restart."),
+    Reason("PartitionsMoved", "Cluster", "A reassignment that the operator started has ended."),
+    Reason("RemovingBroker", "Cluster", "A broker without replicas is being stopped."),
+    Reason("RemovedBrokerNeeded", "Cluster", "A broker being removed got replicas and stays until they are moved."),
+    Reason("BrokerUnregistered", "Cluster", "A removed broker was unregistered."),
+    Reason("StorageExpanding", "Cluster", "Disks are being expanded."),
+    Reason("RackLabelMissing", "Cluster", "A node lacks the label of `rack.topologyKey`.", "Label the node."),
+    Reason("TopicDeleted", "Cluster", "A topic was deleted with its Topic resource."),
+    Reason("TopicRetained", "Cluster", "A topic stays although its Topic said Delete.", "`ottla topics delete`"),
+    Reason(
+        "TopicDeletionFailed", "Cluster", "Brokers refuse to delete a topic; it is tried again.", "See the message."
+    ),
+    Reason("TopicCreated", "Topic", "The topic was created."),
+    Reason("PartitionsAdded", "Topic", "Partitions were added."),
+    Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
+    Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
+    Reason("StatusWriteFailed", "Topic", "The status could not be written.", "Check the message."),
+    Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
+    Reason("DriverLaunched", "Pipeline", "A driver was launched."),
+)
+SECTIONS: Final = (
+    ("Reasons while Ready is True, and of conditions that are False", READY_REASONS),
+    ("Reasons of Reconciling", RECONCILING_REASONS),
+    ("Reasons of Stalled", STALLED_REASONS),
+    ("Reasons of other conditions", OTHER_REASONS),
+    ("Reasons of events", EVENT_REASONS),
+)
+INTRODUCTION: Final = """# Conditions and events
+
+<!-- Generated from operator/ottla_operator/plan/reasons.py: python -m ottla_operator.plan.reasons -->
+
+Every resource has the conditions `Ready`, `Reconciling` and `Stalled`, each with the generation that
+was evaluated, and exactly one of them is `True`. `kubectl wait`, Flux and Argo CD read them as kstatus
+does. An event is recorded when a step begins or ends, and when a condition needs a person.
+"""
+
+
+def render_page() -> str:
+    """docs/conditions.md."""
+    lines = [INTRODUCTION, "| condition | meaning when it is True |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in CONDITION_TYPES]
+    for title, reasons in SECTIONS:
+        lines += ["", f"## {title}", "", "| reason | of | meaning | what to do |", "|---|---|---|---|"]
+        lines += [f"| `{it.name}` | {it.kinds} | {it.meaning} | {it.action} |" for it in reasons]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(render_page(), end="")
