@@ -46,8 +46,8 @@ def test_two_releases_do_not_keep_the_same_namespaces(plane: ControlPlane) -> No
     assert install("west", "here", "namespaces={red}") == ""
     assert install("west", "here", "namespaces={red}") == "", "it may be upgraded"
     assert install("east", "here", "namespaces={blue}") == ""
-    assert "release west in namespace here keeps red already" in install("north", "here", "namespaces={red}")
-    assert "already, and no two releases may keep the same" in install("south", "elsewhere")
+    assert "release west in namespace here already reconciles red" in install("north", "here", "namespaces={red}")
+    assert ", and two releases must not reconcile the same namespaces" in install("south", "elsewhere")
     for release in ("west", "east"):
         done = helm.run("uninstall", release, "--kubeconfig", plane.kubeconfig(), "--namespace", "here")
         assert done.returncode == 0, done.stderr

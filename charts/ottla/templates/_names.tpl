@@ -8,7 +8,7 @@
 {{ .Values.serviceAccount.name | default (include "ottla.name" .) }}
 {{- end }}
 
-{{- /* Of the release: operators of one release agree by it who acts. */}}
+{{- /* The Lease by which the operators of a release elect the active one. */}}
 {{- define "ottla.lease" -}}
 {{ include "ottla.name" . }}-operator
 {{- end }}
