@@ -69,7 +69,7 @@ def test_what_cannot_be_is_told(resources: Resources) -> None:
     wish = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
     resources.make("Mirror", "with-acls", {**wish, "sync": {"acls": True}})
     assert resources.wait("Mirror", "with-acls", "Failed")
-    assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not served yet; leave it out"
+    assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not supported yet; leave it out"
     resources.make("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
     eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "ClusterNotFound", within_s=30)
     assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
@@ -133,9 +133,11 @@ def test_credentials_come_from_secrets(
             return resources.condition("Mirror", "west")
 
         eventually(
-            lambda: ready().get("reason") == "NoCredentials", within_s=60, message=lambda: operator.daemon.log_tail()
+            lambda: ready().get("reason") == "CredentialsUnusable",
+            within_s=60,
+            message=lambda: operator.daemon.log_tail(),
         )
-        assert ready()["message"] == "there is no Secret west-ca"
+        assert ready()["message"] == "Secret west-ca does not exist"
         secrets = f"/api/v1/namespaces/{resources.namespace}/secrets"
 
         def secret(name: str, **values: str) -> None:

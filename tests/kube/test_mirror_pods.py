@@ -158,7 +158,7 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
     # The other direction, with something beyond the common point and no consent to cut it off.
     east.make("Mirror", "back", wish(DEMO, NAMESPACE, EAST, topic))
     east.wait("Mirror", "back", "Failed", within_s=90)
-    words = "7 records are here and not at the source (deliveries-0: 7); onDivergence: Truncate writes them to files and cuts them off"
+    words = "7 records are here and not at the source (deliveries-0: 7); onDivergence: Truncate writes them to files and truncates the logs"
     for type_, holds in (("Ready", "False"), ("Stalled", "True"), ("InSync", "False"), ("FailoverSafe", "False")):
         found = east.condition("Mirror", "back", type_)
         assert (found["status"], found["reason"], found["message"]) == (holds, "Diverged", words), said()
@@ -178,7 +178,7 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
 
     # And home.
     east.edit("Mirror", "back", {"role": "FailedOver"})
-    assert becomes(east, "back", "FailedOver") == "open for writing; the source was 0 records ahead when last seen"
+    assert becomes(east, "back", "FailedOver") == "open for writing; the source was 0 records ahead when last reached"
     rd.produce(source, topic, messages([b"home"]), partition=0)
     demo.resources.edit("Mirror", "east", {"role": "Replicate"})
     in_step(demo.resources, "east", b"and on", b"home")
@@ -218,7 +218,7 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
             )
             return demo.resources.condition("Mirror", "south")["message"]
 
-        assert told_as("NoCredentials") == "there is no Secret south-ca"
+        assert told_as("CredentialsUnusable") == "Secret south-ca does not exist"
         ca = {"ca.crt": source.authority.certificate.read_text()}
         api.ask("POST", secrets, {"metadata": {"name": "south-ca"}, "stringData": ca})
         wrong = {"username": USER, "password": "not the password"}

@@ -81,7 +81,8 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
     resources.make("Cluster", "demo", {**SPEC, "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}})
     eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
     eventually(
-        lambda: resources.condition("Cluster", "demo").get("reason") == "Starting", message=operator.daemon.log_tail()
+        lambda: resources.condition("Cluster", "demo").get("reason") == "InsufficientReplicas",
+        message=operator.daemon.log_tail(),
     )
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
     before = versions(resources)

@@ -168,7 +168,7 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
     resources.make("Pipeline", "hourly", {**SPEC, "launcher": "SparkOperator"})
     eventually(
-        lambda: resources.condition("Pipeline", "hourly").get("reason") == "NoSparkOperator",
+        lambda: resources.condition("Pipeline", "hourly").get("reason") == "SparkOperatorNotFound",
         message=lambda: told(resources, operator),
     )
     spark_application_crd.install(plane.admin)
@@ -189,7 +189,10 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
         resources.wait("Pipeline", "hourly", "Failed")
         status = resources.get("Pipeline", "hourly")["status"]
         assert status["lastError"] == "driver container failed with ExitCode: 1, Reason: Error"
-        assert any(it["reason"] == "Failed" and it["type"] == "Warning" for it in resources.of("v1", "events").values())
+        assert any(
+            it["reason"] == "ApplicationFailed" and it["type"] == "Warning"
+            for it in resources.of("v1", "events").values()
+        )
         assert operator.writes()["SparkApplication"] == written, (
             "nothing was pruned that we emit, so nothing is written again"
         )
