@@ -16,7 +16,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import COMPRESSIONS, Message, messages
 from tests.clients.test_restart import topic_id
-from tests.e2e.test_kafka_reads_our_files import dump, files, no_fault_in
+from tests.e2e.test_kafka_reads_ottla_files import dump, files, no_fault_in
 from tests.jars import java_command
 from tests.segments import segment_sizes
 from tests.waiting import eventually

@@ -42,7 +42,7 @@ from tests.jars import java_command, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 5
-JUST_STARTED = (
+COORDINATOR_STARTING = (
     ck.KafkaError.NOT_COORDINATOR,
     ck.KafkaError.COORDINATOR_NOT_AVAILABLE,
     ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -177,12 +177,12 @@ def admin(broker: BrokerProcess) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
-def new_topic(broker: BrokerProcess, name: str) -> None:
+def create_topic(broker: BrokerProcess, name: str) -> None:
     client = admin(broker)  # whose answer is lost with it
     client.create_topics([NewTopic(name, 2, 1)])[name].result(30)
 
 
-def assigned(member: ck.Consumer, count: int) -> bool:
+def has_assignment(member: ck.Consumer, count: int) -> bool:
     member.poll(0.1)
     return len(member.assignment()) == count
 
@@ -196,10 +196,10 @@ def committed(broker: BrokerProcess, name: str) -> dict[tuple[str, int], int]:
 
 def test_a_broker_s_own_log_is_decoded_by_kafka() -> None:
     with run_ottla_broker(offsets_topic_num_partitions=1) as broker:
-        new_topic(broker, "t")
+        create_topic(broker, "t")
         member = consumer(broker, "g", group_instance_id="i")
         member.subscribe(["t"])
-        eventually(lambda: assigned(member, 2))
+        eventually(lambda: has_assignment(member, 2))
         member.commit(
             offsets=[TopicPartition("t", 0, 0), TopicPartition("t", 1, 0, metadata="here")], asynchronous=False
         )
@@ -221,16 +221,16 @@ def kafka() -> Iterator[BrokerProcess]:
     with run_apache_kafka(
         offsets_topic_num_partitions=PARTITIONS, group_coordinator_rebalance_protocols="classic,consumer"
     ) as broker:
-        new_topic(broker, "t")
+        create_topic(broker, "t")
         yield broker
 
 
-def described(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDescription | None:
+def describe_group(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDescription | None:
     """None while the broker has just started: it may not have heard yet that it is the coordinator, and then it loads."""
     try:
         return client.describe_consumer_groups([name])[name].result(30)
     except ck.KafkaException as reason:
-        if reason.args[0].code() not in JUST_STARTED:
+        if reason.args[0].code() not in COORDINATOR_STARTING:
             raise
         return None
 
@@ -259,7 +259,7 @@ def test_kafkas_coordinator_serves_our_records(kafka: BrokerProcess) -> None:
         writer.produce(OFFSETS_TOPIC, key=key, value=value, partition=home)
     assert writer.flush(30) == 0
     kafka.restart()
-    found = eventually(lambda: described(simple, "from-ottla"), within_s=60)
+    found = eventually(lambda: describe_group(simple, "from-ottla"), within_s=60)
     assert found is not None
     assert found.state == ConsumerGroupState.STABLE
     assert [(m.member_id, m.group_instance_id, m.host) for m in found.members] == [
@@ -276,7 +276,7 @@ def test_we_read_what_kafka_writes(kafka: BrokerProcess) -> None:
     )
     for member in (classic, newer):
         member.subscribe(["t"])
-    eventually(lambda: assigned(classic, 2) and assigned(newer, 2), within_s=60)
+    eventually(lambda: has_assignment(classic, 2) and has_assignment(newer, 2), within_s=60)
     for member, offset in ((classic, 0), (newer, 0)):
         member.commit(offsets=[TopicPartition("t", 1, offset, metadata="said")], asynchronous=False)
     classic.close()  # a static member stays in its group

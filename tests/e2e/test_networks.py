@@ -28,56 +28,56 @@ def network() -> Iterator[NamespaceNetwork]:
 
 
 @pytest.fixture
-def ears(network: NamespaceNetwork) -> Iterator[socket.socket]:
+def receiver(network: NamespaceNetwork) -> Iterator[socket.socket]:
     """Hears what host 1 says to the outside, a datagram every 10 ms."""
     outside = network.hosts[OUTSIDE]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ears:
-        ears.bind((outside.address, 5000))
-        ears.settimeout(0.5)
-        talking = said(network.hosts["1"], SENDER.format(address=outside.address))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind((outside.address, 5000))
+        receiver.settimeout(0.5)
+        talking = start_on_host(network.hosts["1"], SENDER.format(address=outside.address))
         try:
-            yield ears
+            yield receiver
         finally:
             talking.kill()
             talking.wait()
 
 
-def said(host: Host, program: str) -> "subprocess.Popen[bytes]":
+def start_on_host(host: Host, program: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(host.command_on_host(sys.executable, "-c", program))
 
 
-def heard(ears: socket.socket) -> bool:
+def receives(receiver: socket.socket) -> bool:
     try:
-        ears.recv(100)
+        receiver.recv(100)
     except TimeoutError:
         return False
     return True
 
 
-def drained(ears: socket.socket) -> None:
-    ears.setblocking(False)
+def drain(receiver: socket.socket) -> None:
+    receiver.setblocking(False)
     try:
-        while ears.recv(100):
+        while receiver.recv(100):
             pass
     except BlockingIOError:
-        ears.settimeout(0.5)
+        receiver.settimeout(0.5)
 
 
-def test_a_cut_is_silent_and_mends(network: NamespaceNetwork, ears: socket.socket) -> None:
-    eventually(lambda: heard(ears), message="hosts reach each other")
+def test_a_cut_is_silent_and_mends(network: NamespaceNetwork, receiver: socket.socket) -> None:
+    eventually(lambda: receives(receiver), message="hosts reach each other")
     network.cut_link("1", OUTSIDE)
-    drained(ears)
-    assert not heard(ears)
+    drain(receiver)
+    assert not receives(receiver)
     network.restore_link("1", OUTSIDE)
-    eventually(lambda: heard(ears), message="it is mended")
+    eventually(lambda: receives(receiver), message="it is mended")
 
 
-def test_a_cut_is_of_one_way_and_of_two_hosts(network: NamespaceNetwork, ears: socket.socket) -> None:
-    eventually(lambda: heard(ears), message="hosts reach each other")
+def test_a_cut_is_of_one_way_and_of_two_hosts(network: NamespaceNetwork, receiver: socket.socket) -> None:
+    eventually(lambda: receives(receiver), message="hosts reach each other")
     network.cut_link(OUTSIDE, "1")
     network.cut_link("1", "2")
-    drained(ears)
-    eventually(lambda: heard(ears), message="the other way is open")
+    drain(receiver)
+    eventually(lambda: receives(receiver), message="the other way is open")
     refused_after = time.monotonic()
     with pytest.raises(TimeoutError):  # the way there is cut: nobody even refuses
         socket.create_connection((network.hosts["1"].address, 5001), timeout=0.5)

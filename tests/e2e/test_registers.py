@@ -22,12 +22,12 @@ from tests.kube.control_plane import control_plane
 from tests.registers import EtcdStore, FileStore, LeaseStore, RegisterStore, connect_register
 from tests.waiting import eventually
 
-ME = Voter(1, UUID(int=1), "one:9091")
-YOU = Voter(2, UUID(int=2), "[fd00::2]:9091")
-FIRST = RegisterValue("c", 1, 1, (ME,), (1,), 1, 0, 3000)
-SAYS_WITHIN_S = 10.0  # a store that holds still is given five seconds
+VOTER_1 = Voter(1, UUID(int=1), "one:9091")
+VOTER_2 = Voter(2, UUID(int=2), "[fd00::2]:9091")
+FIRST_VALUE = RegisterValue("c", 1, 1, (VOTER_1,), (1,), 1, 0, 3000)
+ERROR_WITHIN_S = 10.0  # a store that holds still is given five seconds
 
-Work = Callable[[Register, Register], Awaitable[None]]
+RegisterTest = Callable[[Register, Register], Awaitable[None]]
 
 
 @pytest.fixture(scope="module", params=["file", "etcd", "kubernetes"])
@@ -51,10 +51,10 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def with_two(store: RegisterStore, name: str) -> Callable[[Work], None]:
+def with_two(store: RegisterStore, name: str) -> Callable[[RegisterTest], None]:
     """Runs something with two connections to one empty register."""
 
-    def run(work: Work) -> None:
+    def run(work: RegisterTest) -> None:
         async def connected_run() -> None:
             one, two = connect_register(store, name), connect_register(store, name)
             try:
@@ -68,18 +68,18 @@ def with_two(store: RegisterStore, name: str) -> Callable[[Work], None]:
     return run
 
 
-def next_of(seen: VersionedValue) -> RegisterValue:
+def next_value(seen: VersionedValue) -> RegisterValue:
     assert seen.value is not None
     return msgspec.structs.replace(seen.value, epoch=seen.value.epoch + 1)
 
 
-def test_the_first_value_is_written_once(with_two: Callable[[Work], None]) -> None:
+def test_the_first_value_is_written_once(with_two: Callable[[RegisterTest], None]) -> None:
     async def work(one: Register, two: Register) -> None:
         seen = await one.read()
         assert seen.value is None
-        written = await one.swap(seen, FIRST)
+        written = await one.swap(seen, FIRST_VALUE)
         with pytest.raises(Conflict):
-            await two.swap(seen, msgspec.structs.replace(FIRST, cluster_id="d"))
+            await two.swap(seen, msgspec.structs.replace(FIRST_VALUE, cluster_id="d"))
         assert await two.read() == written
 
     with_two(work)
@@ -88,8 +88,10 @@ def test_the_first_value_is_written_once(with_two: Callable[[Work], None]) -> No
 @pytest.mark.parametrize(
     "value",
     [
-        FIRST,
-        RegisterValue("Zürich \N{SNOWMAN} \"'\\", 2**31 - 1, 0, (ME, YOU), (0, 1, 2**31 - 1), -1, 2**42 + 1, 1),
+        FIRST_VALUE,
+        RegisterValue(
+            "Zürich \N{SNOWMAN} \"'\\", 2**31 - 1, 0, (VOTER_1, VOTER_2), (0, 1, 2**31 - 1), -1, 2**42 + 1, 1
+        ),
         RegisterValue("", 1, 7, (), (), 7, 0, 86_400_000),
     ],
     ids=["usual", "resigned", "empty"],
@@ -107,15 +109,15 @@ def test_what_is_read_is_what_was_written(store: RegisterStore, name: str, value
     asyncio.run(run())
 
 
-def test_a_swap_from_anything_but_the_newest_is_a_conflict(with_two: Callable[[Work], None]) -> None:
+def test_a_swap_from_anything_but_the_newest_is_a_conflict(with_two: Callable[[RegisterTest], None]) -> None:
     async def work(one: Register, two: Register) -> None:
-        first = await one.swap(await one.read(), FIRST)
-        second = await two.swap(first, next_of(first))
+        first = await one.swap(await one.read(), FIRST_VALUE)
+        second = await two.swap(first, next_value(first))
         assert second.version != first.version
         for old in (first, VersionedValue(None, "")):
             with pytest.raises(Conflict):
-                await one.swap(old, next_of(first))
-        third = await one.swap(second, next_of(second))
+                await one.swap(old, next_value(first))
+        third = await one.swap(second, next_value(second))
         assert await two.read() == third
 
     with_two(work)
@@ -125,7 +127,7 @@ def test_of_many_tasks_each_epoch_is_given_once(store: RegisterStore, name: str)
     async def take(register: Register) -> int:
         while True:
             seen = await register.read()
-            value = next_of(seen) if seen.value else FIRST
+            value = next_value(seen) if seen.value else FIRST_VALUE
             try:
                 await register.swap(seen, value)
             except Conflict:
@@ -149,12 +151,12 @@ class Contender:
     process: "subprocess.Popen[bytes]"
     output: Path
 
-    def given(self) -> list[int]:
+    def epochs(self) -> list[int]:
         return [int(line) for line in self.output.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
-    def all_given(self) -> list[int]:
+    def wait_for_epochs(self) -> list[int]:
         assert self.process.wait(120) == 0
-        return self.given()
+        return self.epochs()
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def contend(store: RegisterStore, name: str, tmp_path: Path) -> Iterator[Callabl
     started: list[Contender] = []
 
     def start(processes: int, wins: int) -> list[Contender]:
-        command = [sys.executable, "-m", "tests.e2e.contender", store.setting(name), str(wins)]
+        command = [sys.executable, "-m", "tests.e2e.register_contender", store.setting(name), str(wins)]
         for number in range(processes):
             output = tmp_path / f"given-{number}"
             with output.open("wb") as file:
@@ -178,7 +180,7 @@ def contend(store: RegisterStore, name: str, tmp_path: Path) -> Iterator[Callabl
 
 
 def test_of_many_processes_each_epoch_is_given_once(contend: Callable[[int, int], list[Contender]]) -> None:
-    given = [contender.all_given() for contender in contend(4, 25)]
+    given = [contender.wait_for_epochs() for contender in contend(4, 25)]
     assert all(epochs == sorted(epochs) for epochs in given)
     assert sorted(chain(*given)) == list(range(1, 101))
 
@@ -188,10 +190,10 @@ def test_a_store_that_dies_under_contention_gives_no_epoch_twice(
 ) -> None:
     contenders = contend(3, 60)
     for part in (1, 2):
-        eventually(lambda: all(len(contender.given()) > 15 * part for contender in contenders), within_s=60)  # noqa: B023
+        eventually(lambda: all(len(contender.epochs()) > 15 * part for contender in contenders), within_s=60)  # noqa: B023
         store.make_unavailable()
         store.make_available()
-    given = [contender.all_given() for contender in contenders]
+    given = [contender.wait_for_epochs() for contender in contenders]
     everything = sorted(chain(*given))
     assert all(epochs == sorted(epochs) for epochs in given)
     assert len(everything) == len(set(everything)) == 180
@@ -207,10 +209,14 @@ def test_a_store_that_dies_under_contention_gives_no_epoch_twice(
     assert asyncio.run(last()) >= everything[-1]
 
 
-def test_a_watch_returns_what_another_has_written(with_two: Callable[[Work], None]) -> None:
+def test_a_watch_returns_what_another_has_written(with_two: Callable[[RegisterTest], None]) -> None:
     async def work(mine: Register, other: Register) -> None:
         seen = empty = await mine.read()
-        for value in (FIRST, msgspec.structs.replace(FIRST, epoch=2), msgspec.structs.replace(FIRST, epoch=3)):
+        for value in (
+            FIRST_VALUE,
+            msgspec.structs.replace(FIRST_VALUE, epoch=2),
+            msgspec.structs.replace(FIRST_VALUE, epoch=3),
+        ):
             watching = asyncio.create_task(mine.watch(seen, 30))
             done, _ = await asyncio.wait({watching}, timeout=0.2)
             assert not done
@@ -223,9 +229,9 @@ def test_a_watch_returns_what_another_has_written(with_two: Callable[[Work], Non
     with_two(work)
 
 
-def test_a_watch_does_not_return_what_its_own_broker_wrote(with_two: Callable[[Work], None]) -> None:
+def test_a_watch_does_not_return_what_its_own_broker_wrote(with_two: Callable[[RegisterTest], None]) -> None:
     async def work(mine: Register, other: Register) -> None:
-        seen = await mine.swap(await mine.read(), FIRST)
+        seen = await mine.swap(await mine.read(), FIRST_VALUE)
         for _ in range(5):
             watching = asyncio.create_task(mine.watch(seen, 30))
             await asyncio.wait({watching}, timeout=0.1)
@@ -233,15 +239,15 @@ def test_a_watch_does_not_return_what_its_own_broker_wrote(with_two: Callable[[W
             watching.cancel()  # as a broker does that has something else to do; nothing may be lost by it
             with pytest.raises(asyncio.CancelledError):
                 await watching
-            seen = await mine.swap(seen, next_of(seen))
+            seen = await mine.swap(seen, next_value(seen))
         assert await mine.watch(seen, 0.3) == seen
-        theirs = await other.swap(seen, next_of(seen))
+        theirs = await other.swap(seen, next_value(seen))
         assert await mine.watch(seen, 10) == theirs
 
     with_two(work)
 
 
-def test_a_watcher_sees_where_many_changes_end(with_two: Callable[[Work], None]) -> None:
+def test_a_watcher_sees_where_many_changes_end(with_two: Callable[[RegisterTest], None]) -> None:
     async def work(mine: Register, other: Register) -> None:
         async def follow(seen: VersionedValue) -> list[int]:
             epochs = [0]
@@ -252,9 +258,9 @@ def test_a_watcher_sees_where_many_changes_end(with_two: Callable[[Work], None])
             return epochs
 
         following = asyncio.create_task(follow(await mine.read()))
-        seen = await other.swap(await other.read(), FIRST)
+        seen = await other.swap(await other.read(), FIRST_VALUE)
         for _ in range(49):
-            seen = await other.swap(seen, next_of(seen))
+            seen = await other.swap(seen, next_value(seen))
         epochs = await asyncio.wait_for(following, 20)
         assert epochs == sorted(epochs)
 
@@ -262,31 +268,31 @@ def test_a_watcher_sees_where_many_changes_end(with_two: Callable[[Work], None])
 
 
 def test_a_store_that_is_away_is_told_in_a_sentence_and_found_again(
-    store: RegisterStore, with_two: Callable[[Work], None]
+    store: RegisterStore, with_two: Callable[[RegisterTest], None]
 ) -> None:
     async def work(mine: Register, other: Register) -> None:
-        seen = await mine.swap(await mine.read(), FIRST)
+        seen = await mine.swap(await mine.read(), FIRST_VALUE)
         watching = asyncio.create_task(mine.watch(seen, 10))
         await asyncio.wait({watching}, timeout=0.2)
         store.make_unavailable()
         try:
-            with pytest.raises(RegisterError, match=sentence(mine)):
-                await asyncio.wait_for(watching, SAYS_WITHIN_S)
-            for call in (mine.read, lambda: mine.swap(seen, next_of(seen)), lambda: mine.watch(seen, 1)):
-                with pytest.raises(RegisterError, match=sentence(mine)):
-                    await asyncio.wait_for(call(), SAYS_WITHIN_S)
+            with pytest.raises(RegisterError, match=unavailable_message(mine)):
+                await asyncio.wait_for(watching, ERROR_WITHIN_S)
+            for call in (mine.read, lambda: mine.swap(seen, next_value(seen)), lambda: mine.watch(seen, 1)):
+                with pytest.raises(RegisterError, match=unavailable_message(mine)):
+                    await asyncio.wait_for(call(), ERROR_WITHIN_S)
         finally:
             await asyncio.to_thread(store.make_available)
         assert await mine.read() == seen
         watching = asyncio.create_task(mine.watch(seen, 30))
-        written = await other.swap(seen, next_of(seen))
+        written = await other.swap(seen, next_value(seen))
         assert await asyncio.wait_for(watching, 10) == written
-        assert await mine.swap(written, next_of(written)) == await other.read()
+        assert await mine.swap(written, next_value(written)) == await other.read()
 
     with_two(work)
 
 
-def sentence(register: Register) -> str:
+def unavailable_message(register: Register) -> str:
     match register:
         case EtcdRegister():
             return r"^etcd at http://127\.0\.0\.1:\d+/v3/\w+ does not answer: ."
@@ -298,31 +304,31 @@ def sentence(register: Register) -> str:
 
 @pytest.mark.parametrize("store", ["etcd", "kubernetes"], indirect=True)  # of a file, nobody else has to answer
 def test_a_store_that_holds_still_is_not_waited_for_for_ever(
-    store: RegisterStore, with_two: Callable[[Work], None]
+    store: RegisterStore, with_two: Callable[[RegisterTest], None]
 ) -> None:
     assert isinstance(store, EtcdStore | LeaseStore)
 
     async def work(mine: Register, other: Register) -> None:
-        seen = await mine.swap(await mine.read(), FIRST)
+        seen = await mine.swap(await mine.read(), FIRST_VALUE)
         store.daemon.pause()
         try:
-            calls = (mine.read(), other.swap(seen, next_of(seen)))
-            for said in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), SAYS_WITHIN_S):
+            calls = (mine.read(), other.swap(seen, next_value(seen)))
+            for said in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), ERROR_WITHIN_S):
                 assert isinstance(said, RegisterError), said
         finally:
             store.daemon.resume()
         # The swap may have been done when the store went on; either way it was done once or not at all.
         now = await mine.read()
-        assert now.value in (seen.value, next_of(seen))
+        assert now.value in (seen.value, next_value(seen))
 
     with_two(work)
 
 
 def test_what_is_no_register_is_said_to_be_none(
-    store: RegisterStore, with_two: Callable[[Work], None], name: str
+    store: RegisterStore, with_two: Callable[[RegisterTest], None], name: str
 ) -> None:
     async def work(mine: Register, other: Register) -> None:
-        await mine.swap(await mine.read(), FIRST)
+        await mine.swap(await mine.read(), FIRST_VALUE)
         for text in ('{"cluster_id": 5}', "not JSON"):
             await asyncio.to_thread(store.overwrite, name, text)
             with pytest.raises(RegisterError, match="is no register: "):
@@ -341,16 +347,16 @@ def test_a_broker_keeps_its_register_there(store: RegisterStore, name: str, monk
     for key, text in store.environment.items():
         monkeypatch.setenv(key, text)
     with run_ottla_broker(register=store.setting(name)) as broker:
-        first = asyncio.run(value_of(store, name))
+        first = asyncio.run(read_value(store, name))
         assert first.leader == 1
         broker.stop()
         broker.start()
-        again = asyncio.run(value_of(store, name))
+        again = asyncio.run(read_value(store, name))
     assert again.epoch > first.epoch
     assert again.cluster_id == first.cluster_id
 
 
-async def value_of(store: RegisterStore, name: str) -> RegisterValue:
+async def read_value(store: RegisterStore, name: str) -> RegisterValue:
     register = connect_register(store, name)
     value = (await register.read()).value
     await register.close()

@@ -44,26 +44,26 @@ def admin(home: UpProcess) -> AdminClient:
     return AdminClient({"bootstrap.servers": home.bootstrap})
 
 
-def partitions(home: UpProcess, name: str) -> int:
+def count_partitions(home: UpProcess, name: str) -> int:
     found = admin(home).list_topics(timeout=10).topics
     return len(found[name].partitions) if name in found else 0
 
 
-def setting(home: UpProcess, name: str, key: str) -> str | None:
+def describe_setting(home: UpProcess, name: str, key: str) -> str | None:
     wanted = ConfigResource(ResourceType.TOPIC, name)
     client = admin(home)  # lives until it has answered
     value: str | None = client.describe_configs([wanted])[wanted].result(10)[key].value
     return value
 
 
-def write(home: UpProcess, name: str, *values: str) -> None:
+def produce_values(home: UpProcess, name: str, *values: str) -> None:
     producer = Producer({"bootstrap.servers": home.bootstrap})
     for value in values:
         producer.produce(name, value)
     assert producer.flush(30) == 0
 
 
-def read(home: UpProcess, name: str, count: int) -> list[str]:
+def consume_values(home: UpProcess, name: str, count: int) -> list[str]:
     consumer = Consumer(
         {"bootstrap.servers": home.bootstrap, "group.id": f"g{time.time_ns()}", "auto.offset.reset": "earliest"}
     )
@@ -84,11 +84,11 @@ def test_from_yaml_to_records_and_back_again(home: UpProcess) -> None:
     home.start()
     home.wait_for_line("first broker ready after")
     home.wait_for_line("topic greetings created")
-    assert partitions(home, "greetings") == 3
-    assert setting(home, "greetings", "retention.ms") == "3600000"
-    write(home, "greetings", "hello", "world")
+    assert count_partitions(home, "greetings") == 3
+    assert describe_setting(home, "greetings", "retention.ms") == "3600000"
+    produce_values(home, "greetings", "hello", "world")
     home.wait_for_line("first message after")
-    assert read(home, "greetings", 2) == ["hello", "world"]
+    assert consume_values(home, "greetings", 2) == ["hello", "world"]
     broker = home.broker_pid()
     assert home.stop() == 0
     home.wait_for_line("all processes stopped")
@@ -97,7 +97,7 @@ def test_from_yaml_to_records_and_back_again(home: UpProcess) -> None:
 
     home.start()
     home.wait_for_line("first broker ready after")
-    assert read(home, "greetings", 2) == ["hello", "world"]
+    assert consume_values(home, "greetings", 2) == ["hello", "world"]
     assert home.stop(signal.SIGTERM) == 0
     assert not any("topic greetings created" in line for line in home.lines)
 
@@ -110,8 +110,8 @@ def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
     home.wait_for_line("topic greetings increased to 3 partitions")
     home.wait_for_line("topic greetings: retention.ms=7")
     home.wait_for_line("topic more created")
-    assert partitions(home, "greetings") == 3
-    assert setting(home, "greetings", "retention.ms") == "7"
+    assert count_partitions(home, "greetings") == 3
+    assert describe_setting(home, "greetings", "retention.ms") == "7"
 
     home.write_resources(cluster(home), topic(partitions=2), topic("more"))
     home.wait_for_line("spec.partitions: partitions cannot be decreased")
@@ -123,7 +123,7 @@ def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
     home.wait_for_line("topic more is no longer described; it stays with its records")
     home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": "soon"}))
     home.wait_for_line("resources/all.yaml:22: topic 'greetings': retention.ms cannot be 'soon'; allowed: ")
-    assert partitions(home, "more") == 1
+    assert count_partitions(home, "more") == 1
     assert home.stop() == 0
 
 
@@ -133,7 +133,7 @@ def test_topics_that_are_to_go_go(home: UpProcess) -> None:
     home.wait_for_line("topic other created")
     home.write_resources(cluster(home), topic("other"))
     home.wait_for_line("deleted with their Topics (deletionPolicy: Delete): greetings")
-    assert partitions(home, "greetings") == 0
+    assert count_partitions(home, "greetings") == 0
 
 
 def test_what_a_crashed_up_left_running_is_taken_over(home: UpProcess) -> None:
@@ -143,10 +143,10 @@ def test_what_a_crashed_up_left_running_is_taken_over(home: UpProcess) -> None:
     broker = home.broker_pid()
     home.running_process.kill()
     home.running_process.wait()
-    write(home, "greetings", "still there")
+    produce_values(home, "greetings", "still there")
     home.start()
     home.wait_for_line(f"broker demo-1 was still running (pid {broker}): adopted")
-    assert read(home, "greetings", 1) == ["still there"]
+    assert consume_values(home, "greetings", 1) == ["still there"]
     assert home.stop() == 0
     assert not is_process_running(broker)
 
@@ -155,14 +155,14 @@ def test_a_broker_that_dies_is_started_again(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic())
     home.start()
     home.wait_for_line("topic greetings created")
-    write(home, "greetings", "before")
+    produce_values(home, "greetings", "before")
     broker = home.broker_pid()
     os.kill(broker, signal.SIGKILL)
     home.wait_for_line("broker demo-1: ")
     home.wait_for_line("broker demo-1 is ready again")
     assert home.broker_pid() != broker
-    write(home, "greetings", "after")
-    assert read(home, "greetings", 2) == ["after", "before"]
+    produce_values(home, "greetings", "after")
+    assert consume_values(home, "greetings", 2) == ["after", "before"]
     assert home.stop() == 0
 
 
@@ -174,7 +174,7 @@ def test_a_changed_setting_restarts_the_broker(home: UpProcess) -> None:
     home.write_resources(cluster(home, config={"num.partitions": 4}), topic(), topic("wide"))
     home.wait_for_line("restarting broker 1 (settings")
     home.wait_for_line("topic wide created")
-    assert partitions(home, "wide") == 4
+    assert count_partitions(home, "wide") == 4
     assert home.broker_pid() != broker
 
 
@@ -297,14 +297,14 @@ def test_a_run_that_nobody_has_noted_is_not_resumed_over_other_partitions(home: 
     home.wait_for_line("topic greetings created")
     lines = [f"{number}=x\n" for number in range(100)]
     keyed = ("produce", "greetings", "--key-separator", "=", "--resume")
-    assert home.run_ottla(*keyed, given="".join(lines[:50])).returncode == 0
+    assert home.run_ottla(*keyed, stdin="".join(lines[:50])).returncode == 0
     assert home.run_ottla("topics", "alter", "greetings", "-p", "3").returncode == 0
-    refused = home.run_ottla(*keyed, given="".join(lines))
+    refused = home.run_ottla(*keyed, stdin="".join(lines))
     assert refused.returncode == 1
     assert "cannot be resumed: greetings-" in refused.stderr
     assert "set --partitions" in refused.stderr
-    assert home.run_ottla(*keyed, "--partitions", "4", given="".join(lines)).returncode == 2
-    assert home.run_ottla(*keyed, "--partitions", "2", given="".join(lines)).returncode == 0
+    assert home.run_ottla(*keyed, "--partitions", "4", stdin="".join(lines)).returncode == 2
+    assert home.run_ottla(*keyed, "--partitions", "2", stdin="".join(lines)).returncode == 0
     found = home.run_ottla("consume", "greetings", "--exit", "--keys").stdout.splitlines()
     assert sorted(found) == sorted(f"{number}\tx" for number in range(100))
 
@@ -313,7 +313,7 @@ def test_the_command_against_its_brokers(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=2))
     home.start()
     home.wait_for_line("topic greetings created")
-    written = home.run_ottla("produce", "greetings", "--key-separator", "=", given="a=1\nb=2\nc=3\n")
+    written = home.run_ottla("produce", "greetings", "--key-separator", "=", stdin="a=1\nb=2\nc=3\n")
     assert (written.returncode, written.stdout) == (0, "")
     assert "3 records written" in written.stderr
     keys = home.run_ottla("consume", "greetings", "--exit", "--keys", "--group", "people").stdout.splitlines()
@@ -357,9 +357,9 @@ def test_a_pipeline_from_its_topic_to_another(home: UpProcess) -> None:
     assert f"resources/all.yaml:{line}: pipeline shout: spec.transforms[0] (loud): " in said
     home.wait_for_line("topic shouts created")
     home.write_resources(cluster(home), topic(), topic("shouts"), pipeline)
-    write(home, "greetings", '{"word": "hello"}')
+    produce_values(home, "greetings", '{"word": "hello"}')
     home.wait_for_line("first pipeline row after", within_s=150)
-    assert read(home, "shouts", 1) == ['{"word":"HELLO"}']
+    assert consume_values(home, "shouts", 1) == ['{"word":"HELLO"}']
     assert "ottla-pipeline-shout" in home.run_ottla("groups", "list").stdout
     assert home.stop() == 0
     home.wait_for_line("pipeline shout: 1 row in, 1 row out")

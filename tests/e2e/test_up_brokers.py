@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.clusters import is_in_sync
-from tests.e2e.test_up import Json, partitions, read, resource, topic, write
+from tests.e2e.test_up import Json, consume_values, count_partitions, produce_values, resource, topic
 from tests.e2e.up_process import UpProcess, is_process_running, up_process
 from tests.waiting import eventually
 
@@ -33,18 +33,18 @@ def cluster(home: UpProcess, replicas: int = 3, **spec: Any) -> Json:
     )
 
 
-def described(home: UpProcess, *what: str) -> Json:
+def run_json(home: UpProcess, *what: str) -> Json:
     done = home.run_ottla(*what, "-o", "json")
     assert done.returncode == 0, done.stderr
     found: Json = json.loads(done.stdout)
     return found
 
 
-def in_sync(home: UpProcess, name: str, replicas: int, *, preferred: bool = True) -> list[Json]:
+def wait_until_in_sync(home: UpProcess, name: str, replicas: int, *, preferred: bool = True) -> list[Json]:
     """The topic's partitions, once each has so many replicas, all in sync and, if that is asked, led by the first."""
 
     def settled() -> list[Json]:
-        found: list[Json] = described(home, "topics", "describe", name)["partitions"]
+        found: list[Json] = run_json(home, "topics", "describe", name)["partitions"]
         good = all(
             len(it["replicas"]) == len(it["isr"]) == replicas and (not preferred or it["leader"] == it["replicas"][0])
             for it in found
@@ -56,7 +56,7 @@ def in_sync(home: UpProcess, name: str, replicas: int, *, preferred: bool = True
     return eventually(settled, within_s=60, message=f"{name} with {replicas} replicas in sync")
 
 
-def led(parts: list[Json]) -> dict[int, int]:
+def count_led(parts: list[Json]) -> dict[int, int]:
     found: dict[int, int] = {}
     for it in parts:
         found[it["leader"]] = found.get(it["leader"], 0) + 1
@@ -64,7 +64,7 @@ def led(parts: list[Json]) -> dict[int, int]:
 
 
 @contextmanager
-def writing(home: UpProcess, name: str, settings: Mapping[str, str] | None = None) -> Iterator[list[str]]:
+def produce_continuously(home: UpProcess, name: str, settings: Mapping[str, str] | None = None) -> Iterator[list[str]]:
     """A producer that writes all the time, acks from all; gives what was acknowledged. Ends when everything is. `settings`: over its own."""
     acknowledged: list[str] = []
     over = threading.Event()
@@ -105,17 +105,17 @@ def test_three_brokers_one_of_which_is_killed(home: UpProcess) -> None:
     home.start()
     home.wait_for_line("3 brokers ready after")
     home.wait_for_line("topic greetings created")
-    assert set(led(in_sync(home, "greetings", 3)).values()) == {2}
-    with writing(home, "greetings") as acknowledged:
+    assert set(count_led(wait_until_in_sync(home, "greetings", 3)).values()) == {2}
+    with produce_continuously(home, "greetings") as acknowledged:
         before = len(acknowledged)
         killed = home.broker_pid(2)
         os.kill(killed, signal.SIGKILL)
         home.wait_for_line("broker demo-2: ")
         home.wait_for_line("broker demo-2 is ready again")
-        in_sync(home, "greetings", 3, preferred=False)
+        wait_until_in_sync(home, "greetings", 3, preferred=False)
         eventually(lambda: len(acknowledged) > before + 500, within_s=30)
     assert home.broker_pid(2) != killed
-    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+    assert consume_values(home, "greetings", len(acknowledged)) == sorted(acknowledged)
     pids = [home.broker_pid(it) for it in (1, 2, 3)]
     began = time.monotonic()
     assert home.stop() == 0
@@ -124,7 +124,7 @@ def test_three_brokers_one_of_which_is_killed(home: UpProcess) -> None:
 
     home.start()
     home.wait_for_line("3 brokers ready after")
-    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+    assert consume_values(home, "greetings", len(acknowledged)) == sorted(acknowledged)
     assert home.stop() == 0
     assert not any("Traceback" in line for line in home.lines)
 
@@ -133,19 +133,19 @@ def test_a_changed_setting_restarts_one_broker_after_the_other(home: UpProcess) 
     home.write_resources(cluster(home), topic(partitions=6))
     home.start()
     home.wait_for_line("topic greetings created")
-    in_sync(home, "greetings", 3)
+    wait_until_in_sync(home, "greetings", 3)
     before = {it: home.broker_pid(it) for it in (1, 2, 3)}
-    with writing(home, "greetings") as acknowledged:
+    with produce_continuously(home, "greetings") as acknowledged:
         home.write_resources(cluster(home, config={"num.partitions": 4}), topic(partitions=6), topic("wide"))
         for id_ in (1, 2, 3):
             home.wait_for_line(f"restarting broker {id_} (settings num.partitions")
         home.wait_for_line("topic wide created")
-        in_sync(home, "greetings", 3)
-    assert partitions(home, "wide") == 4
+        wait_until_in_sync(home, "greetings", 3)
+    assert count_partitions(home, "wide") == 4
     assert all(home.broker_pid(it) != pid for it, pid in before.items())
-    controller = described(home, "cluster", "describe")["controller"]
+    controller = run_json(home, "cluster", "describe")["controller"]
     assert controller in (1, 2, 3)
-    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+    assert consume_values(home, "greetings", len(acknowledged)) == sorted(acknowledged)
     assert home.stop() == 0
 
 
@@ -173,12 +173,12 @@ def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: UpProc
     home.write_resources(cluster(home), topic())
     home.start()
     home.wait_for_line("topic greetings created")
-    in_sync(home, "greetings", 3)
+    wait_until_in_sync(home, "greetings", 3)
     home.write_resources(cluster(home, config={"num.partitions": "many"}), topic())
     home.wait_for_line("num.partitions")
     home.wait_for_line("not ready after 30 s; no other broker is restarted", within_s=60)
     assert sum("restarting broker" in line for line in home.lines) == 1
-    write(home, "greetings", "still", "here")
+    produce_values(home, "greetings", "still", "here")
     home.write_resources(cluster(home, config={"num.partitions": 2}), topic())
     for id_ in (1, 2, 3):
         eventually(
@@ -187,15 +187,15 @@ def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: UpProc
             ),  # type: ignore[misc]
             within_s=60,
         )
-    in_sync(home, "greetings", 3)
-    assert read(home, "greetings", 2) == ["here", "still"]
+    wait_until_in_sync(home, "greetings", 3)
+    assert consume_values(home, "greetings", 2) == ["here", "still"]
     assert home.stop() == 0
 
 
-RESTARTED, UNRESTARTED = "restarting broker", ", without a restart"
+RESTART_MESSAGE, NO_RESTART_MESSAGE = "restarting broker", ", without a restart"
 
 
-def factors(home: UpProcess) -> list[str]:
+def replication_factors(home: UpProcess) -> list[str]:
     """The default.replication.factor that the first two brokers were started with."""
     files = [home.folder / f".ottla/demo/{id_}/settings.json" for id_ in (1, 2)]
     return [json.loads(it.read_text())["default.replication.factor"] for it in files]
@@ -205,44 +205,50 @@ def test_more_brokers_and_fewer(home: UpProcess) -> None:
     home.write_resources(cluster(home, 1), topic(partitions=6))
     home.start()
     home.wait_for_line("topic greetings created")
-    write(home, "greetings", *map(str, range(500)))
-    assert len(read(home, "greetings", 500)) == 500  # a group: the brokers' own topic is there
+    produce_values(home, "greetings", *map(str, range(500)))
+    assert len(consume_values(home, "greetings", 500)) == 500  # a group: the brokers' own topic is there
     home.write_resources(cluster(home, 3), topic(partitions=6))
     home.wait_for_line("6 partitions to move, internal topics for 3 brokers", within_s=60)
     home.wait_for_line("moved, spread over broker 1, 2, 3", within_s=60)
-    assert led(in_sync(home, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
-    in_sync(home, "__consumer_offsets", 3)
+    assert count_led(wait_until_in_sync(home, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
+    wait_until_in_sync(home, "__consumer_offsets", 3)
 
     home.write_resources(cluster(home, 3), topic(partitions=6, replicas=3))
     home.wait_for_line("topic greetings: reassigning to 3 replicas")
-    in_sync(home, "greetings", 3)
-    assert len(read(home, "greetings", 500)) == 500
+    wait_until_in_sync(home, "greetings", 3)
+    assert len(consume_values(home, "greetings", 500)) == 500
 
     home.write_resources(cluster(home, 2), topic(partitions=6, replicas=3))
     home.wait_for_line("3 replicas need as many brokers; Cluster demo has 2, in resources/all.yaml:6")
     home.write_resources(cluster(home, 2), topic(partitions=6, replicas=2))
     home.wait_for_line("stopping broker 3, which holds no replicas", within_s=60)
-    assert set(led(in_sync(home, "greetings", 2)).values()) == {3}
-    in_sync(home, "__consumer_offsets", 2)
-    assert [it["id"] for it in described(home, "cluster", "describe")["brokers"]] == [1, 2]
-    assert len(read(home, "greetings", 500)) == 500
+    assert set(count_led(wait_until_in_sync(home, "greetings", 2)).values()) == {3}
+    wait_until_in_sync(home, "__consumer_offsets", 2)
+    assert [it["id"] for it in run_json(home, "cluster", "describe")["brokers"]] == [1, 2]
+    assert len(consume_values(home, "greetings", 500)) == 500
 
     # The brokers are restarted in these moments, and a request that one of them took with it is not repeated by itself.
     made = ("topics", "create", "of-clients", "-r", "2", "--if-not-exists")
     eventually(lambda: home.run_ottla(*made).returncode == 0, message="a topic of two replicas")
-    eventually(lambda: set(factors(home)) == {"2"}, within_s=60, message=lambda: str(factors(home)))
-    in_sync(home, "__consumer_offsets", 2)  # the second to be restarted is back
+    eventually(
+        lambda: set(replication_factors(home)) == {"2"}, within_s=60, message=lambda: str(replication_factors(home))
+    )
+    wait_until_in_sync(home, "__consumer_offsets", 2)  # the second to be restarted is back
     gone = next(at for at, it in enumerate(home.lines) if "stopping broker 3, which holds no replicas" in it)
-    assert sum(RESTARTED in it for it in home.lines[gone:]) == 2, f"one roll, when the third was gone: {home.lines}"
-    changed = [it for it in home.lines if RESTARTED in it or UNRESTARTED in it]
+    assert sum(RESTART_MESSAGE in it for it in home.lines[gone:]) == 2, (
+        f"one roll, when the third was gone: {home.lines}"
+    )
+    changed = [it for it in home.lines if RESTART_MESSAGE in it or NO_RESTART_MESSAGE in it]
     home.write_resources(cluster(home, 1), topic(partitions=6))
     home.wait_for_line("the brokers stay as they are: ")
-    assert [it for it in home.lines if RESTARTED in it or UNRESTARTED in it] == changed, "it is refused first"
-    assert set(factors(home)) == {"2"}
+    assert [it for it in home.lines if RESTART_MESSAGE in it or NO_RESTART_MESSAGE in it] == changed, (
+        "it is refused first"
+    )
+    assert set(replication_factors(home)) == {"2"}
     assert home.run_ottla("topics", "reassign", "of-clients", "-r", "1", "--watch").returncode == 0
     assert home.run_ottla("topics", "reassign", "greetings", "-r", "1", "--watch").returncode == 0
     home.wait_for_line("stopping broker 2, which holds no replicas", within_s=60)
-    assert len(read(home, "greetings", 500)) == 500
+    assert len(consume_values(home, "greetings", 500)) == 500
     assert home.stop() == 0
 
 
@@ -250,11 +256,11 @@ def test_taking_brokers_away_goes_on_after_a_stop(home: UpProcess) -> None:
     home.write_resources(cluster(home, 3), topic(partitions=6, replicas=2))
     home.start()
     home.wait_for_line("topic greetings created")
-    write(home, "greetings", *map(str, range(100)))
+    produce_values(home, "greetings", *map(str, range(100)))
     assert home.stop() == 0
     home.write_resources(cluster(home, 2), topic(partitions=6, replicas=2))
     home.start()
     home.wait_for_line("stopping broker 3, which holds no replicas", within_s=60)
-    in_sync(home, "greetings", 2)
-    assert len(read(home, "greetings", 100)) == 100
+    wait_until_in_sync(home, "greetings", 2)
+    assert len(consume_values(home, "greetings", 100)) == 100
     assert home.stop() == 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_up import Json, read, resource, topic
-from tests.e2e.test_up_brokers import in_sync, writing
+from tests.e2e.test_up import Json, consume_values, resource, topic
+from tests.e2e.test_up_brokers import produce_continuously, wait_until_in_sync
 from tests.e2e.up_process import UpProcess, up_process
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.ports import free_ports
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Iterator[UpProcess]:
         yield made
 
 
-def secret(made: CertificateAuthority, name: str) -> Json:
+def tls_secret(made: CertificateAuthority, name: str) -> Json:
     files = {"tls.crt": f"{name}.crt", "tls.key": f"{name}.key"}
     data = {key: (made.folder / file).read_text() for key, file in files.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-tls"}, "stringData": data}
@@ -35,7 +35,7 @@ def cluster(home: UpProcess, tls: int, **spec: Any) -> Json:
     return resource("Cluster", "demo", replicas=BROKERS, listeners=listeners, **more)
 
 
-def shown(port: int) -> str:
+def served_certificate(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip()
 
 
@@ -44,26 +44,26 @@ def test_a_renewed_secret_restarts_one_broker_after_the_other(home: UpProcess, t
     renewed, _ = create_server_certificate(made, "renewed", ["IP:127.0.0.1"])
     safe = free_ports(BROKERS)
     ports = range(safe, safe + BROKERS)
-    home.write_resources(cluster(home, safe), topic(partitions=6), secret(made, "tls"))
+    home.write_resources(cluster(home, safe), topic(partitions=6), tls_secret(made, "tls"))
     home.start()
     home.wait_for_line("topic greetings created")
-    in_sync(home, "greetings", BROKERS)
-    assert {shown(port) for port in ports} == {made.server_certificate.read_text().strip()}
+    wait_until_in_sync(home, "greetings", BROKERS)
+    assert {served_certificate(port) for port in ports} == {made.server_certificate.read_text().strip()}
     clients = {
         "bootstrap.servers": f"127.0.0.1:{safe}",
         "security.protocol": "SSL",
         "ssl.ca.location": str(made.certificate),
     }
-    with writing(home, "greetings", clients) as acknowledged:
+    with produce_continuously(home, "greetings", clients) as acknowledged:
         home.write_resources(cluster(home, safe), topic(partitions=6))
         home.wait_for_line("Secret demo-tls does not exist")
         home.wait_for_line("everything goes on unchanged")
-        home.write_resources(cluster(home, safe), topic(partitions=6), secret(made, "renewed"))
+        home.write_resources(cluster(home, safe), topic(partitions=6), tls_secret(made, "renewed"))
         for id_ in range(1, BROKERS + 1):
             home.wait_for_line(f"restarting broker {id_} (")
-        in_sync(home, "greetings", BROKERS)
-    assert {shown(port) for port in ports} == {renewed.read_text().strip()}
-    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+        wait_until_in_sync(home, "greetings", BROKERS)
+    assert {served_certificate(port) for port in ports} == {renewed.read_text().strip()}
+    assert consume_values(home, "greetings", len(acknowledged)) == sorted(acknowledged)
     assert home.stop() == 0
     said = "\n".join(home.lines)
     assert "Traceback" not in said

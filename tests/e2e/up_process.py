@@ -19,10 +19,10 @@ from tests.ports import free_ports
 from tests.waiting import eventually
 
 COMMAND = (sys.executable, "-m", "ottla_operator.cli")
-WITHIN_S = 60.0
+TIMEOUT_S = 60.0
 
 
-def environment(**more: str) -> dict[str, str]:
+def command_environment(**more: str) -> dict[str, str]:
     return {**brokers.broker_environment(), "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
 
 
@@ -57,11 +57,11 @@ class UpProcess:
         self.lines = []
         self.process = subprocess.Popen(
             [*COMMAND, "up", "resources", *options],
-            cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(**variables),
+            cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=command_environment(**variables),
         )  # fmt: skip
         threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
 
-    def wait_for_line(self, text: str, *, within_s: float = WITHIN_S) -> str:
+    def wait_for_line(self, text: str, *, within_s: float = TIMEOUT_S) -> str:
         """Waits for a line with this text and gives it back."""
         return eventually(
             lambda: next((line for line in list(self.lines) if text in line), ""),
@@ -72,17 +72,17 @@ class UpProcess:
     def stop(self, number: int = signal.SIGINT) -> int:
         """Asks it to end; its exit code."""
         self.running_process.send_signal(number)
-        return self.running_process.wait(WITHIN_S)
+        return self.running_process.wait(TIMEOUT_S)
 
     def broker_pid(self, id_: int = 1) -> int:
         found: int = json.loads((self.folder / ".ottla" / "demo" / str(id_) / "process.json").read_text())["pid"]
         return found
 
-    def run_ottla(self, *arguments: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+    def run_ottla(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
         """Another command of ours against its brokers."""
         return subprocess.run(
             [*COMMAND, *arguments],
-            cwd=self.folder, text=True, capture_output=True, input=given, timeout=WITHIN_S, check=False, env=environment(OTTLA_BOOTSTRAP=self.bootstrap),
+            cwd=self.folder, text=True, capture_output=True, input=stdin, timeout=TIMEOUT_S, check=False, env=command_environment(OTTLA_BOOTSTRAP=self.bootstrap),
         )  # fmt: skip
 
     @staticmethod

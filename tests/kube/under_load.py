@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from tests.e2e.rounds import checks
-from tests.e2e.rounds.load import Load, Member, Place, Producer, committed_offsets, kept
+from tests.e2e.rounds.load import GroupMember, Load, Producer, TopicPartition, committed_offsets, read_all_records
 from tests.waiting import eventually
 
 GOES_ON_WITHIN_S = 60.0
@@ -26,11 +26,11 @@ def under_load(
     more = dict(settings or {})
     producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True, **more})
     group = f"readers-of-{topic}"
-    load = Load([producer], [Member(f"member-{n}", bootstrap(), topic, group, settings=more) for n in (1, 2)])
+    load = Load([producer], [GroupMember(f"member-{n}", bootstrap(), topic, group, settings=more) for n in (1, 2)])
     load.start()
     try:
         eventually(
-            lambda: load.acked() > 300 and load.seen(),
+            lambda: load.count_acknowledged() > 300 and load.consumed(),
             within_s=GOES_ON_WITHIN_S,
             message="acknowledged and consumed records",
         )
@@ -38,9 +38,9 @@ def under_load(
         eventually(whole, within_s=HEALS_WITHIN_S, message="the cluster is whole")
         load.stop_producers()
         places = [(topic, partition) for partition in range(partitions)]
-        contents = kept(bootstrap(), topic, partitions)
+        contents = read_all_records(bootstrap(), topic, partitions)
         eventually(
-            lambda: all(contents[place].keys() <= load.seen().get(place, {}).keys() for place in places),
+            lambda: all(contents[place].keys() <= load.consumed().get(place, {}).keys() for place in places),
             within_s=60,
             message="the group has read everything",
         )
@@ -48,22 +48,26 @@ def under_load(
         load.stop_producers()
         load.stop_members()
         print(
-            f"{topic}: {load.acked()} records, longest time that a partition took none {longest_stall_s(producer):.2f} s"
+            f"{topic}: {load.count_acknowledged()} records, longest time that a partition took none {longest_stall_s(producer):.2f} s"
         )
     committed = committed_offsets(bootstrap(), load.members[0].group, places)
-    assert checks.broken_promises(load, contents, committed) == []
-    assert load.acked() == producer.sent
+    assert checks.find_violations(load, contents, committed) == []
+    assert load.count_acknowledged() == producer.sent_count
 
 
 def longest_stall_s(producer: Producer) -> float:
     """The longest time between two acknowledgements of one partition, to all of which it sends in turn."""
-    times: dict[Place, list[float]] = defaultdict(list)
-    for ack in producer.acks:
-        times[ack.place].append(ack.at_s)
+    times: dict[TopicPartition, list[float]] = defaultdict(list)
+    for ack in producer.acknowledgements:
+        times[ack.partition].append(ack.at_s)
     return max((after - before for it in times.values() for before, after in pairwise(it)), default=0.0)
 
 
 def go_on(load: Load, records: int = 300) -> None:
     """Returns when so many more were acknowledged."""
-    before = load.acked()
-    eventually(lambda: load.acked() >= before + records, within_s=GOES_ON_WITHIN_S, message="more acknowledged records")
+    before = load.count_acknowledged()
+    eventually(
+        lambda: load.count_acknowledged() >= before + records,
+        within_s=GOES_ON_WITHIN_S,
+        message="more acknowledged records",
+    )

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from tests.clusters import ProcessCluster
-from tests.e2e.rounds.play import Outcome, play, stage
+from tests.e2e.rounds.round_runner import RoundResult, run_round, run_three_brokers
 
-KEPT = Path(__file__).parent.parent.parent.parent / "build" / "rounds"
+LOG_FOLDER = Path(__file__).parent.parent.parent.parent / "build" / "rounds"
 
 
 def main() -> int:
@@ -19,30 +19,30 @@ def main() -> int:
     parser.add_argument("--against", choices=["ottla", "kafka"], default="ottla")
     options = parser.parse_args()
     began = time.monotonic()
-    outcomes: list[Outcome] = []
+    outcomes: list[RoundResult] = []
     numbers = list(range(options.first, options.first + options.rounds))
     while numbers:
-        with stage(options.against) as cluster:
-            outcomes += _rounds(cluster, options.seed, numbers)
+        with run_three_brokers(options.against) as cluster:
+            outcomes += _run_rounds(cluster, options.seed, numbers)
     failed = [outcome for outcome in outcomes if outcome.problems]
-    acked = sum(outcome.acked for outcome in outcomes)
+    acked = sum(outcome.acknowledged for outcome in outcomes)
     print(
         f"{len(outcomes)} rounds in {time.monotonic() - began:.0f} s: {acked} records acknowledged, {len(failed)} rounds failed; "
-        f"their logs: {KEPT}"
+        f"their logs: {LOG_FOLDER}"
     )
     return 1 if failed else 0
 
 
-def _rounds(cluster: ProcessCluster, seed: str, numbers: list[int]) -> list[Outcome]:
+def _run_rounds(cluster: ProcessCluster, seed: str, numbers: list[int]) -> list[RoundResult]:
     """Plays and takes from `numbers` until a round fails: the next one then has a cluster of its own."""
     outcomes = []
     while numbers:
-        outcome = play(cluster, f"{seed}-{numbers.pop(0)}", KEPT)
+        outcome = run_round(cluster, f"{seed}-{numbers.pop(0)}", LOG_FOLDER)
         outcomes.append(outcome)
         verdict = "ok" if not outcome.problems else "FAILED: " + "; ".join(outcome.problems[:3])[:600]
         print(
-            f"{outcome.diary.stem}: {outcome.what}: {outcome.acked} acks, longest gap {outcome.gap_s:.1f} s, whole after "
-            f"{outcome.healed_s:.1f} s, {outcome.took_s:.1f} s in all: {verdict}",
+            f"{outcome.log_file.stem}: {outcome.faults}: {outcome.acknowledged} acks, longest gap {outcome.gap_s:.1f} s, whole after "
+            f"{outcome.recovery_s:.1f} s, {outcome.took_s:.1f} s in all: {verdict}",
             flush=True,
         )
         if outcome.problems:

@@ -6,40 +6,40 @@ from pathlib import Path
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import KafkaError
 from tests.clusters import ProcessCluster
-from tests.e2e.rounds.load import Load, Place
+from tests.e2e.rounds.load import Load, TopicPartition
 
-Contents = Mapping[Place, Mapping[int, bytes]]
+Contents = Mapping[TopicPartition, Mapping[int, bytes]]
 
 
-def broken_promises(load: Load, contents: Contents, committed: Mapping[Place, int]) -> list[str]:
+def find_violations(load: Load, contents: Contents, committed: Mapping[TopicPartition, int]) -> list[str]:
     """`contents`: what a fresh reader finds; `committed`: what the coordinator says of the group."""
     return [
-        *clients_had_no_errors(load),
-        *acknowledged_are_where_their_ack_said(load, contents),
-        *idempotent_records_are_there_once_and_in_order(load, contents),
-        *readers_saw_what_is_kept(load, contents),
-        *committed_stretches_were_seen_whole(load, contents, committed),
+        *check_client_errors(load),
+        *check_acknowledged_records(load, contents),
+        *check_idempotent_records(load, contents),
+        *check_consumed_records(load, contents),
+        *check_committed_offsets(load, contents, committed),
     ]
 
 
-def clients_had_no_errors(load: Load) -> Iterator[str]:
+def check_client_errors(load: Load) -> Iterator[str]:
     for client in load.clients:
         for failure in client.failures[:5]:
             yield f"{client.name} failed: {failure}"
 
 
-def acknowledged_are_where_their_ack_said(load: Load, contents: Contents) -> Iterator[str]:
+def check_acknowledged_records(load: Load, contents: Contents) -> Iterator[str]:
     everywhere = {place: set(records.values()) for place, records in contents.items()}
     for producer in load.producers:
-        for ack in producer.acks:
+        for ack in producer.acknowledgements:
             if ack.offset is None:
-                if ack.value not in everywhere[ack.place]:
-                    yield f"lost: {ack.value!r} was acknowledged in {ack.place}, and is not there"
-            elif (found := contents[ack.place].get(ack.offset)) != ack.value:
-                yield f"lost: {ack.value!r} was acknowledged at {ack.place} offset {ack.offset}, where now is {found!r}"
+                if ack.value not in everywhere[ack.partition]:
+                    yield f"lost: {ack.value!r} was acknowledged in {ack.partition}, and is not there"
+            elif (found := contents[ack.partition].get(ack.offset)) != ack.value:
+                yield f"lost: {ack.value!r} was acknowledged at {ack.partition} offset {ack.offset}, where now is {found!r}"
 
 
-def idempotent_records_are_there_once_and_in_order(load: Load, contents: Contents) -> Iterator[str]:
+def check_idempotent_records(load: Load, contents: Contents) -> Iterator[str]:
     once = {producer.name.encode() for producer in load.producers if producer.idempotent}
     for place, records in contents.items():
         last: dict[bytes, int] = {}
@@ -57,19 +57,17 @@ def idempotent_records_are_there_once_and_in_order(load: Load, contents: Content
             last[name] = int(number)
 
 
-def readers_saw_what_is_kept(load: Load, contents: Contents) -> Iterator[str]:
+def check_consumed_records(load: Load, contents: Contents) -> Iterator[str]:
     for member in load.members:
-        for place, records in member.seen.items():
+        for place, records in member.consumed.items():
             for offset, value in records.items():
                 found = contents[place].get(offset)
                 if found != value:
                     yield f"unread: {member.name} read {value!r} at {place} offset {offset}, where now is {found!r}"
 
 
-def committed_stretches_were_seen_whole(
-    load: Load, contents: Contents, committed: Mapping[Place, int]
-) -> Iterator[str]:
-    seen = load.seen()
+def check_committed_offsets(load: Load, contents: Contents, committed: Mapping[TopicPartition, int]) -> Iterator[str]:
+    seen = load.consumed()
     for place, records in contents.items():
         end = committed.get(place, 0)
         for member in load.members:
@@ -79,7 +77,7 @@ def committed_stretches_were_seen_whole(
             yield f"skipped: {place} is committed up to {end}, and nobody has seen {missed[:5]}"
 
 
-def replicas_are_equal(cluster: ProcessCluster, places: list[Place]) -> Iterator[str]:
+def check_replicas_are_equal(cluster: ProcessCluster, places: list[TopicPartition]) -> Iterator[str]:
     """To be asked when nobody writes any more: every replica's files hold the same bytes."""
     for topic, partition in places:
         logs = {n: log_bytes(broker.log_dir / f"{topic}-{partition}") for n, broker in cluster.brokers.items()}
@@ -88,7 +86,7 @@ def replicas_are_equal(cluster: ProcessCluster, places: list[Place]) -> Iterator
             yield f"replicas of {topic}-{partition} differ, bytes by broker: {sizes}"
 
 
-def batches_of(folder: Path) -> str:
+def format_batches(folder: Path) -> str:
     """A line for each batch of a replica: what a person wants to see when a promise was broken."""
     lines = []
     try:

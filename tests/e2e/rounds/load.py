@@ -11,19 +11,19 @@ from typing import Any
 import confluent_kafka as ck
 
 # Short enough that a request in a connection that fell silent is given up within a round.
-CLIENT = {"socket.timeout.ms": 3000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000}
+CLIENT_CONFIG = {"socket.timeout.ms": 3000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000}
 RECORDS_PER_S = 400.0
-ACKED_WITHIN_S = 60.0
+DELIVERY_TIMEOUT_S = 60.0
 
-Place = tuple[str, int]  # topic, partition
+TopicPartition = tuple[str, int]  # topic, partition
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
+class Acknowledgement:
     """`offset`: None when librdkafka concludes from the ack of a later batch that this one was persisted, too."""
 
     value: bytes
-    place: Place
+    partition: TopicPartition
     offset: int | None
     at_s: float  # time.monotonic()
 
@@ -37,10 +37,10 @@ class Producer:
     topic: str
     partitions: int
     settings: dict[str, Any]
-    acks: list[Ack] = field(default_factory=list)
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    sent: int = 0
-    told: list[str] = field(default_factory=list)  # what librdkafka says of its idempotence
+    sent_count: int = 0
+    idempotence_log: list[str] = field(default_factory=list)  # what librdkafka says of its idempotence
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -54,38 +54,40 @@ class Producer:
     def stop(self) -> None:
         """Returns when everything sent was acknowledged or given up."""
         self._stop.set()
-        self._thread.join(ACKED_WITHIN_S + 30)
+        self._thread.join(DELIVERY_TIMEOUT_S + 30)
         if self._thread.is_alive():
             self.failures.append("it does not come to its end")
 
     def longest_gap_s(self) -> float:
         """The longest time without an acknowledgement."""
-        times = [ack.at_s for ack in self.acks]
+        times = [ack.at_s for ack in self.acknowledgements]
         return max((after - before for before, after in itertools.pairwise(times)), default=0.0)
 
     def _run(self) -> None:
-        timeout = {"acks": "all", "message.timeout.ms": int(ACKED_WITHIN_S * 1000), "request.timeout.ms": 3000}
+        timeout = {"acks": "all", "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000), "request.timeout.ms": 3000}
         told = {"debug": "eos", "logger": self._logger()} if self.idempotent else {}
-        producer = ck.Producer({"bootstrap.servers": self.bootstrap} | CLIENT | timeout | told | self.settings)
+        producer = ck.Producer({"bootstrap.servers": self.bootstrap} | CLIENT_CONFIG | timeout | told | self.settings)
         began = time.monotonic()
         while not self._stop.is_set():
-            if self.sent > (time.monotonic() - began) * RECORDS_PER_S:
+            if self.sent_count > (time.monotonic() - began) * RECORDS_PER_S:
                 producer.poll(0.005)
                 continue
             try:
-                value = b"%s/%d" % (self.name.encode(), self.sent)
-                producer.produce(self.topic, value, partition=self.sent % self.partitions, on_delivery=self._delivered)
-                self.sent += 1
+                value = b"%s/%d" % (self.name.encode(), self.sent_count)
+                producer.produce(
+                    self.topic, value, partition=self.sent_count % self.partitions, on_delivery=self._delivered
+                )
+                self.sent_count += 1
             except BufferError:
                 producer.poll(0.1)
-        left = producer.flush(ACKED_WITHIN_S + 10)
+        left = producer.flush(DELIVERY_TIMEOUT_S + 10)
         if left:
             self.failures.append(f"{left} records were neither acknowledged nor refused")
 
     def _logger(self) -> logging.Logger:
         logger = logging.Logger(self.name)  # of its own: nothing of it reaches the root
         handler = logging.Handler()
-        handler.emit = lambda record: self.told.append(f"{time.monotonic():.3f} {record.getMessage()}")  # type: ignore[method-assign]
+        handler.emit = lambda record: self.idempotence_log.append(f"{time.monotonic():.3f} {record.getMessage()}")  # type: ignore[method-assign]
         logger.addHandler(handler)
         return logger
 
@@ -94,21 +96,23 @@ class Producer:
             self.failures.append(f"{message.value()!r}: {error.name()}: {error.str()}")
         else:
             place = (message.topic(), message.partition())
-            self.acks.append(Ack(message.value(), place, message.offset(), time.monotonic()))
+            self.acknowledgements.append(Acknowledgement(message.value(), place, message.offset(), time.monotonic()))
 
 
 @dataclass
-class Member:
+class GroupMember:
     """A consumer of a group: reads, and commits what it has read, by a call that waits for the answer."""
 
     name: str
     bootstrap: str
     topic: str
     group: str
-    seen: dict[Place, dict[int, bytes]] = field(default_factory=dict)
-    committed: dict[Place, int] = field(default_factory=dict)  # the highest offset whose commit was acknowledged
+    consumed: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(
+        default_factory=dict
+    )  # the highest offset whose commit was acknowledged
     failures: list[str] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)  # what it was told and got over
+    recovered_errors: list[str] = field(default_factory=list)  # what it was told and got over
     settings: dict[str, str] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -132,22 +136,22 @@ class Member:
                 "session.timeout.ms": 6000,
                 "heartbeat.interval.ms": 500,
             }
-            | CLIENT
+            | CLIENT_CONFIG
             | self.settings
         )
         consumer.subscribe([self.topic])
         try:
             while not self._stop.is_set():
                 for message in consumer.consume(500, timeout=0.2):
-                    self._take(message)
+                    self._record_message(message)
                 self._commit(consumer)
         finally:
             consumer.close()
 
-    def _take(self, message: ck.Message) -> None:
+    def _record_message(self, message: ck.Message) -> None:
         error = message.error()
         if error is None:
-            records = self.seen.setdefault((message.topic(), message.partition()), {})
+            records = self.consumed.setdefault((message.topic(), message.partition()), {})
             before = records.setdefault(message.offset(), message.value())
             if before != message.value():
                 place = f"{message.topic()}-{message.partition()} offset {message.offset()}"
@@ -155,7 +159,7 @@ class Member:
         elif error.fatal():
             self.failures.append(error.str())
         else:
-            self.troubles.append(error.str())
+            self.recovered_errors.append(error.str())
 
     def _commit(self, consumer: ck.Consumer) -> None:
         try:
@@ -166,24 +170,24 @@ class Member:
         except ck.KafkaException as reason:
             error = reason.args[0]
             if error.code() != ck.KafkaError._NO_OFFSET:
-                self.troubles.append(f"commit: {error.str()}")
+                self.recovered_errors.append(f"commit: {error.str()}")
 
 
 @dataclass
 class Load:
     producers: list[Producer]
-    members: list[Member]
+    members: list[GroupMember]
 
     @property
-    def clients(self) -> list[Producer | Member]:
+    def clients(self) -> list[Producer | GroupMember]:
         return [*self.producers, *self.members]
 
     def start(self) -> None:
         for client in self.clients:
             client.start()
 
-    def acked(self) -> int:
-        return sum(len(producer.acks) for producer in self.producers)
+    def count_acknowledged(self) -> int:
+        return sum(len(producer.acknowledgements) for producer in self.producers)
 
     def stop_producers(self) -> None:
         for producer in self.producers:
@@ -197,16 +201,18 @@ class Load:
         for member in self.members:
             member.stop()
 
-    def seen(self) -> dict[Place, dict[int, bytes]]:
+    def consumed(self) -> dict[TopicPartition, dict[int, bytes]]:
         """What the group has read, all members together."""
-        union: dict[Place, dict[int, bytes]] = {}
+        union: dict[TopicPartition, dict[int, bytes]] = {}
         for member in self.members:
-            for place, records in member.seen.items():
+            for place, records in member.consumed.items():
                 union.setdefault(place, {}).update(records)
         return union
 
 
-def kept(bootstrap: str, topic: str, partitions: int, within_s: float = 30.0) -> dict[Place, dict[int, bytes]]:
+def read_all_records(
+    bootstrap: str, topic: str, partitions: int, within_s: float = 30.0
+) -> dict[TopicPartition, dict[int, bytes]]:
     """Everything that a fresh reader finds. AssertionError when it does not come to all ends in time."""
     reader = ck.Consumer(
         {
@@ -216,9 +222,9 @@ def kept(bootstrap: str, topic: str, partitions: int, within_s: float = 30.0) ->
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
         }
-        | CLIENT
+        | CLIENT_CONFIG
     )
-    found: dict[Place, dict[int, bytes]] = {(topic, number): {} for number in range(partitions)}
+    found: dict[TopicPartition, dict[int, bytes]] = {(topic, number): {} for number in range(partitions)}
     ends: dict[int, int] = {}
     deadline = time.monotonic() + within_s
     try:
@@ -236,9 +242,9 @@ def kept(bootstrap: str, topic: str, partitions: int, within_s: float = 30.0) ->
         reader.close()
 
 
-def committed_offsets(bootstrap: str, group: str, places: Sequence[Place]) -> dict[Place, int]:
+def committed_offsets(bootstrap: str, group: str, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """What the coordinator says is committed; −1001 (nothing) is left out."""
-    asking = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group} | CLIENT)
+    asking = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group} | CLIENT_CONFIG)
     try:
         answered = asking.committed([ck.TopicPartition(*place) for place in places], timeout=30)
         return {(one.topic, one.partition): one.offset for one in answered if one.offset >= 0}

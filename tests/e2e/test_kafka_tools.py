@@ -11,8 +11,8 @@ import pytest
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster
 from tests.e2e.java_tools import JavaToolProcess, run_java_tool, start_java_tool
-from tests.e2e.rounds.play import make_topic
-from tests.e2e.test_kafka_reads_our_files import no_fault_in
+from tests.e2e.rounds.round_runner import create_topic
+from tests.e2e.test_kafka_reads_ottla_files import no_fault_in
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -26,7 +26,7 @@ TOOLS = "org.apache.kafka.tools"
 @pytest.mark.timeout(400)
 def test_verifiable_clients_through_faults(cluster: ProcessCluster, tmp_path: Path) -> None:
     topic = "verified"
-    make_topic(cluster, topic, {})
+    create_topic(cluster, topic, {})
     where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
     consumer_words = (
         "--group-id",
@@ -44,53 +44,59 @@ def test_verifiable_clients_through_faults(cluster: ProcessCluster, tmp_path: Pa
         start_java_tool(f"{TOOLS}.VerifiableConsumer", *where, *consumer_words) as consumer,
         start_java_tool(f"{TOOLS}.VerifiableProducer", *where, *sending) as producer,
     ):
-        eventually(lambda: acked(producer) > 300 and read(consumer), within_s=60, message="records go through")
+        eventually(
+            lambda: count_acknowledged(producer) > 300 and consumed_offsets(consumer),
+            within_s=60,
+            message="records go through",
+        )
         leader = cluster.partition_state(topic).leader
         cluster.brokers[leader].kill()
-        goes_on(producer)
+        wait_for_acknowledgements(producer)
         cluster.brokers[leader].start()
         eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a kill")
         paused = cluster.partition_state(topic).leader
         cluster.brokers[paused].pause()
         time.sleep(4)
         cluster.brokers[paused].resume()
-        goes_on(producer)
+        wait_for_acknowledgements(producer)
         eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a pause")
         cluster.brokers[cluster.controller_id()].restart()
         eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a restart")
-        goes_on(producer)
+        wait_for_acknowledgements(producer)
         producer.stop()
         sent = {
             event["value"]: (event["partition"], event["offset"])
             for event in producer.events_named("producer_send_success")
         }
         assert producer.events_named("producer_send_error") == []
-        eventually(lambda: sent.keys() <= read(consumer).keys(), within_s=60, message="the consumer has read all")
+        eventually(
+            lambda: sent.keys() <= consumed_offsets(consumer).keys(), within_s=60, message="the consumer has read all"
+        )
         consumer.stop()
-    got = read(consumer)
+    got = consumed_offsets(consumer)
     assert {value: got[value] for value in sent} == sent
     values = [event["value"] for event in consumer.events_named("record_data")]
     places = {(event["partition"], event["offset"]): event["value"] for event in consumer.events_named("record_data")}
     assert len(places) == len(set(values)), "a record is at two places"  # the Java producer is idempotent
 
 
-def acked(producer: JavaToolProcess) -> int:
+def count_acknowledged(producer: JavaToolProcess) -> int:
     return len(producer.events_named("producer_send_success"))
 
 
-def goes_on(producer: JavaToolProcess) -> None:
-    before = acked(producer)
-    eventually(lambda: acked(producer) > before + 100, within_s=60, message="acknowledgements go on")
+def wait_for_acknowledgements(producer: JavaToolProcess) -> None:
+    before = count_acknowledged(producer)
+    eventually(lambda: count_acknowledged(producer) > before + 100, within_s=60, message="acknowledgements go on")
 
 
-def read(consumer: JavaToolProcess) -> dict[str, tuple[int, int]]:
+def consumed_offsets(consumer: JavaToolProcess) -> dict[str, tuple[int, int]]:
     return {event["value"]: (event["partition"], event["offset"]) for event in consumer.events_named("record_data")}
 
 
 @pytest.mark.timeout(400)
 def test_tools_that_move_and_elect(cluster: ProcessCluster, tmp_path: Path) -> None:
     topic = "moved"
-    make_topic(cluster, topic, {})
+    create_topic(cluster, topic, {})
     for partition in range(PARTITIONS):
         rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 2000), partition=partition)
     where = ("--bootstrap-server", cluster.bootstrap)
@@ -132,7 +138,7 @@ def test_tools_that_move_and_elect(cluster: ProcessCluster, tmp_path: Path) -> N
 @pytest.mark.timeout(400)
 def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
     topic = "compared"
-    make_topic(cluster, topic, {})
+    create_topic(cluster, topic, {})
     for turn in range(4):
         for partition in range(PARTITIONS):
             settings = {"compression_type": ["none", "gzip", "lz4", "zstd"][turn], "enable_idempotence": turn % 2 == 0}

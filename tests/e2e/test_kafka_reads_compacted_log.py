@@ -31,7 +31,7 @@ def dump(classpath: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def lived_in(path: Path) -> CompactedLog:
+def create_compacted_log(path: Path) -> CompactedLog:
     """A folder with everything that compaction leaves: batches with holes in every codec, empty batches, markers and
     tombstones with a delete horizon, an aborted transaction in the index, segments that have become one."""
     compacted = CompactedLog(path, replace(CONFIG, segment_bytes=8192))
@@ -74,7 +74,7 @@ def lived_in(path: Path) -> CompactedLog:
 
 def test_dump_log_segments_finds_no_fault(tmp_path: Path) -> None:
     classpath = kafka_classpath()
-    compacted = lived_in(tmp_path)
+    compacted = create_compacted_log(tmp_path)
     expected = [(r.offset, r.value) for r in compacted.records()]
     logs = sorted(Path(compacted.folder).glob("*.log"))
     lines = dump(classpath, "--deep-iteration", "--files", ",".join(map(str, logs)))
@@ -93,7 +93,7 @@ def test_dump_log_segments_finds_no_fault(tmp_path: Path) -> None:
 
 def test_its_indexes_pass_kafka_s_own_check(tmp_path: Path) -> None:
     classpath = kafka_classpath()
-    compacted = lived_in(tmp_path)
+    compacted = create_compacted_log(tmp_path)
     files = [
         str(path)
         for end in ("index", "timeindex", "txnindex")
@@ -111,7 +111,7 @@ def test_its_indexes_pass_kafka_s_own_check(tmp_path: Path) -> None:
 def test_the_days_after(tmp_path: Path) -> None:
     """Tombstones and markers whose horizon has passed are gone, and what is left is still sound to Kafka."""
     classpath = kafka_classpath()
-    compacted = lived_in(tmp_path)
+    compacted = create_compacted_log(tmp_path)
     compacted.crash_and_open()
     compacted.now_ms += DAY_MS + 1
     for _ in range(100):

@@ -35,38 +35,38 @@ class Container:
     log: Path
     ended: str = ""
 
-    def alive(self) -> bool:
+    def is_running(self) -> bool:
         return self.process.returncode is None
 
 
 @dataclass
-class World:
+class ProcessKubelet:
     """`restarts`: names of pods in the order in which they were made."""
 
     folder: Path
     api: FakeApi = field(default_factory=FakeApi)
-    made: list[str] = field(default_factory=list)
+    created_pods: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     _containers: dict[str, Container] = field(default_factory=dict)
-    _net: str = field(default_factory=lambda: f"127.{random.randint(1, 250)}.{random.randint(0, 250)}")
+    _subnet: str = field(default_factory=lambda: f"127.{random.randint(1, 250)}.{random.randint(0, 250)}")
 
     def __post_init__(self) -> None:
         as_api, cache = cast(ApiClient, self.api), WatchCache()
         platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
-        platform.events = RecordedEvents(as_api, "test", messages=self.events)
+        platform.events = RecordingEventRecorder(as_api, "test", messages=self.events)
         platform.pods.events = platform.events
         self.controller = Controller(platform, cache)
 
     # --- people
 
-    def topic(self, name: str, **spec: Any) -> Json:
+    def put_topic(self, name: str, **spec: Any) -> Json:
         metadata = {"name": name, "namespace": "events", "generation": 1}
         wish = {"clusterRef": {"name": "demo"}, **spec}
         return self.api.put(
             TOPIC, {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": wish, "status": {}}
         )
 
-    def edit(self, kind: str, name: str, **spec: Any) -> None:
+    def edit_spec(self, kind: str, name: str, **spec: Any) -> None:
         it = self.api.objects[kind, "events", name]
         it["spec"] = {**it["spec"], **spec}
         it["metadata"]["generation"] += 1
@@ -77,12 +77,12 @@ class World:
     def condition(self, kind: str, name: str, type_: str = "Ready") -> Json:
         return next((it for it in self.status(kind, name).get("conditions", []) if it["type"] == type_), {})
 
-    async def until(self, holds: Any, within_s: float = 40.0) -> None:
+    async def wait_until(self, holds: Any, within_s: float = 40.0) -> None:
         """Reconciles, as the operator's loops do, and runs the kubelet until `holds`."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
-                    await self.kubelet()
+                    await self.sync_pods()
                     await self.reconcile()
                     if holds():
                         return
@@ -92,14 +92,14 @@ class World:
             logs = {name: it.log.read_text()[-800:] for name, it in self._containers.items()}
             raise AssertionError(f"{every}\n{self.events}\n{logs}") from error
 
-    async def current(self, kind: str = "Cluster", name: str = "demo") -> None:
+    async def wait_until_ready(self, kind: str = "Cluster", name: str = "demo") -> None:
         generation = self.api.objects[kind, "events", name]["metadata"]["generation"]
 
         def there() -> bool:
             found = self.condition(kind, name)
             return bool(found.get("status") == "True" and found["observedGeneration"] == generation)
 
-        await self.until(there)
+        await self.wait_until(there)
 
     async def reconcile(self) -> None:
         for it in (*self.api.of("Cluster").values(), *self.api.of("Topic").values()):
@@ -109,40 +109,40 @@ class World:
 
     # --- what Kubernetes does
 
-    async def kubelet(self) -> None:
+    async def sync_pods(self) -> None:
         for it in self.api.of("StatefulSet").values():
             spec = it["spec"]
             start, count = spec["ordinals"]["start"], spec["replicas"]
             wanted = [f"{it['metadata']['name']}-{number}" for number in range(start, start + count)]
             for name in wanted:
                 if ("Pod", "events", name) not in self.api.objects and name not in self._containers:
-                    await self._make(name, spec["template"])
+                    await self._create_pod(name, spec["template"])
             for name in [name for name in self.api.of("Pod") if name not in wanted]:
                 del self.api.objects["Pod", "events", name]
         for name, container in list(self._containers.items()):
             pod = self.api.objects.get(("Pod", "events", name))
             if pod is None:
-                await self._stop(name)
+                await self._stop_broker(name)
             else:
-                await self._look_at(pod, container)
+                await self._update_pod_status(pod, container)
 
     async def stop(self) -> None:
         for name in list(self._containers):
-            await self._stop(name)
+            await self._stop_broker(name)
 
-    async def _make(self, name: str, template: Json) -> None:
+    async def _create_pod(self, name: str, template: Json) -> None:
         template = copy.deepcopy(template)
         number = name.rpartition("-")[2]
         labels = {**template["metadata"]["labels"], "apps.kubernetes.io/pod-index": number}
         metadata = {**template["metadata"], "labels": labels, "name": name, "namespace": "events"}
-        status: Json = {"podIP": f"{self._net}.{number}", "conditions": _ready(False)}
+        status: Json = {"podIP": f"{self._subnet}.{number}", "conditions": _ready_condition(False)}
         self.api.put(
             POD, {"metadata": {**metadata, "creationTimestamp": now_text()}, "spec": template["spec"], "status": status}
         )
-        self.made.append(name)
-        self._containers[name] = await self._start(name, template, f"{self._net}.{number}")
+        self.created_pods.append(name)
+        self._containers[name] = await self._start_broker(name, template, f"{self._subnet}.{number}")
 
-    async def _start(self, name: str, template: Json, ip: str) -> Container:
+    async def _start_broker(self, name: str, template: Json, ip: str) -> Container:
         settings = self.api.of("ConfigMap")[template["spec"]["volumes"][0]["configMap"]["name"]]["data"]
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
@@ -167,25 +167,25 @@ class World:
             )
         return Container(process, log)
 
-    async def _look_at(self, pod: Json, container: Container) -> None:
-        ready = container.alive() and await _serves(pod["status"]["podIP"])
+    async def _update_pod_status(self, pod: Json, container: Container) -> None:
+        ready = container.is_running() and await _is_ready(pod["status"]["podIP"])
         if ready != (pod["status"]["conditions"][0]["status"] == "True"):
-            pod["status"]["conditions"] = _ready(ready)
-        if not container.alive():
+            pod["status"]["conditions"] = _ready_condition(ready)
+        if not container.is_running():
             said = container.log.read_text().strip().splitlines()[-1:]
             ended = {"terminated": {"message": "".join(said), "exitCode": 2}}
             waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
             pod["status"]["containerStatuses"] = [{"name": "broker", "state": waiting, "lastState": ended}]
 
-    async def _stop(self, name: str) -> None:
+    async def _stop_broker(self, name: str) -> None:
         container = self._containers.pop(name)
-        if container.alive():
+        if container.is_running():
             container.process.terminate()
             await container.process.wait()
 
 
 @dataclass(slots=True)
-class RecordedEvents(EventRecorder):
+class RecordingEventRecorder(EventRecorder):
     """Keeps events in memory."""
 
     messages: list[str] = field(default_factory=list)
@@ -194,11 +194,11 @@ class RecordedEvents(EventRecorder):
         self.messages.append(f"{reason}: {message}")
 
 
-def _ready(ready: bool) -> list[Json]:
+def _ready_condition(ready: bool) -> list[Json]:
     return [{"type": "Ready", "status": str(ready), "lastTransitionTime": now_text()}]
 
 
-async def _serves(ip: str) -> bool:
+async def _is_ready(ip: str) -> bool:
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,

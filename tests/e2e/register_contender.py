@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.contender REGISTER WINS`: takes the register's next epoch so many times, against whoever else wants it.
+"""`python -m tests.e2e.register_contender REGISTER WINS`: takes the register's next epoch so many times, against whoever else wants it.
 
 Prints each epoch that it was given, as it is given. A store that is away is waited for; a swap whose answer never came is not counted as given.
 """
@@ -15,10 +15,10 @@ from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValu
 from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime
 
-LOOK_AGAIN_S = 0.05
+RETRY_PAUSE_S = 0.05
 
 
-async def contend(setting: str, wins: int) -> None:
+async def take_epochs(setting: str, wins: int) -> None:
     register = open_register(setting, Runtime(), os.environ)
     me = os.getpid()
     while wins:
@@ -30,7 +30,7 @@ async def contend(setting: str, wins: int) -> None:
         except Conflict:
             continue
         except RegisterError:
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(RETRY_PAUSE_S)
             continue
         assert given.value is not None
         assert msgspec.structs.astuple(given.value)[1:3] == (epoch, me)
@@ -40,4 +40,4 @@ async def contend(setting: str, wins: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(contend(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(take_epochs(sys.argv[1], int(sys.argv[2])))

@@ -4,20 +4,20 @@ import time
 from pathlib import Path
 
 
-class Diary:
+class RoundLog:
     def __init__(self, path: Path, heading: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._began = time.monotonic()
+        self._started_s = time.monotonic()
         path.write_text(heading + "\n")
 
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
 
-    def say(self, what: str) -> None:
+    def write(self, what: str) -> None:
         with self.path.open("a") as file:
-            file.write(f"{self.seconds():7.3f}  {what}\n")
+            file.write(f"{self.elapsed_s():7.3f}  {what}\n")
 
-    def append(self, heading: str, text: str) -> None:
+    def append_section(self, heading: str, text: str) -> None:
         with self.path.open("a") as file:
             file.write(f"\n--- {heading}\n{text}\n")

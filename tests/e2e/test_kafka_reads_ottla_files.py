@@ -74,7 +74,7 @@ def inspect(folder: Path) -> dict[str, int]:
     }
 
 
-def filled(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> None:
+def fill_log(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> None:
     """Everything that a partition may hold: all codecs, producers, transactions that commit and abort, epochs, times that go back."""
     sequences = {first_producer: 0, first_producer + 1: 0}
     latest = max(log.epochs.latest_epoch(), 0)
@@ -98,29 +98,29 @@ def filled(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> N
         append_committed(log, batch(3, timestamp=when, producer=(first_producer + 2, 1, 3 * n)), epoch=latest + n // 10)
 
 
-def data_dir(path: Path) -> LogDir:
+def open_small_log_dir(path: Path) -> LogDir:
     return open_log_dir(path, cluster_id=CLUSTER_ID, config_of=lambda _: SMALL)
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def ottla_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A log directory of ours after a clean stop, with the partition `made-0`."""
     path = tmp_path_factory.mktemp("ours")
-    directory = data_dir(path)
-    filled(directory.create_log("made", 0, TOPIC_ID, SMALL))
+    directory = open_small_log_dir(path)
+    fill_log(directory.create_log("made", 0, TOPIC_ID, SMALL))
     asyncio.run(directory.close())
     yield path
 
 
-def test_the_inspector_finds_no_fault_after_a_clean_stop(ours: Path) -> None:
-    seen = inspect(ours / "made-0")
+def test_the_inspector_finds_no_fault_after_a_clean_stop(ottla_folder: Path) -> None:
+    seen = inspect(ottla_folder / "made-0")
     assert seen["batches"] == 60 * 6
     assert seen["records"] > 60 * 7 and seen["offsets"] > 20 and seen["times"] > 5
 
 
-def test_the_inspector_would_find_a_fault(ours: Path, tmp_path: Path) -> None:
+def test_the_inspector_would_find_a_fault(ottla_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "made-0"
-    shutil.copytree(ours / "made-0", folder)
+    shutil.copytree(ottla_folder / "made-0", folder)
     path = sorted(folder.glob("*.index"))[0]
     data = bytearray(path.read_bytes())
     data[7] += 1  # the first entry's position
@@ -129,8 +129,8 @@ def test_the_inspector_would_find_a_fault(ours: Path, tmp_path: Path) -> None:
         inspect(folder)
 
 
-def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> None:
-    folder = ours / "made-0"
+def test_the_inspector_reads_snapshots_and_aborted_transactions(ottla_folder: Path) -> None:
+    folder = ottla_folder / "made-0"
     snapshots = sorted(folder.glob("*.snapshot"))
     said = dump("--files", str(snapshots[-1]))
     no_fault_in(said)
@@ -147,12 +147,12 @@ def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> N
 
 def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Path) -> None:
     place = LogFolder(str(tmp_path / "made-0"), SMALL)
-    filled(place.create())
+    fill_log(place.create())
     last = sorted(tmp_path.glob("made-0/*.log"))[-1]
     os.truncate(last, last.stat().st_size - 50)
     again = place.reopen(LogCheckpoint(recovery_point=300))
     assert again.failure is None
-    filled(again, 5, first_producer=20)
+    fill_log(again, 5, first_producer=20)
     again.close()
     inspect(tmp_path / "made-0")
 
@@ -160,9 +160,9 @@ def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Pa
 def test_the_inspector_finds_no_fault_after_truncation_and_retention(tmp_path: Path) -> None:
     place = LogFolder(str(tmp_path / "made-0"), SMALL)
     log = place.create()
-    filled(log)
+    fill_log(log)
     log.truncate_to(log.end // 2)
-    filled(log, 10, first_producer=20)
+    fill_log(log, 10, first_producer=20)
     log.delete_records_before(200)
     log.apply_retention(NOW)
     log.close()
@@ -173,7 +173,7 @@ def test_the_inspector_finds_no_fault_after_truncation_and_retention(tmp_path: P
 
 
 @dataclass
-class Written:
+class KafkaTopic:
     """What a client saw of a topic on Apache Kafka."""
 
     folder: Path
@@ -182,7 +182,7 @@ class Written:
     committed: list[bytes]  # under read_committed
 
 
-def consumed(broker: BrokerProcess, topic: str, isolation: str) -> list[bytes]:
+def consume_values(broker: BrokerProcess, topic: str, isolation: str) -> list[bytes]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -206,7 +206,7 @@ def consumed(broker: BrokerProcess, topic: str, isolation: str) -> list[bytes]:
         consumer.close()
 
 
-def written_by_clients(broker: BrokerProcess, topic: str) -> None:
+def produce_with_every_codec(broker: BrokerProcess, topic: str) -> None:
     config = {"segment.bytes": "1048576", "index.interval.bytes": "1000"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
@@ -236,41 +236,41 @@ def written_by_clients(broker: BrokerProcess, topic: str) -> None:
             producer.commit_transaction(30)
 
 
-def written(folder: Path, topic: str, crash: bool) -> Written:
+def create_kafka_topic(folder: Path, topic: str, crash: bool) -> KafkaTopic:
     with run_apache_kafka(folder=folder) as broker:
-        written_by_clients(broker, topic)
-        values = consumed(broker, topic, "read_uncommitted")
-        committed = consumed(broker, topic, "read_committed")
+        produce_with_every_codec(broker, topic)
+        values = consume_values(broker, topic, "read_uncommitted")
+        committed = consume_values(broker, topic, "read_committed")
         if crash:
             broker.kill()
         else:
             broker.stop()
         partition = broker.log_dir / f"{topic}-0"
         text = (partition / "partition.metadata").read_text()
-        return Written(partition, uuid_from_text(text.split("topic_id: ")[1].strip()), values, committed)
+        return KafkaTopic(partition, uuid_from_text(text.split("topic_id: ")[1].strip()), values, committed)
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
 def test_a_folder_that_apache_kafka_wrote_is_served(tmp_path: Path, crash: bool) -> None:
-    theirs = written(tmp_path, "theirs", crash)
+    theirs = create_kafka_topic(tmp_path, "theirs", crash)
     assert len(theirs.values) == 2_530 and len(theirs.committed) == 2_515
-    directory = data_dir(tmp_path / "data")
+    directory = open_small_log_dir(tmp_path / "data")
     assert directory.was_clean_shutdown is not crash
     assert directory.cluster_id == CLUSTER_ID
     assert {key: log.failure for key, log in directory.logs.items() if log.failure} == {}
     log = directory.logs["theirs", 0]
     assert log.topic_id == theirs.topic_id
     log.advance_high_watermark(log.end)
-    assert read(log, committed=False) == theirs.values
+    assert read_values(log, committed=False) == theirs.values
     assert log.last_stable_offset == log.end
-    assert read(log, committed=True) == theirs.committed
+    assert read_values(log, committed=True) == theirs.committed
     assert log.producers.get(next(iter(log.producers)).producer_id) is not None
-    filled(log, 3, first_producer=9_000_000)
+    fill_log(log, 3, first_producer=9_000_000)
     asyncio.run(directory.close())
     inspect(theirs.folder)
 
 
-def read(log: PartitionLog, *, committed: bool) -> list[bytes]:
+def read_values(log: PartitionLog, *, committed: bool) -> list[bytes]:
     """As a client reads: control records are left out, and of aborted transactions everything up to the marker."""
     values: list[bytes] = []
     at = log.start
@@ -289,7 +289,7 @@ def read(log: PartitionLog, *, committed: bool) -> list[bytes]:
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
-def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ours: Path, crash: bool) -> None:
+def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ottla_folder: Path, crash: bool) -> None:
     with run_apache_kafka(folder=tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("made", 1, 1)])["made"].result(30)
@@ -297,18 +297,18 @@ def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ours: Path, crash:
         place = broker.log_dir / "made-0"
         identity = (place / "partition.metadata").read_bytes()
         shutil.rmtree(place)
-        shutil.copytree(ours / "made-0", place)
+        shutil.copytree(ottla_folder / "made-0", place)
         (place / "partition.metadata").write_bytes(identity)
         if crash:
             (broker.log_dir / ".kafka_cleanshutdown").unlink()
         broker.start()
-        log = LogFolder(str(ours / "made-0")).reopen(LogCheckpoint(clean=True))
+        log = LogFolder(str(ottla_folder / "made-0")).reopen(LogCheckpoint(clean=True))
         log.advance_high_watermark(log.end)
-        assert consumed(broker, "made", "read_uncommitted") == read(log, committed=False)
-        assert consumed(broker, "made", "read_committed") == read(log, committed=True)
+        assert consume_values(broker, "made", "read_uncommitted") == read_values(log, committed=False)
+        assert consume_values(broker, "made", "read_committed") == read_values(log, committed=True)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
         producer.produce("made", b"and on it goes", partition=0)
         assert producer.flush(30) == 0
-        assert consumed(broker, "made", "read_committed")[-1] == b"and on it goes"
+        assert consume_values(broker, "made", "read_committed")[-1] == b"and on it goes"
         wrong = [line for line in broker.log_tail(200_000).splitlines() if "ERROR" in line or "orrupt" in line]
         assert not wrong, "\n".join(wrong[:20])
