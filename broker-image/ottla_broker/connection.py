@@ -388,8 +388,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._replies:
             self._transport.close()
 
-    def close(self, why: str) -> None:
-        logger.info("closing connection from %s:%d: %s", self.state.host, self.state.port, why)
+    def close(self, why: str, level: int = logging.INFO) -> None:
+        logger.log(level, "closing connection from %s:%d: %s", self.state.host, self.state.port, why)
         self._transport.abort()
 
     def _close_for_error(self, why: str) -> None:

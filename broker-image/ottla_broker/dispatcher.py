@@ -97,7 +97,7 @@ class RequestDispatcher:
     async def _forward(
         self, handler: Handler, context: RequestContext, header: RequestHeader, request: Any, frame: bytearray
     ) -> Buffers:
-        """The active controller's response. Without one, this broker's own, which is NOT_CONTROLLER in the API's form."""
+        """The active controller's response. Without one, this broker's own: NOT_CONTROLLER in the API's form."""
         if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
             raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
         try:

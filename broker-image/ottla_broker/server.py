@@ -237,9 +237,8 @@ class Server:
         for connection in [one for one in self.connections if one.unsent]:
             connection.recount_unsent()
             if connection.unsent and self._loop.time() - connection.stuck_since >= timeout_s:
-                connection.close(
-                    f"{connection.unsent} bytes of responses unread for {timeout_s:.0f} s while other fetches wait"
-                )
+                why = f"{connection.unsent} bytes of responses unread for {timeout_s:.0f} s while other fetches wait"
+                connection.close(why, logging.WARNING)
         if self.responses.has_waiters:
             self._watch_slow_readers()
 

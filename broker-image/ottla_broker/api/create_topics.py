@@ -63,7 +63,8 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
 
 
 def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
-    """TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_CONFIG, INVALID_REPLICA_ASSIGNMENT."""
+    """Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST,
+    INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
     if not (
         ctx.is_authorized(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))
     ):
@@ -72,8 +73,8 @@ def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
         raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")
     # Errors of the name come before errors of configs.
     check_new_topic_name(ctx.broker.image, topic.name)
-    if nothing := [entry.name for entry in topic.configs if entry.value is None]:
-        raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
+    if empty := [entry.name for entry in topic.configs if entry.value is None]:
+        raise KafkaError(ErrorCode.invalid_config, f"{empty[0]} has no value; omit it to get its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
     check_topic_changes(config)
     return build_new_topic(ctx, topic, config)

@@ -99,7 +99,7 @@ async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteReco
 
 
 async def wait_for_low_watermark(partition: Partition, below: int) -> int:
-    """The low watermark once it is high enough. Raises NOT_LEADER_OR_FOLLOWER if another broker becomes leader first."""
+    """The low watermark once it is high enough. Raises NOT_LEADER_OR_FOLLOWER if the leader changes."""
     epoch = partition.leader_epoch
 
     def is_deleted() -> bool:

@@ -20,7 +20,6 @@ from kio.schema.describe_topic_partitions.v0.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.metadata import broker_ids
 from ottla_broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
@@ -127,3 +126,7 @@ def describe_partition(state: PartitionRecord, alive: set[int]) -> DescribeTopic
         last_known_elr=broker_ids(state.last_known),
         offline_replicas=broker_ids(tuple(broker for broker in state.replicas if broker not in alive)),
     )
+
+
+def broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return cast("tuple[BrokerId, ...]", ids)

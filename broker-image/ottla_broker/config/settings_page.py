@@ -14,16 +14,16 @@ _START = """\
 <!-- Made from the tables in broker-image/ottla_broker/config by `python -m
 ottla_broker.config.settings_page`. Edit those instead. -->
 
-Names and meanings are Apache Kafka's, defaults Kafka 4.1's unless the text says otherwise. A broker reads
-settings from `--config FILE` (in the format of Kafka's server.properties; may be repeated) and
-`--set key=value`; later ones override earlier ones. In a file, `${env:NAME}` is the value of an environment
-variable, and a setting that is only an empty variable counts as not set. `${directory:PATH:FILE}` is the
-content of a file. An unknown name or invalid value stops the start with a line that names file, line, setting,
-value and what is allowed.
+Names and meanings are Apache Kafka's, defaults Kafka 4.1's unless the text says otherwise. A
+broker reads settings from `--config FILE` (in the format of Kafka's server.properties; may be
+repeated) and `--set key=value`; later ones override earlier ones. In a file, `${env:NAME}` is the
+value of an environment variable, and a setting that is only an empty variable counts as not set.
+`${directory:PATH:FILE}` is the content of a file. An unknown name or invalid value stops the
+start with a line that names file, line, setting, value and what is allowed.
 
-*Update mode* is Kafka's "dynamic update mode": a setting that is not `read-only` can change while brokers run,
-by `kafka-configs.sh` or any admin client. Precedence, highest first: the topic's own value, this broker's
-dynamic value, the cluster-wide dynamic default, the file, the default.
+*Update mode* is Kafka's "dynamic update mode": a setting that is not `read-only` can change while
+brokers run, by `kafka-configs.sh` or any admin client. Precedence, highest first: the topic's own
+value, this broker's dynamic value, the cluster-wide dynamic default, the file, the default.
 """
 
 _TABLE = "| setting | default | allowed | update mode | meaning |\n|---|---|---|---|---|\n"
@@ -31,10 +31,10 @@ _TABLE = "| setting | default | allowed | update mode | meaning |\n|---|---|---|
 _IGNORED = """
 ## Settings of Kafka without effect
 
-Accepted with a note at start, so that a server.properties written for Kafka works. A name that ends in a dot
-stands for all names that begin with it. Those that Kafka can change while brokers run can be set dynamically,
-too; so can names that are unknown to Kafka itself, which plugins of Kafka's may read. A broker logs a warning
-for each, with the nearest name that it knows.
+Accepted with a note at start, so that a server.properties written for Kafka works. A name that
+ends in a dot stands for all names that begin with it. Those that Kafka can change while brokers
+run can be set dynamically, too; so can names that are unknown to Kafka itself, which plugins of
+Kafka's may read. A broker logs a warning for each, with the nearest name that it knows.
 
 | setting | why |
 |---|---|
@@ -43,7 +43,8 @@ for each, with the nearest name that it knows.
 _REFUSED = """
 ## Settings of Kafka that are refused
 
-Any value but Kafka's default stops the start: it would suggest a protection or a feature that is missing.
+Any value but Kafka's default stops the start: it would suggest a protection or a feature that is
+missing.
 
 | setting | why |
 |---|---|

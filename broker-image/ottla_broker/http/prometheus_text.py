@@ -18,10 +18,10 @@ _PAGE_START = """\
 <!-- Made from the declarations in broker-image/ottla_broker/metrics.py by `python -m
 ottla_broker.http.prometheus_text`. Edit those instead. -->
 
-A broker with `http.listener=host:port` serves these metrics at `/metrics` for Prometheus. A metric that
-Kafka has too is named as the usual rules of the JMX exporter name Kafka's. `/livez` returns 200 as soon as
-the process serves HTTP. `/readyz` returns 200 while the broker serves clients, otherwise 503 with the
-reasons, one per line.
+A broker with `http.listener=host:port` serves these metrics at `/metrics` for Prometheus. A
+metric that Kafka has too is named as the usual rules of the JMX exporter name Kafka's. `/livez`
+returns 200 as soon as the process serves HTTP. `/readyz` returns 200 while the broker serves
+clients, otherwise 503 with the reasons, one per line.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -48,11 +48,12 @@ def _format_value(value: float) -> str:
 
 
 def metrics_page() -> str:
-    rows = (
-        f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels) or '–'} | {metric.doc} |\n"
-        for metric in METRICS
-    )
-    return _PAGE_START + "".join(rows)
+    return _PAGE_START + "".join(map(_row, METRICS))
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels) or "–"
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.doc} |\n"
 
 
 if __name__ == "__main__":

@@ -30,18 +30,19 @@ SERVED_VERSIONS: Final[dict[int, tuple[int, int]]] = {
 _PAGE_START = """\
 # Protocol
 
-<!-- Made from the declarations in broker-image/ottla_broker/api by `python -m ottla_broker.requests.protocol_page`.
-Edit those instead. -->
+<!-- Made from the declarations in broker-image/ottla_broker/api by `python -m
+ottla_broker.requests.protocol_page`. Edit those instead. -->
 
-The APIs of [Kafka's protocol](https://kafka.apache.org/protocol) that a broker serves, as ApiVersions
-lists them. Each is one file of `broker-image/ottla_broker/api`, whose docstring says what the API does,
-what each version added, and what is left out.
+The APIs of [Kafka's protocol](https://kafka.apache.org/protocol) that a broker serves, as
+ApiVersions lists them. Each is one file of `broker-image/ottla_broker/api`, whose docstring says
+what the API does, what each version added, and what is left out.
 
-- The oldest versions are those of Apache Kafka 4, except for Produce: librdkafka disables compression
-  when a broker does not list Produce 0. Versions 0 to 2 are answered with UNSUPPORTED_VERSION, as by
-  Kafka 4.
+- The oldest versions are those of Apache Kafka 4, except for Produce: librdkafka disables
+  compression when a broker does not list Produce 0. Versions 0 to 2 are answered with
+  UNSUPPORTED_VERSION, as by Kafka 4.
 - *Flexible since* is the first version with tagged fields and compact arrays (KIP-482).
-- *Forwarded* APIs may be sent to any broker, which forwards them to the active controller (KIP-590).
+- *Forwarded* APIs may be sent to any broker, which forwards them to the active controller
+  (KIP-590).
 
 | API | key | versions | flexible since | |
 |---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""API keys of the protocol: https://kafka.apache.org/protocol#protocol_api_keys. Only those that Ottla serves or sends."""
+"""API keys of the protocol that Ottla serves or sends: https://kafka.apache.org/protocol#protocol_api_keys."""
 
 from enum import IntEnum
 

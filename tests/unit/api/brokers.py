@@ -1,10 +1,11 @@
-"""A broker of only what Produce, Fetch and their kin need: real logs in a folder, partitions that this broker leads, no metadata log."""
+"""A broker with only what Produce and Fetch need: logs in a folder, partitions that it leads, no metadata log."""
 
 import asyncio
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from ottla_broker.broker import Broker
 from ottla_broker.config import Config
 from ottla_broker.connection import ConnectionLimits
 from ottla_broker.log.config import LogConfig
@@ -25,9 +26,6 @@ from ottla_broker.server import Server
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-
-if TYPE_CHECKING:
-    from ottla_broker.broker import Broker
 
 ME = 1
 
@@ -95,7 +93,7 @@ class SmallBroker:
 
 
 def serve(broker: SmallBroker, limits: ConnectionLimits | None = None, authorizer: Authorizer | None = None) -> Server:
-    return Server(cast("Broker", broker), limits, authorizer or AllowAll())
+    return Server(cast(Broker, broker), limits, authorizer or AllowAll())
 
 
 async def listening(server: Server) -> int:
@@ -107,7 +105,7 @@ async def listening(server: Server) -> int:
 
 def context(broker: SmallBroker, version: int, authorizer: Authorizer | None = None) -> RequestContext:
     return RequestContext(
-        cast("Broker", broker), ConnectionState("here", 1, "PLAINTEXT"), version, "me", authorizer or AllowAll()
+        cast(Broker, broker), ConnectionState("here", 1, "PLAINTEXT"), version, "me", authorizer or AllowAll()
     )
 
 

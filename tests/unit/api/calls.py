@@ -2,23 +2,21 @@
 
 import asyncio
 from asyncio import Future
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
+from ottla_broker.broker import Broker
 from ottla_broker.requests.context import Buffers, Reply
 from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.codec import read_request_header, read_response, write_request
 from tests.unit.api.brokers import SmallBroker, context
 
-if TYPE_CHECKING:
-    from ottla_broker.broker import Broker
-
 PLENTY = 1 << 30
 
 
 def fetch_handler_of(broker: SmallBroker) -> FetchHandler:
-    return FetchHandler(cast("Broker", broker))
+    return FetchHandler(cast(Broker, broker))
 
 
 def call_produce(broker: SmallBroker, request: Any, version: int = 9, authorizer: Authorizer | None = None) -> Reply:

@@ -1,4 +1,4 @@
-"""What the files of `ottla_broker.api` declare, beside kio's schemas, their own docstrings and the pages made of them."""
+"""The declarations in `ottla_broker.api` agree with kio's schemas, their docstrings and the pages made of them."""
 
 import re
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of all APIs of this room on the wire."""
+"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of these APIs on the wire."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Our table beside what an Apache Kafka 4.1.1 broker told of itself through DescribeConfigs (names, types, defaults; see the JSON file)."""
+"""The tables of settings beside what an Apache Kafka 4.1.1 broker described by DescribeConfigs (the JSON file)."""
 
 import ast
 import dataclasses
@@ -96,7 +96,7 @@ def test_no_name_is_both_a_setting_and_ignored() -> None:
 
 
 def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
-    """Code that reads a setting names its constant, or reads all fields of LogConfig; any other setting does nothing."""
+    """Code reads a setting by its constant, or as a field of LogConfig; any other setting has no effect."""
     package = Path(ottla_broker.config.__file__).parents[1]
     rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
     config = package / "config"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -16,6 +16,7 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
+from ottla_broker.broker import Broker
 from ottla_broker.config import Config
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerRegistration, MetadataDelta, MetadataImage, TopicImage
@@ -35,9 +36,6 @@ from tests.log_dirs import open_log_dir
 from tests.sim.disk import SimulatedDisk, SimulatedExecutor
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
-
-if TYPE_CHECKING:
-    from ottla_broker.broker import Broker
 
 T = TypeVar("T")
 PORT = 9092
@@ -113,7 +111,7 @@ class Node:
             on_leadership_lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
         )
         self.server = Server(
-            cast("Broker", self),
+            cast(Broker, self),
             listen_on=lambda at, _: cluster.network.listen(at.host, at.port),  # type: ignore[arg-type,return-value]
         )
         self.server.bind()
