@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS
+from ottla_broker.metadata.image import BROKER_RESOURCE
 from ottla_broker.metadata.records import ConfigRecord, decode_record, encode_record
 from ottla_broker.wire.batch import BatchHeader, iter_batches
 from ottla_broker.wire.records import Record, encode_batch, iter_records
@@ -39,8 +40,14 @@ def _redact_batch(batch: bytes, header: BatchHeader) -> bytes:
 
 def _redact_record(record: Record) -> Record:
     config = None if record.value is None else decode_record(record.value)
-    if not isinstance(config, ConfigRecord) or config.value is None or config.key not in SENSITIVE_KEYS:
+    if not isinstance(config, ConfigRecord) or config.value is None or not _is_sensitive(config):
         return record
     mask = MASK * (len(msgspec.json.encode(config.value)) - 2)  # without the quotes
     masked = ConfigRecord(config.resource_type, config.name, config.key, mask)
     return Record(record.timestamp_ms, record.key, encode_record(masked), record.headers, record.offset)
+
+
+def _is_sensitive(config: ConfigRecord) -> bool:
+    """A broker's setting that only a plugin of Kafka's may know may hold a secret: DescribeConfigs hides its value too."""
+    is_unknown = config.resource_type == BROKER_RESOURCE and config.key not in BROKER_SETTINGS
+    return is_unknown or config.key in SENSITIVE_KEYS

@@ -32,3 +32,10 @@ def test_a_secret_is_stars_and_all_else_stays() -> None:
     assert records[5] == ConfigRecord(101, "west", "sasl.password", None)
     assert shown[: len(plain)] == plain and shown[-len(removing) :] == removing
     assert redact_secrets(plain) == plain and redact_secrets(b"") == b""
+
+
+def test_a_brokers_setting_that_only_a_plugin_may_know_is_redacted() -> None:
+    data = batch(0, ConfigRecord(4, "1", "my.plugin.password", PASSWORD), ConfigRecord(4, "1", "log.retention.ms", "5"))
+    secret, known = [decode_record(record.value or b"") for _, record in iter_records(redact_secrets(data))]
+    assert isinstance(secret, ConfigRecord) and set(secret.value or "") == {"*"}
+    assert known == ConfigRecord(4, "1", "log.retention.ms", "5")
