@@ -189,7 +189,7 @@ def test_secrets_in_files(source: SecuredKafka, tmp_path: Path) -> None:
     with up_process(tmp_path) as home:
         home.write_resources(*objects("wrong, and not for the eyes of people"))
         home.start()
-        home.wait_for_line("mirror west: bootstrap.servers=")
+        home.wait_for_line("mirror west: set bootstrap.servers=")
         home.write_resources(*objects(PASSWORD))
         eventually(
             lambda: watermarks(home.bootstrap, TOPIC, 0) == watermarks(source.broker.bootstrap, TOPIC, 0),
