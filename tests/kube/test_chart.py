@@ -45,6 +45,9 @@ def test_crds_are_upgraded_with_the_chart_and_never_deleted_with_it() -> None:
     assert not of(helm.rendered("crds.install=false"), "CustomResourceDefinition")
 
 
+LEASE_RIGHTS = {(LEASE.api.rpartition("/")[0], "leases", it) for it in ("get", "create", "patch")}
+
+
 def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
@@ -57,18 +60,16 @@ def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 
 def test_rights_over_all_namespaces_or_over_a_list_of_them() -> None:
     everywhere = helm.rendered()
-    assert not of(everywhere, "Role")
+    assert [it["metadata"]["name"] for it in of(everywhere, "Role")] == ["demo-ottla-lease"]
     (role,) = (it for it in of(everywhere, "ClusterRole") if it["metadata"]["name"] == "demo-ottla")
     some = helm.rendered("namespaces={a,b}")
     roles = of(some, "Role")
     rights_in = {it["metadata"]["namespace"]: rights(it["rules"]) for it in roles}
     assert rights_in.keys() == {"a", "b", "ottla"}
     assert rights_in["a"] == rights_in["b"] == rights(role["rules"])
-    assert rights_in["ottla"] == {(LEASE.api.rpartition("/")[0], "leases", it) for it in ("get", "create", "patch")}, (
-        "its own Lease, and nothing of what others keep there"
-    )
-    for it in of(helm.rendered("namespaces={a,ottla}"), "Role"):
-        assert rights(it["rules"]) == rights(role["rules"])
+    assert rights_in["ottla"] == LEASE_RIGHTS, "its own Lease, and nothing of what others keep there"
+    both = {it["metadata"]["name"]: rights(it["rules"]) for it in of(helm.rendered("namespaces={ottla}"), "Role")}
+    assert both == {"demo-ottla": rights(role["rules"]), "demo-ottla-lease": LEASE_RIGHTS}
     names = [it["metadata"]["name"] for it in of(some, "ClusterRole")]
     assert "demo-ottla" not in names and "demo-ottla-nodes" in names
     assert "demo-ottla-nodes" not in [
@@ -88,12 +89,12 @@ def test_the_operator_may_what_it_does() -> None:
     }
     for kind in (CLUSTER, TOPIC, PIPELINE, POD, SERVICE, STATEFUL_SET):
         assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "list", "watch")} <= may
-    for kind in (CONFIG_MAP, SERVICE, STATEFUL_SET, LEASE, DEPLOYMENT, SPARK_APPLICATION, CLAIM):
+    for kind in (CONFIG_MAP, SERVICE, STATEFUL_SET, DEPLOYMENT, SPARK_APPLICATION, CLAIM):
         assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "create", "patch")} <= may
     assert {("", NODE.plural, "get"), ("", CLAIM.plural, "patch"), ("", POD.plural, "delete")} <= may
     assert rights(list(DRIVER_RULES)) <= may, "who gives drivers their rights has to have them"
     assert {("ottla.dev", f"{kind.plural}/status", "patch") for kind in (CLUSTER, TOPIC, PIPELINE)} <= may
-    assert not any(resource == "secrets" for _, resource, _ in may)
+    assert not any(resource in ("secrets", "leases") for _, resource, _ in may)
     (more,) = [
         it
         for it in of(helm.rendered("rbac.secrets=true"), "ClusterRole")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.founding import may_found_cluster
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
 from ottla_operator.kube.rack_labels import RackLabels
@@ -61,13 +62,16 @@ class PodPlatform:
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
         count = max(existing, cluster.spec.replicas)
-        state = parse_state(observed.state_annotations)
+        annotations = observed.state_annotations
+        if stateful_set is None and await may_found_cluster(self.api, resource, cluster):
+            annotations = {**annotations, names.FOUNDING: "true"}
+        state = parse_state(annotations)
         common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over))
         before = next((it for it in _started_with(observed).values() if it is not None), {})
         inputs = ObjectInputs(
             count,
             _addresses(observed),
-            observed.state_annotations,
+            annotations,
             without_rejected(common, rejected, before),
             certificates,
             frozenset(it.port for it in observed.pods.values()),
@@ -199,6 +203,7 @@ def parse_state(annotations: Mapping[str, str]) -> ReconcileState:
         frozenset(int(it) for it in annotations.get(names.SPREAD_OVER, "").split(",") if it),
         json.loads(annotations.get(names.CLUSTER_SETTINGS, "{}")),
         frozenset(json.loads(annotations.get(names.THROTTLED_TOPICS, "[]"))),
+        names.FOUNDING in annotations,
     )
 
 
@@ -209,6 +214,7 @@ def format_state(state: ReconcileState) -> dict[str, str]:
         names.SPREAD_OVER: ",".join(map(str, sorted(state.spread_over))),
         names.CLUSTER_SETTINGS: json.dumps(state.cluster_settings, sort_keys=True) if state.cluster_settings else "",
         names.THROTTLED_TOPICS: topics if len(topics) <= MAX_ANNOTATION_LENGTH else json.dumps([ALL_TOPICS]),
+        names.FOUNDING: "true" if state.is_founding else "",
     }
     if not state.throttled_topics:
         del annotations[names.THROTTLED_TOPICS]

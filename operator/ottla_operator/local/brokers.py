@@ -12,7 +12,7 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, replace_file, write_state
 from ottla_operator.local.live_view import BrokerRow, LiveView, State
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
-from ottla_operator.plan.broker_processes import BrokerProcessPlan, with_replication_defaults
+from ottla_operator.plan.broker_processes import BrokerProcessPlan, with_founding, with_replication_defaults
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.reconcile.platform import ReconcileState
@@ -112,7 +112,7 @@ class BrokerProcesses:
         defaults_for = broker_count_for_defaults(self.count, self.state.spread_over)
         for plan in self.plans[: self.count]:
             plan = with_replication_defaults(plan, cluster, defaults_for)
-            self._update(plan, rejected)
+            self._update(with_founding(plan) if self.state.is_founding else plan, rejected)
         self.desired = {id_: it.plan.settings for id_, it in self.by_id.items() if id_ <= cluster.spec.replicas}
         return self
 

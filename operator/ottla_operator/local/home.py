@@ -1,7 +1,6 @@
 """The folder `.ottla/`: its layout, and the lock that keeps two `ottla up` from using one folder.
 
 .ottla/lock                              held while `ottla up` runs; holds its pid
-.ottla/<cluster>/register.json           the cluster's register
 .ottla/<cluster>/brokers.json            which brokers exist, and the reconciler's state
 .ottla/<cluster>/certificates/<digest>/  of listeners with TLS: keystore.pem, ca.crt
 .ottla/<cluster>/<id>/data               a broker's log directory
@@ -69,9 +68,15 @@ def read_state(folder: Path) -> tuple[int, ReconcileState]:
             frozenset(map(int, found["spread"])),
             {str(key): str(value) for key, value in found["settings"].items()},
             frozenset(map(str, found["throttled"])),
+            found.get("founding") is True,
         )
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-        return 0, ReconcileState()
+        return 0, ReconcileState(is_founding=not _has_cluster(folder))
+
+
+def _has_cluster(folder: Path) -> bool:
+    """True if a broker's disk in a cluster's folder names the cluster that it belongs to."""
+    return any("cluster.id=" in it.read_text() for it in folder.glob("*/data/meta.properties"))
 
 
 def write_state(folder: Path, count: int, state: ReconcileState) -> None:
@@ -80,6 +85,7 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
         "spread": sorted(state.spread_over),
         "settings": dict(state.cluster_settings),
         "throttled": sorted(state.throttled_topics),
+        "founding": state.is_founding,
     }
     replace_file(folder / "brokers.json", json.dumps(found, indent=2))
 

@@ -10,9 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.settings import ACLS_UNSUPPORTED, SCRAM_UNSUPPORTED, Settings, replication_defaults
+from ottla_operator.plan.settings import (
+    ACLS_UNSUPPORTED,
+    BOOTSTRAP_SERVERS,
+    CLUSTER_FOUND,
+    SCRAM_UNSUPPORTED,
+    Settings,
+    replication_defaults,
+)
 from ottla_operator.resources.cluster import Cluster
 
+FIRST_BROKER = 1
 HOST = "127.0.0.1"
 KEYSTORE = "keystore.pem"
 INTER_BROKER = "inter_broker"  # no listener of a Cluster can have this name: theirs have no underscore
@@ -79,17 +87,32 @@ def plan_broker_processes(
     counts = {it.name: max(it.spec.replicas, (existing or {}).get(it.name, 0)) for it in clusters}
     plans = [
         _plan_broker(cluster, id_, home / cluster.name, used_ports, (certificates or {}).get(cluster.name))
-        for id_ in range(1, max(counts.values(), default=0) + 1)
+        for id_ in range(FIRST_BROKER, max(counts.values(), default=0) + 1)
         for cluster in clusters
         if id_ <= counts[cluster.name]
     ]
-    return tuple(plan for cluster in clusters for plan in plans if plan.cluster == cluster.name)
+    return tuple(
+        plan
+        for cluster in clusters
+        for plan in _with_bootstrap_servers([it for it in plans if it.cluster == cluster.name])
+    )
 
 
 def with_replication_defaults(plan: BrokerProcessPlan, cluster: Cluster, brokers: int) -> BrokerProcessPlan:
     """The plan with the replication defaults of so many brokers."""
     defaults = {key: value for key, value in replication_defaults(brokers).items() if key not in cluster.config}
     return replace(plan, settings={**plan.settings, **defaults})
+
+
+def with_founding(plan: BrokerProcessPlan) -> BrokerProcessPlan:
+    """The plan of a broker whose cluster does not exist yet: the first broker founds it."""
+    return replace(plan, settings={**plan.settings, CLUSTER_FOUND: "true"}) if plan.id == FIRST_BROKER else plan
+
+
+def _with_bootstrap_servers(plans: Sequence[BrokerProcessPlan]) -> list[BrokerProcessPlan]:
+    """`plans`: of all brokers of one cluster."""
+    servers = ",".join(it.address for it in plans)
+    return [replace(it, settings={**it.settings, BOOTSTRAP_SERVERS: servers}) for it in plans]
 
 
 def _plan_broker(
@@ -111,7 +134,6 @@ def _plan_broker(
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": plaintext.upper(),
         "log.dirs": str(folder / "data"),
-        "register": f"file:{home / 'register.json'}",
     }
     if certificates is not None:
         settings["ssl.keystore.location"] = str(certificates / KEYSTORE)

@@ -152,7 +152,7 @@ def status_fields(
         "readyReplicas": len(observed.serving),
         "selector": selector,
         "version": versions.pop() if len(versions) == 1 else "",
-        "clusterId": observed.cluster_id,
+        "clusterId": observed.cluster_id or previous.get("clusterId"),
         "brokers": [
             {"id": it.id, "ready": it.id in observed.serving, "version": it.version, "configHash": it.config_hash}
             for it in brokers

@@ -12,6 +12,10 @@ from typing import Final
 Settings = Mapping[str, str]
 
 MAX_DEFAULT_REPLICAS: Final = 3
+BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
+CLUSTER_FOUND: Final = "cluster.found"
+JOINING_SETTINGS: Final = frozenset({BOOTSTRAP_SERVERS, CLUSTER_FOUND})
+"""Only a broker that starts without knowing its cluster reads them: a change of them restarts nobody."""
 OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 SCRAM_UNSUPPORTED: Final = "SCRAM is not supported yet; allowed: None, and TLS for client certificates"
 ACLS_UNSUPPORTED: Final = "ACLs are not supported yet: every request would be allowed"
@@ -59,7 +63,7 @@ def plan_config_changes(
         if started is None:
             restarts[id_] = ("unknown, no record of its start",)
             continue
-        changed = sorted(it for it in started.keys() | settings.keys() if started.get(it) != settings.get(it))
+        changed = changed_settings(started, settings)
         to_set |= {it: settings[it] for it in changed if it in common and it in settings}
         if static := tuple(it for it in changed if it not in to_set):
             restarts[id_] = static
@@ -68,6 +72,12 @@ def plan_config_changes(
         tuple(sorted(it for it in cluster_settings if it not in to_set)),
         restarts,
     )
+
+
+def changed_settings(started_with: Settings, desired: Settings) -> list[str]:
+    """Names of the settings in which a running broker differs from what is desired."""
+    keys = (started_with.keys() | desired.keys()) - JOINING_SETTINGS
+    return sorted(it for it in keys if started_with.get(it) != desired.get(it))
 
 
 def without_rejected(desired: Settings, rejected: Settings, started_with: Settings | None) -> dict[str, str]:

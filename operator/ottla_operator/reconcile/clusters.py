@@ -103,7 +103,8 @@ class ClusterReconciler:
             scaled = await self._scale(client, cluster, brokers, described, restarted)
             cached.displaced_leaders |= scaled.moves_started > 0
             await self._record(resource, scaled.events)
-            scaled.state = replace(scaled.state, cluster_settings=config.cluster_settings)
+            is_founding = scaled.state.is_founding and not (described and described.id)
+            scaled.state = replace(scaled.state, cluster_settings=config.cluster_settings, is_founding=is_founding)
             if (scaled.count, scaled.state) != (brokers.count, brokers.state):
                 await brokers.save(scaled.count, scaled.state)
             observed = ClusterObservations(

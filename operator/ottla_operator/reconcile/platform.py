@@ -56,12 +56,14 @@ class ReconcileState:
     brokers.json.
 
     `spread_over`: brokers over which partitions were last spread. `cluster_settings`: what was set on all running
-    brokers. `throttled_topics`: topics whose moves are throttled.
+    brokers. `throttled_topics`: topics whose moves are throttled. `is_founding`: the cluster does not exist yet, and
+    the first broker may found it.
     """
 
     spread_over: frozenset[int] = frozenset()
     cluster_settings: Settings = field(default_factory=dict)
     throttled_topics: frozenset[str] = frozenset()
+    is_founding: bool = False
 
 
 class BrokerSet(Protocol):

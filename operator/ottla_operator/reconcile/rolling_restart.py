@@ -18,7 +18,7 @@ from ottla_operator.plan.roll import (
     next_roll_step,
     step_without_partitions,
 )
-from ottla_operator.plan.settings import plan_config_changes
+from ottla_operator.plan.settings import changed_settings, plan_config_changes
 from ottla_operator.reconcile.platform import BrokerSet
 
 
@@ -50,7 +50,9 @@ async def apply_config(client: KafkaClient | None, brokers: BrokerSet) -> Applie
     config = AppliedConfig(dict(brokers.state.cluster_settings))
     desired = {id_: it for id_, it in brokers.desired.items() if id_ in brokers.brokers}
     started_with = {id_: brokers.brokers[id_].started_with for id_ in desired}
-    if config.cluster_settings or any(started_with[id_] != it for id_, it in desired.items()):
+    if config.cluster_settings or any(
+        started is None or changed_settings(started, desired[id_]) for id_, started in started_with.items()
+    ):
         ready = next((it.id for it in brokers.brokers.values() if it.is_ready), None)
         dynamic = await configs.list_dynamic_broker_configs(client, ready) if client and ready is not None else set()
         changes = plan_config_changes(started_with, desired, dynamic, config.cluster_settings)

@@ -26,7 +26,8 @@ DERIVED_SETTINGS: Final = (
     "advertised.listeners",
     "log.dir",
     "log.dirs",
-    "register",
+    "controller.quorum.bootstrap.servers",
+    "cluster.found",
     "cluster.id",
 )
 """Settings that the operator derives from the rest of the spec, refused in `spec.config`."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla_operator.plan.broker_processes import (
     plan_broker_processes,
     unsupported_fields,
+    with_founding,
     with_replication_defaults,
 )
 from ottla_operator.plan.settings import broker_count_for_defaults
@@ -28,7 +29,7 @@ def test_one_broker() -> None:
     assert broker.settings["node.id"] == "1"
     assert broker.settings["listeners"] == "PLAIN://127.0.0.1:9092"
     assert broker.settings["log.dirs"] == "/state/demo/1/data"
-    assert broker.settings["register"] == "file:/state/demo/register.json"
+    assert broker.settings["controller.quorum.bootstrap.servers"] == "127.0.0.1:9092"
     assert (broker.settings["num.partitions"], broker.settings["auto.create.topics.enable"]) == ("3", "false")
     assert broker.settings["offsets.topic.replication.factor"] == "1"
 
@@ -85,6 +86,16 @@ def test_brokers_of_one_machine_have_ports_in_a_row() -> None:
     assert [it.address for it in plan_broker_processes([cluster(replicas=3)], HOME)] == [
         f"127.0.0.1:{port}" for port in (9092, 9093, 9094)
     ]
+
+
+def test_brokers_ask_each_other_for_the_cluster_and_the_first_founds_it() -> None:
+    brokers = plan_broker_processes(
+        [cluster(replicas=3), cluster("other", listeners=[{"name": "b", "port": 9200}])], HOME
+    )
+    servers = [it.settings["controller.quorum.bootstrap.servers"] for it in brokers]
+    assert servers == 3 * ["127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"] + ["127.0.0.1:9200"]
+    assert not any("cluster.found" in it.settings for it in brokers)
+    assert [with_founding(it).settings.get("cluster.found") for it in brokers[:3]] == ["true", None, None]
 
 
 def test_a_cluster_that_grows_moves_nobody_else_s_first_brokers() -> None:

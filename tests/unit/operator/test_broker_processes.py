@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -180,9 +181,31 @@ async def test_a_broker_that_hangs_is_unready_for_as_long(tmp_path: Path) -> Non
 
 def test_the_state_is_read_back(tmp_path: Path) -> None:
     state = ReconcileState(frozenset({1}), {"a": "b"}, frozenset({"t"}))
-    assert read_state(tmp_path) == (0, ReconcileState())
     write_state(tmp_path, 2, state)
     assert read_state(tmp_path) == (2, state)
+
+
+def test_a_cluster_is_founded_in_a_folder_in_which_no_disk_has_one(tmp_path: Path) -> None:
+    assert read_state(tmp_path) == (0, ReconcileState(is_founding=True))
+    disk = tmp_path / "2" / "data"
+    disk.mkdir(parents=True)
+    (disk / "meta.properties").write_text("version=1\nnode.id=2\ndirectory.id=AAAA\n")
+    assert read_state(tmp_path) == (0, ReconcileState(is_founding=True)), "a broker started, and joined no cluster"
+    (disk / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=c\ndirectory.id=AAAA\n")
+    assert read_state(tmp_path) == (0, ReconcileState())
+
+
+@on_loop
+async def test_the_first_broker_founds_the_cluster_until_its_id_is_known(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.prepare()
+    assert [it.get("cluster.found") for it in world.brokers.desired.values()] == ["true", None, None]
+    World(tmp_path).prepare()
+    assert read_state(tmp_path / "demo")[1].is_founding, "another `ottla up` goes on with it"
+    await world.brokers.save(3, replace(world.brokers.state, is_founding=False))
+    world.prepare()
+    assert [it.get("cluster.found") for it in world.brokers.desired.values()] == [None, None, None]
+    await world.brokers.stop()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +213,7 @@ def test_the_state_is_read_back(tmp_path: Path) -> None:
 )
 def test_an_unreadable_state_is_empty(tmp_path: Path, text: str) -> None:
     (tmp_path / "brokers.json").write_text(text)
-    assert read_state(tmp_path) == (0, ReconcileState())
+    assert read_state(tmp_path) == (0, ReconcileState(is_founding=True))
 
 
 def test_a_topic_with_more_replicas_than_brokers_is_reported_with_both_lines() -> None:

@@ -74,10 +74,10 @@ def test_converged_objects_are_not_written_again(api: FakeApi, operator: Operato
 def test_changed_and_deleted_objects_are_applied_again_and_no_others(api: FakeApi, operator: Operator) -> None:
     operator.reconcile()
     operator.reconcile()
-    api.objects["Role", "events", "demo"]["rules"] = []
+    api.objects["NetworkPolicy", "events", "demo"]["spec"]["ingress"] = []
     del api.objects["PodDisruptionBudget", "events", "demo"]
     api.objects["Service", "events", "demo-brokers"]["spec"]["added-by-the-server"] = True
-    assert sorted(operator.reconcile()) == ["apply PodDisruptionBudget demo", "apply Role demo"]
+    assert sorted(operator.reconcile()) == ["apply NetworkPolicy demo", "apply PodDisruptionBudget demo"]
 
 
 def test_an_object_of_another_owner_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
@@ -97,10 +97,60 @@ def test_objects_of_a_deleted_cluster_of_the_same_name_are_waited_for(api: FakeA
     )
     assert "that was deleted before" in operator.conditions["Ready"]["message"]
     for kind, namespace, name in list(api.objects):
-        if kind not in ("Cluster", "Lease"):
+        if kind != "Cluster":
             del api.objects[kind, namespace, name]
     operator.reconcile()
     assert api.of("StatefulSet") and operator.conditions["Ready"]["reason"] == "InsufficientReplicas"
+
+
+def claim(api: FakeApi, broker: int, **metadata: Any) -> None:
+    it = {"name": f"data-demo-{broker}", "namespace": "events", **metadata}
+    api.put(CLAIM, {"metadata": it, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
+
+
+def is_founding(api: FakeApi) -> bool:
+    """As the first broker is started with."""
+    (config,) = (it["data"] for it in api.of("ConfigMap").values())
+    (annotations,) = (it["metadata"].get("annotations") or {} for it in api.of("StatefulSet").values())
+    found: bool = "cluster.found=true" in config["broker-1.properties"]
+    assert found == ("ottla.dev/founding" in annotations)
+    return found
+
+
+def test_the_brokers_of_a_new_cluster_found_it(api: FakeApi, operator: Operator) -> None:
+    api.put(CLAIM, {"metadata": {"name": "data-demo-x-1", "namespace": "events"}, "spec": {}})  # of Cluster demo-x
+    operator.reconcile()
+    assert is_founding(api)
+    claim(api, 1)  # as the StatefulSet's controller creates it
+    Operator(api).reconcile()
+    assert is_founding(api), "until a cluster id is known"
+
+
+def test_brokers_continue_the_cluster_that_kept_claims_hold(api: FakeApi, operator: Operator) -> None:
+    claim(api, 2)
+    operator.reconcile()
+    assert not is_founding(api)
+
+
+def test_brokers_whose_disks_are_gone_do_not_found_another_cluster(api: FakeApi, operator: Operator) -> None:
+    (cluster,) = api.of("Cluster").values()
+    cluster["status"] = {"clusterId": "c1"}
+    operator.reconcile()
+    assert not is_founding(api)
+    assert cluster["status"]["clusterId"] == "c1", "it is known while no broker answers"
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"ownerReferences": [{"kind": "StatefulSet"}]}]
+)
+def test_claims_that_are_being_deleted_are_waited_for(api: FakeApi, operator: Operator, metadata: Any) -> None:
+    claim(api, 1, **metadata)
+    operator.reconcile()
+    assert operator.conditions["Ready"]["reason"] == "Terminating" and not api.of("StatefulSet")
+    assert "data-demo-1" in operator.conditions["Ready"]["message"]
+    del api.objects["PersistentVolumeClaim", "events", "data-demo-1"]
+    operator.reconcile()
+    assert is_founding(api)
 
 
 def test_an_invalid_spec_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:

@@ -15,6 +15,7 @@ from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, de
 from ottla_operator.plan.objects.differences import APPLIED_HASH, find_difference, with_applied_hash
 from ottla_operator.plan.objects.pods import BrokerImages, pod_hash, strategic_merge
 from ottla_operator.plan.objects.services import ServiceAddress, ServiceAddresses, bootstrap_addresses
+from ottla_operator.plan.settings import changed_settings
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.validation import validate_resource
 from tests.unit.operator.samples import cluster
@@ -87,13 +88,15 @@ def test_settings_are_in_a_config_map_that_is_named_by_them() -> None:
     assert started_with(one, 1)["num.partitions"] == "3"
 
 
-def test_a_broker_more_does_not_change_what_the_others_are_started_with() -> None:
-    """Nothing that a broker is started with depends on addresses of others."""
+def test_a_broker_more_changes_nothing_that_would_restart_the_others() -> None:
+    """Nothing that a broker is started with depends on addresses of others, except whom it asks for the cluster."""
     it = plain(replicas=3, listeners=[{"name": "out", "port": 9094, "type": "NodePort"}])
     known = ServiceAddresses({f"demo-out-{broker}": ServiceAddress(30000 + broker) for broker in range(1, 5)})
     three, four = (objects(it, count, known).config for count in (3, 4))
     assert three and four and three["metadata"]["name"] != four["metadata"]["name"]
-    assert [started_with(three, broker) for broker in (1, 2, 3)] == [started_with(four, broker) for broker in (1, 2, 3)]
+    for broker in (1, 2, 3):
+        before, after = (started_with(it, broker) for it in (three, four))
+        assert before.keys() == after.keys() and not changed_settings(before, after)
 
 
 def test_brokers_wait_until_their_addresses_are_known() -> None:
@@ -129,11 +132,30 @@ def test_brokers_reach_each_other_while_the_port_between_them_becomes_another() 
     assert [it["port"] for it in policy["spec"]["ingress"][1]["ports"]] == [9090, 9091]
 
 
-def test_every_object_goes_with_the_cluster_but_what_belongs_to_data_that_stay() -> None:
-    kept = [it for it in objects(plain()).all if "ownerReferences" not in it["metadata"]]
-    assert [it["kind"] for it in kept] == ["Lease"]
-    gone = objects(plain(storage={**STORAGE, "deleteClaim": True}))
-    assert all("ownerReferences" in it["metadata"] for it in gone.all)
+def test_every_object_goes_with_the_cluster() -> None:
+    assert all("ownerReferences" in it["metadata"] for it in objects(plain()).all)
+
+
+def test_brokers_have_no_rights_and_no_token() -> None:
+    found = objects(plain())
+    assert not {it["kind"] for it in found.all} & {"Role", "RoleBinding", "Lease"}
+    (account,) = (it for it in found.all if it["kind"] == "ServiceAccount")
+    assert found.stateful_set
+    pod = found.stateful_set["spec"]["template"]["spec"]
+    assert account["automountServiceAccountToken"] is False and pod["automountServiceAccountToken"] is False
+
+
+def test_only_the_first_broker_founds_and_only_while_the_cluster_does_not_exist() -> None:
+    it = plain(replicas=3)
+    founding, later = (
+        desired_objects(it, IMAGES, ObjectInputs(3, state_annotations=state)).config
+        for state in ({"ottla.dev/founding": "true"}, {})
+    )
+    assert founding and later
+    assert [started_with(founding, broker).get("cluster.found") for broker in (1, 2, 3)] == ["true", None, None]
+    assert [started_with(later, broker).get("cluster.found") for broker in (1, 2, 3)] == [None, None, None]
+    servers = ",".join(f"demo-{broker}.demo-brokers.events.svc:9091" for broker in (1, 2, 3))
+    assert started_with(later, 2)["controller.quorum.bootstrap.servers"] == servers
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Access around brokers: their ServiceAccount and its one Lease, who may reach which port, and how many pods may be
+"""Access around brokers: their ServiceAccount, which has no rights, who may reach which port, and how many pods may be
 evicted at once."""
 
 from collections.abc import Collection
@@ -7,49 +7,14 @@ from ottla_operator.plan.objects import names
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
-RBAC = "rbac.authorization.k8s.io"
-
 
 def service_account(cluster: Cluster) -> Json:
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": names.metadata(cluster, cluster.name)}
-
-
-def lease(cluster: Cluster) -> Json:
-    """The register (docs/register.md). It belongs to the data: while volume claims outlive the Cluster, so does the
-    register, which names who leads the metadata log."""
-    storage = cluster.spec.storage
-    owned = bool(storage and storage.delete_claim)
+    """An account of the brokers' own, for pull secrets and security policies. No token of it is mounted."""
     return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": names.metadata(cluster, names.register_lease(cluster), owned=owned),
-    }
-
-
-def role(cluster: Cluster) -> Json:
-    return {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "Role",
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
         "metadata": names.metadata(cluster, cluster.name),
-        "rules": [
-            {
-                "apiGroups": ["coordination.k8s.io"],
-                "resources": ["leases"],
-                "resourceNames": [names.register_lease(cluster)],
-                "verbs": ["get", "watch", "patch"],
-            }
-        ],
-    }
-
-
-def role_binding(cluster: Cluster) -> Json:
-    subject = {"kind": "ServiceAccount", "name": cluster.name, "namespace": cluster.metadata.namespace}
-    return {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": names.metadata(cluster, cluster.name),
-        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": cluster.name},
-        "subjects": [subject],
+        "automountServiceAccountToken": False,
     }
 
 

@@ -1,5 +1,4 @@
-"""The settings that brokers are started with, as a ConfigMap: one file for all brokers, and one more for each broker where
-clients are external.
+"""The settings that brokers are started with, as a ConfigMap: one file for all brokers, and one more for each broker.
 
 A ConfigMap is named by its content and never changed: a pod keeps the settings that it was started with until it is
 restarted on purpose, and its volume names them.
@@ -13,7 +12,7 @@ from typing import Final
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.services import ServiceAddresses, advertised_address, external_listeners
-from ottla_operator.plan.settings import Settings, replication_defaults
+from ottla_operator.plan.settings import BOOTSTRAP_SERVERS, CLUSTER_FOUND, Settings, replication_defaults
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
@@ -36,7 +35,7 @@ def broker_file(broker: int | str) -> str:
 
 def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
     """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`: their number, which
-    replication defaults follow from."""
+    replication defaults and whom a broker asks for the cluster follow from."""
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
     protocols = {INTER_BROKER: "PLAINTEXT", **tls.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
@@ -49,7 +48,10 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": INTER_BROKER,
         "log.dirs": f"{DATA_PATH}/data",
-        "register": f"kubernetes:{cluster.metadata.namespace}/{names.register_lease(cluster)}",
+        BOOTSTRAP_SERVERS: ",".join(
+            f"{names.pod_host(cluster, broker)}:{ports[INTER_BROKER]}"
+            for broker in range(names.FIRST_BROKER, names.FIRST_BROKER + brokers)
+        ),
         "http.listener": f":{names.http_port(cluster)}",
         **tls.client_auth_settings(cluster),
     }
@@ -62,11 +64,15 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
     return made
 
 
-def broker_settings(cluster: Cluster, broker: int, addresses: ServiceAddresses) -> dict[str, str]:
-    """Further settings of one broker; none unless clients are external. Every address must be known."""
+def broker_settings(
+    cluster: Cluster, broker: int, addresses: ServiceAddresses, *, founds: bool = False
+) -> dict[str, str]:
+    """Further settings of one broker. Every address must be known. `founds`: whether the first broker may found the
+    cluster."""
+    found = {CLUSTER_FOUND: "true"} if founds and broker == names.FIRST_BROKER else {}
     if not external_listeners(cluster):
-        return {}
-    host = f"{names.pod(cluster, broker)}.{names.service_host(cluster, names.headless_service(cluster))}"
+        return found
+    host = names.pod_host(cluster, broker)
     told = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
     for it in cluster.listeners:
         at = (
@@ -76,14 +82,14 @@ def broker_settings(cluster: Cluster, broker: int, addresses: ServiceAddresses) 
         )
         assert at is not None, f"broker {broker} has no address yet"
         told.append(f"{it.name.upper()}://{at}")
-    return {"advertised.listeners": ",".join(told)}
+    return {"advertised.listeners": ",".join(told), **found}
 
 
 def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) -> Json:
     """`own`: settings of single brokers."""
     data = {
         COMMON_FILE: format_properties(common),
-        **{broker_file(broker): format_properties(it) for broker, it in sorted(own.items()) if it},
+        **{broker_file(broker): format_properties(it) for broker, it in sorted(own.items())},
     }
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
     return {
@@ -153,6 +159,6 @@ def _unescaped(text: str) -> str:
 
 
 def all_broker_settings(
-    cluster: Cluster, brokers: Iterable[int], addresses: ServiceAddresses
+    cluster: Cluster, brokers: Iterable[int], addresses: ServiceAddresses, *, founds: bool
 ) -> dict[int, dict[str, str]]:
-    return {broker: broker_settings(cluster, broker, addresses) for broker in brokers}
+    return {broker: broker_settings(cluster, broker, addresses, founds=founds) for broker in brokers}

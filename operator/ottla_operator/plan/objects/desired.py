@@ -33,6 +33,11 @@ class ObjectInputs:
     certificates: str = ""
     ports_in_use: frozenset[int] = frozenset()
 
+    @property
+    def founds(self) -> bool:
+        """True if the first broker may found the cluster."""
+        return names.FOUNDING in self.state_annotations
+
 
 @dataclass(frozen=True, slots=True)
 class DesiredObjects:
@@ -56,9 +61,6 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     ids = broker_ids(inputs.brokers)
     prerequisites = (
         access.service_account(cluster),
-        access.role(cluster),
-        access.role_binding(cluster),
-        access.lease(cluster),
         *services(cluster, ids),
         access.network_policy(cluster, inputs.ports_in_use),
     )
@@ -66,7 +68,7 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     if waiting := [it for broker in ids for it in services_without_address(cluster, broker, inputs.addresses)]:
         return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
     common = inputs.common or common_settings(cluster, inputs.brokers)
-    config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses))
+    config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses, founds=inputs.founds))
     template = pod_template(cluster, images, config["metadata"]["name"], inputs.certificates)
     return DesiredObjects(
         prerequisites, budget, config, _stateful_set(cluster, template, inputs.brokers, inputs.state_annotations)

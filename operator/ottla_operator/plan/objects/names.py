@@ -29,11 +29,14 @@ CLUSTER_SETTINGS: Final = "ottla.dev/cluster-settings"
 """Annotation of the StatefulSet: settings that the operator has set on the running brokers, as JSON."""
 THROTTLED_TOPICS: Final = "ottla.dev/throttled"
 """Annotation of the StatefulSet: topics whose moves are throttled, as JSON."""
-STATE_ANNOTATIONS: Final = (SPREAD_OVER, CLUSTER_SETTINGS, THROTTLED_TOPICS)
+FOUNDING: Final = "ottla.dev/founding"
+"""Annotation of the StatefulSet: the first broker may found the cluster. Absent once a cluster id is known."""
+STATE_ANNOTATIONS: Final = (SPREAD_OVER, CLUSTER_SETTINGS, THROTTLED_TOPICS, FOUNDING)
 
 # No listener of a Cluster can have these names: theirs have no '-'.
 BROKERS_PORT: Final = "inter-broker"
 HTTP_PORT: Final = "http-metrics"
+_CLAIM: Final = "data-"
 _DEFAULT_PORTS: Final = {BROKERS_PORT: 9091, HTTP_PORT: 8080}
 
 
@@ -93,23 +96,29 @@ def broker_service(cluster: Cluster, listener: Listener, broker: int) -> str:
     return f"{cluster.name}-{listener.name}-{broker}"
 
 
-def register_lease(cluster: Cluster) -> str:
-    return f"{cluster.name}-register"
-
-
 def pod(cluster: Cluster, broker: int) -> str:
     return f"{cluster.name}-{broker}"
 
 
 def claim(cluster: Cluster, broker: int) -> str:
     """The volume claim of one broker, as the StatefulSet controller names it."""
-    return f"data-{pod(cluster, broker)}"
+    return f"{_CLAIM}{pod(cluster, broker)}"
+
+
+def claimed_by(cluster: Cluster, claim: str) -> int | None:
+    """The broker of a volume claim; None for claims of other names."""
+    prefix, pod_name = claim[: len(_CLAIM)], claim[len(_CLAIM) :]
+    return broker_id(cluster, pod_name) if prefix == _CLAIM else None
 
 
 def broker_id(cluster: Cluster, pod_name: str) -> int | None:
     """The broker of a pod; None for pods of other names."""
     prefix, _, number = pod_name.rpartition("-")
     return int(number) if prefix == cluster.name and number.isdigit() else None
+
+
+def pod_host(cluster: Cluster, broker: int) -> str:
+    return f"{pod(cluster, broker)}.{service_host(cluster, headless_service(cluster))}"
 
 
 def service_host(cluster: Cluster, service: str) -> str:

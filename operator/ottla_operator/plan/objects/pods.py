@@ -13,7 +13,6 @@ from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, broker_file
 from ottla_operator.plan.objects.security_context import container_security, pod_security
-from ottla_operator.plan.objects.services import external_listeners
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
@@ -60,6 +59,7 @@ def pod_hash(template: Json) -> str:
 def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
     spec = {
         "serviceAccountName": cluster.name,
+        "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
@@ -79,9 +79,7 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
 
 
 def _broker(cluster: Cluster, images: BrokerImages) -> Json:
-    files = [f"{SETTINGS_PATH}/{COMMON_FILE}"] + (
-        [f"{SETTINGS_PATH}/{broker_file('$(BROKER_ID)')}"] if external_listeners(cluster) else []
-    )
+    files = [f"{SETTINGS_PATH}/{it}" for it in (COMMON_FILE, broker_file("$(BROKER_ID)"))]
     resources = cluster.spec.resources
     http = {"port": names.HTTP_PORT}
     return {
