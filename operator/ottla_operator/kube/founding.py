@@ -1,0 +1,42 @@
+"""Whether the brokers of a Cluster may found a cluster: once, while no disk can hold one already.
+
+Invariant: brokers found no cluster beside one that exists. A cluster exists once its id is in the status, or in what is
+left on a volume claim; the claims of a deleted Cluster that are kept hold its cluster, which the brokers of a Cluster
+of the same name continue.
+"""
+
+from typing import Final
+
+from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.kinds import CLAIM, STATEFUL_SET
+from ottla_operator.plan.conditions import Reconciling
+from ottla_operator.plan.objects import names
+from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+CLAIMS_RETRY_S: Final = 1.0
+
+
+async def may_found_cluster(api: ApiClient, resource: Json, cluster: Cluster) -> bool:
+    """Of a Cluster without a StatefulSet. Raises Blocked while claims of a previous StatefulSet are still being deleted."""
+    if (resource.get("status") or {}).get("clusterId"):
+        return False
+    claims = [
+        it
+        for it in await api.list(CLAIM, cluster.metadata.namespace)
+        if names.claimed_by(cluster, it["metadata"]["name"]) is not None
+    ]
+    if any(not _is_being_deleted(it) for it in claims):
+        return False
+    if claims:
+        said = f"PersistentVolumeClaim {claims[0]['metadata']['name']} of the previous Cluster is still being deleted"
+        raise Blocked(Reconciling("Terminating", said), CLAIMS_RETRY_S)
+    return True
+
+
+def _is_being_deleted(claim: Json) -> bool:
+    """With `storage.deleteClaim`, claims belong to the StatefulSet and are deleted after it."""
+    metadata = claim["metadata"]
+    owners = [it["kind"] for it in metadata.get("ownerReferences") or []]
+    return "deletionTimestamp" in metadata or STATEFUL_SET.name in owners
