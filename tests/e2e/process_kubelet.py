@@ -5,6 +5,7 @@ import asyncio
 import copy
 import os
 import random
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +14,10 @@ from typing import Any, cast
 import aiohttp
 
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.kinds import POD, TOPIC
+from ottla_operator.kube.kinds import CLAIM, POD, TOPIC
 from ottla_operator.kube.platform import KubePlatform
 from ottla_operator.kube.status_writer import EventRecorder, now_text
-from ottla_operator.plan.objects.config import COMMON_FILE, parse_properties
+from ottla_operator.plan.objects.config import COMMON_FILE, broker_file, parse_properties
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.reconcile.controller import Controller
@@ -140,26 +141,32 @@ class ProcessKubelet:
             POD, {"metadata": {**metadata, "creationTimestamp": now_text()}, "spec": template["spec"], "status": status}
         )
         self.created_pods.append(name)
+        if (CLAIM.name, "events", f"data-{name}") not in self.api.objects:
+            self.api.put(CLAIM, {"metadata": {"name": f"data-{name}", "namespace": "events"}, "spec": {}})
         self._containers[name] = await self._start_broker(name, template, f"{self._subnet}.{number}")
 
     async def _start_broker(self, name: str, template: Json, ip: str) -> Container:
         settings = self.api.of("ConfigMap")[template["spec"]["volumes"][0]["configMap"]["name"]]["data"]
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        (folder / COMMON_FILE).write_text(settings[COMMON_FILE])
+        own = broker_file(name.rpartition("-")[2])
+        for file in (COMMON_FILE, own):
+            (folder / file).write_text(settings[file])
         common = parse_properties(settings[COMMON_FILE])
+        servers = common["controller.quorum.bootstrap.servers"]
         listeners = ",".join(it.replace("://:", f"://{ip}:") for it in common["listeners"].split(","))
         here = {
             "listeners": listeners,
             "advertised.listeners": listeners,
             "log.dirs": str(folder / "data"),
-            "register": f"file:{self.folder / 'register.json'}",
+            "controller.quorum.bootstrap.servers": re.sub(r"demo-(\d+)[^:]*", rf"{self._subnet}.\1", servers),
             "http.listener": f"{ip}:8080",
         }
         log = folder / "log"
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "ottla_broker", "--config", str(folder / COMMON_FILE)),
+                *(sys.executable, "-m", "ottla_broker"),
+                *(part for file in (COMMON_FILE, own) for part in ("--config", str(folder / file))),
                 *(part for key, value in here.items() for part in ("--set", f"{key}={value}")),
                 stdout=output,
                 stderr=output,

@@ -2,18 +2,16 @@
 
 import asyncio
 import copy
-import fcntl
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ottla_broker.wire.records import Record
 from ottla_operator.kafka import configs, groups, topics
 from ottla_operator.kafka.client import KafkaClient, connect
 from ottla_operator.kafka.producer import Producer
+from ottla_operator.kafka.quorum import list_voters
 from ottla_operator.reconcile.watch_cache import reduce_resource
-from ottla_operator.resources.model import Json
 from tests.e2e.process_kubelet import KEY, ProcessKubelet
 
 STORAGE = {"size": "1Gi"}
@@ -310,38 +308,15 @@ def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched
     run_with_cluster(tmp_path, 3, story)
 
 
-def test_of_two_brokers_one_goes_when_the_other_keeps_the_metadata_log_too(tmp_path: Path) -> None:
+def test_of_two_brokers_the_one_that_keeps_the_metadata_log_is_restarted_last(tmp_path: Path) -> None:
     async def story(world: ProcessKubelet) -> None:
+        async with connect_to_brokers(world) as link:
+            (voter,) = await list_voters(link)
         world.edit_spec("Cluster", "demo", config={"num.partitions": 5})
-        await world.wait_until(
-            lambda: len(voters_in_register(world)) == 1
-        )  # the first has left, and has not been started again
-        with lock_register(world):  # so it cannot be taken in again
-            await world.wait_until(lambda: blocked_by(world) == ["__cluster_metadata"])
-            assert len(world.created_pods) == 3
-            told = world.condition("Cluster", "demo")["message"]
-            assert "__cluster_metadata-0 has" in told and "needs 1 beside broker" in told
         await world.wait_until_ready()
-        assert sorted(world.created_pods) == ["demo-1", "demo-1", "demo-2", "demo-2"]
-
-    def blocked_by(world: ProcessKubelet) -> list[str]:
-        return [it["topic"] for it in world.status("Cluster", "demo").get("roll", {}).get("blockedBy", ())]
+        assert world.created_pods[2:] == [f"demo-{3 - voter}", f"demo-{voter}"]
 
     run_with_cluster(tmp_path, 2, story)
-
-
-def voters_in_register(world: ProcessKubelet) -> list[Json]:
-    """Those that keep the metadata log, as the register says."""
-    found: list[Json] = json.loads((world.folder / "register.json").read_text())["isr"]
-    return found
-
-
-@contextmanager
-def lock_register(world: ProcessKubelet) -> Iterator[None]:
-    """Nobody can write to the register meanwhile; all can read it."""
-    with (world.folder / "register.json.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def test_the_status_tells_how_many_partitions_of_a_move_have_arrived(tmp_path: Path) -> None:

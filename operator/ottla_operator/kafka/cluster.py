@@ -1,6 +1,6 @@
 """The cluster as a whole: brokers, controller, and the health of its partitions."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,10 +99,10 @@ def find_partition_problems(
     return problems
 
 
-async def list_partition_states(client: KafkaClient, ready: Collection[int]) -> list[PartitionState]:
+async def list_partition_states(client: KafkaClient) -> list[PartitionState]:
     """ISR of every partition and of the metadata log, from which a rolling restart is planned.
 
-    Raises KafkaError while there is no controller. `ready`: ids of the brokers that are ready.
+    Raises KafkaError while there is no controller.
     """
     topics = await list_topics(client)
     min_isr = await configs.describe_min_isr(client, [topic.name for topic in topics])
@@ -114,5 +114,5 @@ async def list_partition_states(client: KafkaClient, ready: Collection[int]) -> 
     if (log := await quorum.describe_quorum(client)) is not None:
         voters = [replica for replica in log.replicas if replica.is_voter]
         in_sync = [voter.broker for voter in voters if voter.is_in_sync]
-        states.insert(0, metadata_log_state(quorum.METADATA_LOG, [it.broker for it in voters], in_sync, ready))
+        states.insert(0, metadata_log_state(quorum.METADATA_LOG, [it.broker for it in voters], in_sync))
     return states

@@ -125,11 +125,7 @@ def find_blockers(
     return found
 
 
-def metadata_log_state(
-    topic: str, voters: Collection[int], in_sync: Collection[int], ready: Iterable[int]
-) -> PartitionState:
+def metadata_log_state(topic: str, voters: Collection[int], in_sync: Collection[int]) -> PartitionState:
     """The metadata log as a partition: it is writable while a majority of its voters is up. `in_sync`: voters that had
-    all committed records a moment ago. `ready`: brokers that could be voters. They count as replicas, so that of two
-    brokers the second is not restarted before the first is a voter again."""
-    replicas = tuple(dict.fromkeys([*voters, *ready]))
-    return PartitionState(topic, 0, replicas, tuple(in_sync), len(voters) // 2 + 1)
+    all committed records a moment ago. A single voter is restarted all the same: nobody else can be controller meanwhile."""
+    return PartitionState(topic, 0, tuple(voters), tuple(in_sync), len(voters) // 2 + 1)

@@ -113,8 +113,7 @@ async def _step_by_partitions(
     client: KafkaClient | None, states: list[BrokerState], controller: int | None, max_unavailable: int
 ) -> RollStep:
     assert client is not None, "without a client no ready broker counts as outdated"
-    partitions = await list_partition_states(client, [it.id for it in states if it.is_ready])
-    return next_roll_step(states, partitions, controller, max_unavailable)
+    return next_roll_step(states, await list_partition_states(client), controller, max_unavailable)
 
 
 def _state(id_: int, broker: ObservedBroker | None, outdated: str, registered: frozenset[int] | None) -> BrokerState:
