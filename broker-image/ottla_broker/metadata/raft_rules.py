@@ -1,0 +1,252 @@
+"""Elections of the metadata log's leader by KRaft's rules, pure (KIP-595, pre-vote: KIP-996, directory ids: KIP-853).
+
+Each function takes the state of one replica and an event, and returns the next state. There is no clock, disk or network
+here. The caller does what a change of state asks for, in this order:
+
+1. If `stored` differs, it is written and synced before any message leaves that follows from the new state.
+2. In PROSPECTIVE and CANDIDATE, a vote of `epoch` is requested from every other voter (a pre-vote in PROSPECTIVE).
+   The answers, and connections that fail, come back through `count_vote`.
+3. In LEADER, the log of `epoch` is led; in FOLLOWER, that of `leader` is fetched.
+4. A timer of the role runs from the change on (`election_timeout_s`). When it expires: `expire`.
+
+Invariants: a replica grants one vote in an epoch, and only to a log that is at least as long as its own, so no two
+replicas lead in one epoch, and every leader has all committed records. An epoch never goes back.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple
+
+from ottla_broker.metadata.voter_set import ReplicaKey, has_majority
+
+NO_LEADER = -1
+INITIAL_EPOCH = 0
+MIN_BACKOFF_S = 0.03
+NO_VOTES: frozenset[ReplicaKey] = frozenset()
+
+
+class EpochAndOffset(NamedTuple):
+    """The end of a log: the epoch of its last record (−1 without one) and the offset after it; also the id of a
+    snapshot. A larger value is more advanced. Kafka's OffsetAndEpoch."""
+
+    epoch: int
+    offset: int
+
+
+class Role(StrEnum):
+    """Kafka's names. UNATTACHED with a vote was called Voted before KIP-996."""
+
+    UNATTACHED = "Unattached"
+    PROSPECTIVE = "Prospective"
+    CANDIDATE = "Candidate"
+    FOLLOWER = "Follower"
+    LEADER = "Leader"
+    RESIGNED = "Resigned"
+
+
+class ElectionState(NamedTuple):
+    """What a replica must not forget: the newest epoch it knows, its leader (−1: unknown), and its own vote in it."""
+
+    epoch: int = INITIAL_EPOCH
+    leader: int = NO_LEADER
+    voted: ReplicaKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaftState:
+    """`granted`, `refused`: answers in the election of PROSPECTIVE or CANDIDATE. `hears_leader`: a FOLLOWER has fetched
+    from its leader, and the fetch timeout has not expired since. `failed_elections`: since a leader was last heard."""
+
+    role: Role = Role.UNATTACHED
+    epoch: int = INITIAL_EPOCH
+    leader: int = NO_LEADER
+    voted: ReplicaKey | None = None
+    granted: frozenset[ReplicaKey] = NO_VOTES
+    refused: frozenset[ReplicaKey] = NO_VOTES
+    hears_leader: bool = False
+    failed_elections: int = 0
+
+    @property
+    def stored(self) -> ElectionState:
+        return ElectionState(self.epoch, self.leader, self.voted)
+
+    @property
+    def is_electing(self) -> bool:
+        return self.role in (Role.PROSPECTIVE, Role.CANDIDATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The replica that decides: its key, the voters of its log (the newest appended set), the end of its log."""
+
+    key: ReplicaKey
+    voters: frozenset[ReplicaKey]
+    log_end: EpochAndOffset
+
+    @property
+    def is_voter(self) -> bool:
+        return self.key in self.voters
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """`epoch`: the one in which the candidate wants to lead; in a pre-vote the one that it knows. `log_end`: of its log."""
+
+    candidate: ReplicaKey
+    epoch: int
+    log_end: EpochAndOffset
+    is_pre_vote: bool = False
+
+
+def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
+    """The state of a process that starts. It neither leads nor stands in an epoch of an earlier process: that one may
+    have sent messages that this one does not know."""
+    epoch, leader, voted = stored
+    if leader in (NO_LEADER, me[0]):
+        return RaftState(epoch=epoch, voted=voted, failed_elections=1)
+    return RaftState(Role.FOLLOWER, epoch, leader, voted)
+
+
+# --- votes
+
+
+def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
+    """The next state, and whether the vote is granted. Also a replica that is no voter of its own log grants votes: its
+    log may not have the voter set of which it is one."""
+    if request.epoch < state.epoch:
+        return state, False
+    state = observe_epoch(state, request.epoch, NO_LEADER, me)
+    if request.log_end < me.log_end:
+        return state, False
+    if request.is_pre_vote:
+        return state, state.role is not Role.LEADER and not state.hears_leader
+    if state.voted is not None or state.leader != NO_LEADER:
+        return state, state.voted == request.candidate
+    return RaftState(epoch=state.epoch, voted=request.candidate), True
+
+
+def count_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, *, granted: bool, me: Replica) -> RaftState:
+    """After an answer to the request that was sent in the state `asked`; `granted` False also for a failed connection."""
+    if (state.role, state.epoch) != (asked.role, asked.epoch) or not state.is_electing:
+        return state
+    if granted:
+        return _elect_if_won(replace(state, granted=state.granted | {voter}), me)
+    state = replace(state, refused=state.refused | ({voter} - state.granted))
+    return state if has_majority(me.voters - state.refused, me.voters) else _lose_election(state)
+
+
+def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
+    if not has_majority(state.granted, me.voters):
+        return state
+    if state.role is Role.PROSPECTIVE:
+        return stand_for_election(state, me)
+    return replace(state, role=Role.LEADER, leader=me.key[0], granted=NO_VOTES, refused=NO_VOTES, failed_elections=0)
+
+
+def stand_for_election(state: RaftState, me: Replica) -> RaftState:
+    """CANDIDATE of the next epoch, with its own vote."""
+    candidate = replace(
+        state,
+        role=Role.CANDIDATE,
+        epoch=state.epoch + 1,
+        leader=NO_LEADER,
+        voted=me.key,
+        granted=frozenset({me.key}),
+        refused=NO_VOTES,
+        hears_leader=False,
+    )
+    return _elect_if_won(candidate, me)
+
+
+def _lose_election(state: RaftState) -> RaftState:
+    """Back to the leader of the epoch if there is one, which other voters may still hear."""
+    role = Role.UNATTACHED if state.leader == NO_LEADER else Role.FOLLOWER
+    return replace(state, role=role, granted=NO_VOTES, refused=NO_VOTES, failed_elections=state.failed_elections + 1)
+
+
+# --- leaders
+
+
+def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> RaftState:
+    """After any message that names an epoch, and its leader if the sender knows it (else −1). That this broker led an
+    epoch, in an earlier process, is no news."""
+    if leader == me.key[0]:
+        leader = NO_LEADER
+    if epoch > state.epoch and leader == NO_LEADER:
+        return RaftState(epoch=epoch, failed_elections=state.failed_elections)
+    if epoch > state.epoch:
+        return RaftState(Role.FOLLOWER, epoch, leader)
+    is_news = epoch == state.epoch and leader != NO_LEADER and state.leader == NO_LEADER
+    return RaftState(Role.FOLLOWER, epoch, leader, state.voted) if is_news else state
+
+
+def hear_leader(state: RaftState) -> RaftState:
+    """After a response to a fetch of this epoch's leader."""
+    return replace(state, hears_leader=True, failed_elections=0) if state.role is Role.FOLLOWER else state
+
+
+def end_quorum_epoch(
+    state: RaftState, epoch: int, leader: int, successors: tuple[ReplicaKey, ...], me: Replica
+) -> RaftState:
+    """After the leader's EndQuorumEpoch. The first successor stands for election at once, without a pre-vote that others
+    may not be ready for; the others wait for longer, the later they are named."""
+    state = observe_epoch(state, epoch, leader, me)
+    if state.role is not Role.FOLLOWER or (state.epoch, state.leader) != (epoch, leader) or not me.is_voter:
+        return state
+    if successors[:1] == (me.key,):
+        return stand_for_election(state, me)
+    rank = successors.index(me.key) if me.key in successors else len(successors)
+    return replace(state, hears_leader=False, failed_elections=rank + 1)
+
+
+def resign(state: RaftState) -> RaftState:
+    """The leader gives up its epoch: it stops, or check-quorum has failed. Its vote stays."""
+    return replace(state, role=Role.RESIGNED, leader=NO_LEADER) if state.role is Role.LEADER else state
+
+
+# --- timeouts
+
+
+def expire(state: RaftState, me: Replica) -> RaftState:
+    """The timer of the role has expired, or the leader's port refuses connections. A broker that is no voter looks for
+    another leader."""
+    if state.role is Role.LEADER:
+        return state
+    if not me.is_voter:
+        return RaftState(epoch=state.epoch, voted=state.voted)
+    if state.is_electing:
+        return _lose_election(state)
+    prospective = replace(
+        state, role=Role.PROSPECTIVE, granted=frozenset({me.key}), refused=NO_VOTES, hears_leader=False
+    )
+    return _elect_if_won(prospective, me)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionTimeouts:
+    """controller.quorum.election.timeout.ms, controller.quorum.fetch.timeout.ms, controller.quorum.election.backoff.max.ms."""
+
+    election_s: float = 1.0
+    fetch_s: float = 2.0
+    backoff_max_s: float = 1.0
+
+    @property
+    def check_quorum_s(self) -> float:
+        """How long a leader leads on that hears no majority: 1.5 fetch timeouts, as in Kafka."""
+        return 1.5 * self.fetch_s
+
+
+def election_timeout_s(state: RaftState, me: Replica, timeouts: ElectionTimeouts, random: Random) -> float | None:
+    """How long the replica stays in its role; None: for ever. Random, so that voters do not all stand at once: after
+    elections that nobody won, from an interval that doubles."""
+    if state.role is Role.LEADER or (not me.is_voter and state.role is not Role.FOLLOWER):
+        return None
+    if not me.voters - {me.key}:
+        return 0.0  # nobody else can lead
+    if state.failed_elections and not state.is_electing and not state.hears_leader:
+        longest_s = MIN_BACKOFF_S * 2 ** min(state.failed_elections, 16)
+        return random.uniform(MIN_BACKOFF_S, max(min(longest_s, timeouts.backoff_max_s), MIN_BACKOFF_S))
+    if state.role is Role.FOLLOWER:
+        return timeouts.fetch_s * random.uniform(1.0, 1.1)
+    return timeouts.election_s * random.uniform(1.0, 2.0)

@@ -1,0 +1,162 @@
+"""The voters of the metadata log, pure: majorities, changes of one voter at a time, and which brokers are voters.
+
+A voter set takes effect when its record is appended, before that is committed (KIP-853). Two voter sets that differ by
+one voter have no two majorities without a common voter. So a leader changes one voter at a time, and only after the
+previous change, and a record of its own epoch, are committed: before, a voter set of an earlier leader may still be in
+effect elsewhere.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+ReplicaKey = tuple[int, UUID]
+"""A broker with the id of its log directory (KIP-853): with a wiped disk it is another replica."""
+
+VOTER_COUNTS = (1, 3, 5)
+
+
+class Voter(msgspec.Struct, frozen=True):
+    """A broker whose copy of the metadata log counts. `directory`: the id of its log directory; `address`: host:port for
+    other brokers (an IPv6 host in brackets), which may change."""
+
+    broker: int
+    directory: UUID
+    address: str = ""
+
+    @property
+    def key(self) -> ReplicaKey:
+        return self.broker, self.directory
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        return parse_endpoint(self.address)
+
+
+VoterSet = tuple[Voter, ...]
+"""In the order in which the voters were added."""
+
+
+def parse_endpoint(address: str) -> tuple[str, int] | None:
+    """The host and port of `host:port` or `[IPv6]:port`; None of an empty address."""
+    host, _, port = address.rpartition(":")
+    return (host.strip("[]"), int(port)) if port else None
+
+
+def majority_size(voters: int) -> int:
+    return voters // 2 + 1
+
+
+def has_majority(replicas: Collection[ReplicaKey], voters: Collection[ReplicaKey]) -> bool:
+    """True if more than half of `voters`, of which there is at least one, are in `replicas`."""
+    return bool(voters) and sum(voter in replicas for voter in voters) >= majority_size(len(voters))
+
+
+def committed_offset(acknowledged_offsets: Mapping[ReplicaKey, int], voters: Collection[ReplicaKey]) -> int:
+    """The offset below which a majority of the voters has all records on disk."""
+    return sorted((acknowledged_offsets.get(voter, 0) for voter in voters), reverse=True)[
+        majority_size(len(voters)) - 1
+    ]
+
+
+def next_high_watermark(
+    acknowledged_offsets: Mapping[ReplicaKey, int],
+    voters: Collection[ReplicaKey],
+    *,
+    high_watermark: int,
+    epoch_start_offset: int,
+) -> int:
+    """The leader's high watermark after these acknowledgements. It does not move before a record of the leader's own
+    epoch is on a majority: records of older epochs alone may still be replaced by another leader (Raft, 5.4.2)."""
+    committed = committed_offset(acknowledged_offsets, voters)
+    return max(high_watermark, committed) if committed > epoch_start_offset else high_watermark
+
+
+def can_change_voters(
+    current: VoterSet,
+    proposed: VoterSet,
+    *,
+    voters_offset: int,
+    high_watermark: int,
+    epoch_start_offset: int,
+) -> bool:
+    """True if a leader may append `proposed`: it differs by at most one voter, and the record of `current`, at
+    `voters_offset`, and one of the leader's own epoch are committed. A voter with a new address is the same voter."""
+    changed = {voter.key for voter in current} ^ {voter.key for voter in proposed}
+    is_settled = high_watermark > max(voters_offset, epoch_start_offset)
+    return is_settled and len(changed) <= 1 and len(proposed) > 0
+
+
+def replace_voter(voters: VoterSet, voter: Voter) -> VoterSet:
+    """The voters, with the address of `voter`."""
+    return tuple(voter if known.key == voter.key else known for known in voters)
+
+
+def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
+    return tuple(voter for voter in voters if voter.key != key)
+
+
+# --- which brokers are voters
+
+
+def target_voter_count(brokers: int, max_voters: int) -> int:
+    """The largest of 1, 3 and 5 for which there are enough brokers: an even number tolerates no more failures than
+    the odd one below it."""
+    return max((count for count in VOTER_COUNTS if count <= min(brokers, max_voters)), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterCandidate:
+    """A registered broker as the leader observes it. `is_caught_up`: its disk has all committed records; `is_lost`: it
+    has not fetched for long; `is_shutting_down`: it has requested a controlled shutdown; `is_excluded`: an administrator
+    removed it from the voters."""
+
+    voter: Voter
+    is_caught_up: bool
+    is_lost: bool = False
+    is_shutting_down: bool = False
+    is_excluded: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_caught_up and not (self.is_lost or self.is_shutting_down or self.is_excluded)
+
+
+def next_voter_set(
+    voters: VoterSet,
+    leader: ReplicaKey,
+    candidates: Sequence[VoterCandidate],
+    *,
+    max_voters: int,
+    may_remove_surplus: bool,
+) -> VoterSet | None:
+    """The voter set to change to, one voter away; None when no change is needed. The leader never removes itself.
+
+    A voter whose disk was wiped is removed: it has no records left to count. A lost voter is replaced: a candidate is
+    added, then the lost one is removed. It is removed without one only when there are too many voters. Voters become more
+    only from one odd number to the next, if there are candidates for both steps. With two voters, one that is shutting
+    down is removed while it still runs, because the other could not commit its removal alone. `may_remove_surplus`: a
+    voter beyond the target that is alive may go; the one that was added first does.
+    """
+    by_broker = {candidate.voter.broker: candidate for candidate in candidates}
+    known = {voter.key for voter in voters}
+    ready = sorted(
+        (candidate.voter for candidate in candidates if candidate.is_ready and candidate.voter.key not in known),
+        key=lambda voter: voter.broker,
+    )
+    others = [voter for voter in voters if voter.key != leader]
+    wiped = [v for v in others if v.broker in by_broker and by_broker[v.broker].voter.key != v.key]
+    lost = [v for v in others if v.broker not in by_broker or by_broker[v.broker].is_lost]
+    leaving = [v for v in others if v.broker in by_broker and by_broker[v.broker].is_shutting_down]
+    target = target_voter_count(len(candidates), max_voters)
+    if wiped:
+        return without_voter(voters, wiped[0].key)
+    if leaving and len(voters) == 2:
+        return without_voter(voters, leaving[0].key)
+    if len(voters) > target and (lost or may_remove_surplus):
+        return without_voter(voters, (lost or others)[0].key)
+    if ready and (lost or (len(voters) < target and (len(voters) % 2 == 0 or len(ready) >= 2))):
+        return (*voters, ready[0])
+    return None

@@ -1,0 +1,147 @@
+"""The voters of the metadata log: what they have committed, how they change, and which brokers they are."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.metadata.voter_set import (
+    Voter,
+    VoterCandidate,
+    VoterSet,
+    can_change_voters,
+    committed_offset,
+    has_majority,
+    next_high_watermark,
+    next_voter_set,
+    parse_endpoint,
+    replace_voter,
+    target_voter_count,
+)
+
+
+def voter(broker: int, disk: int = 0) -> Voter:
+    return Voter(broker, UUID(int=1000 * broker + disk), f"host-{broker}:9092")
+
+
+def voters(*brokers: int) -> VoterSet:
+    return tuple(voter(broker) for broker in brokers)
+
+
+def candidate(
+    broker: int, disk: int = 0, *, ready: bool = True, lost: bool = False, leaving: bool = False
+) -> VoterCandidate:
+    return VoterCandidate(voter(broker, disk), is_caught_up=ready and not lost, is_lost=lost, is_shutting_down=leaving)
+
+
+def propose(
+    current: VoterSet, *candidates: VoterCandidate, max_voters: int = 3, may_remove_surplus: bool = False
+) -> list[int] | None:
+    found = next_voter_set(
+        current, current[0].key, candidates, max_voters=max_voters, may_remove_surplus=may_remove_surplus
+    )
+    return None if found is None else [it.broker for it in found]
+
+
+def test_a_record_is_committed_on_a_majority_with_one_of_the_leaders_epoch() -> None:
+    a, b, c = (it.key for it in voters(1, 2, 3))
+    acknowledged = {a: 20, b: 12}
+    assert committed_offset(acknowledged, (a, b, c)) == 12
+    assert next_high_watermark(acknowledged, (a, b, c), high_watermark=5, epoch_start_offset=11) == 12
+    assert next_high_watermark(acknowledged, (a, b, c), high_watermark=5, epoch_start_offset=12) == 5
+    assert next_high_watermark({a: 9, b: 9}, (a, b, c), high_watermark=15, epoch_start_offset=3) == 15
+
+
+def test_two_of_four_are_no_majority_and_nobody_is_none() -> None:
+    keys = [it.key for it in voters(1, 2, 3, 4)]
+    assert not has_majority(keys[:2], keys) and has_majority(keys[:3], keys)
+    assert not has_majority(keys, [])
+
+
+@pytest.mark.parametrize(
+    ("brokers", "limit", "count"),
+    [(1, 3, 1), (2, 3, 1), (3, 3, 3), (9, 3, 3), (4, 5, 3), (5, 5, 5), (7, 1, 1), (0, 3, 1)],
+)
+def test_one_voter_with_one_or_two_brokers_and_three_from_three_on(brokers: int, limit: int, count: int) -> None:
+    assert target_voter_count(brokers, limit) == count
+
+
+def test_one_voter_changes_at_a_time_after_the_last_change_and_a_record_of_the_epoch_are_committed() -> None:
+    def can_change(proposed: VoterSet, high_watermark: int = 21) -> bool:
+        return can_change_voters(
+            voters(1, 2), proposed, voters_offset=20, high_watermark=high_watermark, epoch_start_offset=15
+        )
+
+    assert can_change(voters(1, 2, 3)) and can_change(voters(1))
+    assert not can_change(voters(1, 2, 3), high_watermark=20)
+    assert not can_change(voters(1, 3)) and not can_change(voters(1, 2, 3, 4))
+    assert not can_change_voters(voters(1, 2), voters(1), voters_offset=3, high_watermark=15, epoch_start_offset=15)
+    assert can_change(replace_voter(voters(1, 2), Voter(2, voter(2).directory, "elsewhere:1")))
+
+
+def test_voters_become_three_when_there_are_candidates_for_both() -> None:
+    assert propose(voters(1), candidate(1), candidate(2)) is None
+    assert propose(voters(1), candidate(1), candidate(2), candidate(3, ready=False)) is None
+    assert propose(voters(1), candidate(1), candidate(2), candidate(3)) == [1, 2]
+    assert propose(voters(1, 2), candidate(1), candidate(2), candidate(3)) == [1, 2, 3]
+    assert propose(voters(1, 2, 3), *map(candidate, range(1, 7))) is None
+    assert propose(voters(1, 2, 3), *map(candidate, range(1, 6)), max_voters=5) == [1, 2, 3, 4]
+
+
+def test_a_lost_voter_is_replaced_by_adding_first() -> None:
+    lost = (candidate(1), candidate(2), candidate(3, lost=True))
+    assert propose(voters(1, 2, 3), *lost) is None
+    assert propose(voters(1, 2, 3), *lost, candidate(4)) == [1, 2, 3, 4]
+    assert propose(voters(1, 2, 3, 4), *lost, candidate(4)) == [1, 2, 4]
+
+
+def test_an_unregistered_voter_goes() -> None:
+    assert propose(voters(1, 2, 3), candidate(1), candidate(2)) == [1, 2]
+    assert propose(voters(1, 2), candidate(1), candidate(2)) is None
+    assert propose(voters(1, 2), candidate(1), candidate(2), may_remove_surplus=True) == [1]
+    assert propose(voters(1, 2), candidate(1), candidate(2, leaving=True)) == [1]
+
+
+def test_a_wiped_voter_goes_and_comes_back() -> None:
+    assert propose(voters(1, 2, 3), candidate(1), candidate(2), candidate(3, disk=1)) == [1, 2]
+    assert propose(voters(1, 2), candidate(1), candidate(2), candidate(3, disk=1)) == [1, 2, 3]
+
+
+def test_a_voter_that_an_administrator_added_stays_for_a_while_and_one_that_was_removed_does_not_come_back() -> None:
+    everybody = [candidate(broker) for broker in (1, 2, 3, 4)]
+    assert propose(voters(1, 2, 3, 4), *everybody) is None
+    assert propose(voters(1, 2, 3, 4), *everybody, may_remove_surplus=True) == [1, 3, 4]
+    excluded = VoterCandidate(voter(3), is_caught_up=True, is_excluded=True)
+    assert propose(voters(1, 2), candidate(1), candidate(2), excluded) is None
+
+
+keys = st.integers(1, 6)
+
+
+@given(st.lists(keys, min_size=1, max_size=5, unique=True), st.data())
+def test_every_proposal_is_one_voter_away_and_keeps_the_leader(brokers: list[int], data: st.DataObject) -> None:
+    current = voters(*brokers)
+    candidates = [candidate(brokers[0])] + [
+        data.draw(st.builds(candidate, st.just(broker), st.integers(0, 1), ready=st.booleans(), lost=st.booleans()))
+        for broker in range(1, 7)
+        if broker != brokers[0] and data.draw(st.booleans())
+    ]
+    for may_remove_surplus in (False, True):
+        found = next_voter_set(
+            current,
+            current[0].key,
+            candidates,
+            max_voters=data.draw(st.sampled_from([1, 3, 5])),
+            may_remove_surplus=may_remove_surplus,
+        )
+        if found is not None:
+            assert current[0] in found
+            assert can_change_voters(current, found, voters_offset=0, high_watermark=2, epoch_start_offset=1)
+            assert len({it.broker for it in found}) == len(found)
+
+
+def test_endpoints_are_read_from_addresses() -> None:
+    assert parse_endpoint("host:9092") == ("host", 9092)
+    assert parse_endpoint("[::1]:9092") == ("::1", 9092)
+    assert parse_endpoint("") is None
