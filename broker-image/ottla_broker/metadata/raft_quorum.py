@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ottla_broker.config import (
     CLUSTER_FOUND,
-    CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
     CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS,
     CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS,
     CONTROLLER_QUORUM_FETCH_TIMEOUT_MS,
@@ -69,7 +68,7 @@ class QuorumSettings:
     @classmethod
     def from_config(cls, config: Config) -> "QuorumSettings":
         return cls(
-            config(CONTROLLER_QUORUM_BOOTSTRAP_SERVERS),
+            config.quorum_bootstrap_servers,
             config(CLUSTER_FOUND),
             config(CONTROLLER_QUORUM_VOTER_COUNT),
             ElectionTimeouts(
