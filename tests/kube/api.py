@@ -1,4 +1,6 @@
-"""Asking an API server, for tests: JSON over HTTPS with a bearer token, standard library only."""
+"""A client of the Kubernetes API for tests: JSON over HTTPS with a bearer token, standard library
+only.
+"""
 
 import base64
 import contextlib
@@ -18,7 +20,7 @@ PATCHES = {"PATCH": "application/merge-patch+json", "APPLY": "application/apply-
 
 
 class Refused(Exception):
-    """What the API server said instead of doing it."""
+    """The API server rejected a request; `status` is the HTTP status code."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(f"{status}: {said}")
@@ -27,7 +29,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Api:
-    """`url`: https://host:port. `authority`: the certificate to trust. `token`: who asks."""
+    """A client with one identity: `url` is https://host:port, `ca_certificate` the PEM file to
+    trust, `token` the bearer token.
+    """
 
     url: str
     authority: Path
@@ -38,7 +42,11 @@ class Api:
         return ssl.create_default_context(cafile=str(self.authority))
 
     def ask(self, method: str, path: str, body: Json | None = None) -> Json:
-        """`path` from the root. Raises Refused; OSError when nobody answers."""
+        """Send a request and return the parsed JSON response.
+
+        `path` is absolute. `method` is an HTTP method, or APPLY for server-side apply. Raises
+        ApiError when the API server rejects the request, and OSError when it cannot be reached.
+        """
         answer = self.ask_text(method, path, body)
         found: Json = json.loads(answer)
         return found
@@ -63,7 +71,7 @@ class Api:
             raise Refused(error.code, said) from error
 
     def get(self, path: str) -> Json | None:
-        """None when it is not there."""
+        """Return the object, or None if it does not exist."""
         try:
             return self.ask("GET", path)
         except Refused as reason:
@@ -72,7 +80,10 @@ class Api:
             raise
 
     def watch(self, path: str, version: str, within_s: int = 5) -> Iterator[Json]:
-        """What happens to a collection after a version of it: events of `type` and `object`. Ends after `within_s`; OSError, Refused."""
+        """Yield the watch events (`type` and `object`) of a collection after a resource version.
+
+        The API server ends the watch after `within_s` seconds. Raises OSError and ApiError.
+        """
         asked = f"{self.url}{path}?watch=1&resourceVersion={version}&timeoutSeconds={within_s}"
         request = urllib.request.Request(asked, headers={"Authorization": f"Bearer {self.token}"})
         try:
@@ -89,7 +100,7 @@ class Api:
             return False
 
     def kubeconfig(self, path: Path) -> Path:
-        """Writes one for this asker; JSON, which is YAML, too."""
+        """Write a kubeconfig with this client's identity to `path`. JSON is valid YAML."""
         authority = base64.b64encode(self.authority.read_bytes()).decode()
         path.write_text(
             json.dumps(

@@ -1,7 +1,8 @@
-"""Brokers as pods, as an operator would make them: a StatefulSet with a volume for each, an account with rights on one Lease, and that Lease.
+"""Brokers in pods without an operator: a StatefulSet with a volume for each broker, a service
+account, a Role for one Lease, and that Lease.
 
-Each broker has two listeners: INTERNAL, by its name in the cluster's DNS, for brokers and for clients in pods; and CLIENTS, by the pod's
-address, for a test beside the nodes.
+Each broker has two listeners: INTERNAL, with the broker's DNS name in the cluster, for brokers and
+for clients in pods; CLIENTS, with the pod's address, for clients on the host network.
 """
 
 import os
@@ -29,14 +30,18 @@ RESTRICTED = {"runAsNonRoot": True, "runAsUser": USER, "fsGroup": USER, "seccomp
 
 @dataclass(frozen=True, slots=True)
 class BrokerPods:
-    """`name`: of the cluster, and of everything that belongs to it. `api`: the admin's."""
+    """`name` is the name of the cluster and of all its objects; `api` a client with all
+    permissions.
+    """
 
     api: Api
     namespace: str
     name: str = "demo"
 
     def make(self, replicas: int, settings: dict[str, str] | None = None, *, enforce: str = "restricted") -> None:
-        """`enforce`: the level of Pod Security of its namespace."""
+        """Create the namespace and the objects of a cluster. `pod_security` is the Pod Security
+        level that the namespace enforces.
+        """
         core, rights = f"/api/v1/namespaces/{self.namespace}", self._of("rbac.authorization.k8s.io/v1")
         self.api.ask(
             "POST",
@@ -75,7 +80,7 @@ class BrokerPods:
             eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, message=lambda: self.trouble(broker))  # noqa: B023
 
     def trouble(self, broker: int) -> str:
-        """What is known of a pod that is not ready."""
+        """The broker pod's status, events and log, for assertion messages."""
         status = (self.pod(broker) or {}).get("status", {})
         events = self.api.ask("GET", f"/api/v1/namespaces/{self.namespace}/events")["items"]
         return f"{self.name}-{broker} is ready: {status}\n{[event['message'] for event in events][-8:]}\n{self.log(broker)}"
@@ -88,11 +93,13 @@ class BrokerPods:
             return f"(no log: {error})"
 
     def bootstrap(self, *brokers: int) -> str:
-        """For clients beside the nodes."""
+        """Bootstrap servers of these brokers for clients on the host network."""
         return ",".join(f"{(self.pod(broker) or {})['status']['podIP']}:9092" for broker in brokers)
 
     def whole(self, brokers: int, bootstrap: str) -> bool:
-        """Whether so many brokers are known, and every replica of every partition is in sync."""
+        """Whether the cluster has this number of brokers and all replicas of all partitions are in
+        sync.
+        """
         try:
             told = rd.admin_client(bootstrap).list_topics(timeout=5)
         except ck.KafkaException:
@@ -103,11 +110,13 @@ class BrokerPods:
         )
 
     def holder(self) -> int:
-        """The broker that leads the metadata log, as the Lease says."""
+        """The id of the broker that leads the metadata log, from the Lease; -1 if none does."""
         return int(self.lease()["spec"].get("holderIdentity", "broker--1").removeprefix("broker-"))
 
     def kill(self, broker: int, machine: Machine) -> None:
-        """As a crash does: nothing is flushed, nothing is closed, and its pod stays."""
+        """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
+        container.
+        """
         mark = f"--set node.id={broker} "
         kept = f"--set register=kubernetes:{self.namespace}/{self.name} "
         [pid] = [pid for pid, line in machine.processes().items() if mark in line and kept in line]
@@ -120,7 +129,9 @@ class BrokerPods:
         return f"/apis/{group}/namespaces/{self.namespace}"
 
     def _service(self) -> Json:
-        """Brokers find each other before they are ready to serve clients."""
+        """Spec of a headless Service that publishes brokers before they are ready: they connect to
+        each other first.
+        """
         return {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

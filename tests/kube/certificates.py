@@ -1,4 +1,6 @@
-"""The certificates of a control plane, by `openssl`: an authority of its own, a server's, and the key that signs service accounts' tokens."""
+"""Certificates made by `openssl`: a certificate authority, server and client certificates, and the
+key that signs service account tokens.
+"""
 
 import shutil
 import subprocess
@@ -14,7 +16,11 @@ ELLIPTIC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 
 @dataclass(frozen=True, slots=True)
 class CertificateAuthority:
-    """Paths of PEM files: `certificate` is what clients trust, `server` and `server_key` are shown by servers, `accounts_key` signs tokens."""
+    """Paths of PEM files in `folder`.
+
+    Clients trust `certificate`, servers present `server_certificate` with `server_key`, and the API
+    server signs tokens with `service_account_key`.
+    """
 
     folder: Path
 
@@ -40,7 +46,9 @@ class CertificateAuthority:
 
 
 def create_certificate_authority(folder: Path, addresses: Iterable[str], names: Iterable[str]) -> CertificateAuthority:
-    """Makes all of it in `folder`. `addresses`, `names`: what the server may be called by."""
+    """Create all files in `folder`. `addresses` and `names` are the subject alternative names of
+    the server certificate.
+    """
     if shutil.which("openssl") is None:
         skip_or_fail_in_ci("no `openssl` on PATH, which makes the certificates of a control plane")
     folder.mkdir()
@@ -64,12 +72,14 @@ def create_certificate_authority(folder: Path, addresses: Iterable[str], names: 
 
 
 def create_client_certificate(made: CertificateAuthority, name: str) -> tuple[Path, Path]:
-    """(certificate, key) of somebody whom servers of this authority know by `name`."""
+    """(certificate, key) of a client with the common name `name`."""
     return _signed(made, name, "extendedKeyUsage=clientAuth\n")
 
 
 def create_server_certificate(made: CertificateAuthority, name: str, called: Iterable[str]) -> tuple[Path, Path]:
-    """(certificate, key) of one more server. `called`: what clients may call it, each `IP:…` or `DNS:…`."""
+    """(certificate, key) of another server. `alternative_names` are its subject alternative names,
+    each `IP:…` or `DNS:…`.
+    """
     return _signed(made, name, f"subjectAltName={','.join(called)}\nextendedKeyUsage=serverAuth\n")
 
 

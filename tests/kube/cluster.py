@@ -1,11 +1,12 @@
-"""A whole Kubernetes: control plane, cluster DNS and nodes, on machines of a test's own.
+"""A whole Kubernetes: control plane, cluster DNS and nodes, each in network namespaces of this
+process.
 
-    with cluster(folder, nodes=3) as kube:
-        kube.has(archive_of_an_image)
-        kube.plane.admin.ask("POST", …)
+    with run_kubernetes(folder, nodes=3) as kube:
+        kube.load_image(image_archive)
+        kube.plane.admin.request("POST", …)
 
-While it is there, the calling thread and what it starts is on the network 10.250.0.0/24 beside the nodes: outside the cluster, as a
-client on the same premises is. Root only.
+Inside the block, the calling thread and processes that it starts are on the node network
+10.250.0.0/24 but outside the cluster, like a client in the same data centre. Needs root.
 """
 
 import os
@@ -45,7 +46,9 @@ cluster.local:53 in-addr.arpa:53 {{
 
 
 class Kube:
-    """`premises`: the machine of the control plane and of the test itself. `nodes`: in the order of their numbers, from 1."""
+    """`host` is the machine of the control plane and of the test; `nodes` are in the order of their
+    numbers, from 1.
+    """
 
     def __init__(self, folder: Path, premises: Machine, plane: ControlPlane) -> None:
         self.folder = folder
@@ -61,18 +64,20 @@ class Kube:
         self._images.append(self._pause)
 
     def has(self, image: Path) -> None:
-        """Gives every node, those to come too, the images of an archive."""
+        """Load the images of an OCI archive into every node, including nodes added later."""
         self._images.append(image)
         for node in self.nodes:
             node.has(image)
 
     def call(self, image: str, name: str) -> None:
-        """Gives an image another name beside, on every node that there is."""
+        """Tag an image with a second name on every current node."""
         for node in self.nodes:
             node.call(image, name)
 
     def add_node(self, images: Sequence[Path] = ()) -> Node:
-        """Returns when it is ready. `images`: archives, if it is to have just these."""
+        """Add a node and return when it is Ready. `images` are the only archives to load; by
+        default it gets all that `load_image` loaded.
+        """
         number = len(self.nodes) + 1
         address = f"{PREMISES}.{number + 10}"
         node = Node(number, self.folder / f"node-{number}", self.plane, address)
@@ -81,19 +86,23 @@ class Kube:
         return node
 
     def power_off(self, node: Node) -> None:
-        """First its cable is cut, so that no connection says good-bye."""
+        """Remove the node from the network, then kill its processes, so that no connection is
+        closed properly.
+        """
         self.premises.run("ip", "link", "delete", node.name)
         node.power_off()
 
     def power_on(self, node: Node, images: Sequence[Path] = ()) -> None:
-        """One that was powered off. Returns when it is ready again; volumes are as they were. `images`: as `add_node`."""
+        """Start a node that was powered off and return when it is Ready. Volumes have kept their
+        data. `images` as for `add_node`.
+        """
         before = self._heartbeat(node)
         node.power_on()
         self._join(node, [self._pause, *images] if images else self._images)
         eventually(lambda: self._heartbeat(node) != before, within_s=READY_WITHIN_S, message=f"{node.name} is heard of")
 
     def remove(self, node: Node) -> None:
-        """The last one that was added; Kubernetes forgets it."""
+        """Remove the last added node, from Kubernetes too."""
         assert self.nodes.pop() is node
         node.machine.off()
         self.plane.admin.ask("DELETE", f"/api/v1/nodes/{node.name}")
@@ -169,7 +178,7 @@ def cluster(folder: Path, nodes: int = 1) -> Iterator[Kube]:
 
 
 def missing() -> str:
-    """What this machine lacks to run nodes, in words; empty when nothing."""
+    """What this machine lacks to run nodes, as a sentence; empty if nothing."""
     if os.geteuid() != 0:
         return "only root may make the namespaces that nodes of Kubernetes need"
     if lacking := [name for name in NEEDED if shutil.which(name) is None]:
@@ -181,7 +190,7 @@ def missing() -> str:
 
 
 def _pause_image(folder: Path) -> Path:
-    """The container that holds a pod's namespaces."""
+    """The image of the container that holds a pod's namespaces."""
     with tempfile.TemporaryDirectory() as layer:
         shutil.copy(program("pause"), layer)
         path = folder / "pause.tar"

@@ -1,7 +1,7 @@
-"""What tests on a real Kubernetes share; each is made when the first test asks for it.
+"""Fixtures of tests on a real Kubernetes, each set up on its first use.
 
-For each file that needs no nodes, an API server of its own, and an operator that is a process for each test. For all tests that need nodes together, one
-cluster, with one installed operator and one Cluster in it.
+A module without nodes has its own API server, and each of its tests an operator process. All tests
+with nodes share one Kubernetes with one installed operator and one Cluster.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.kube.operators import OperatorProcess, Resources, install_crds
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server without nodes, and with nothing of ours."""
+    """An API server without nodes, CRDs or operator."""
     with control_plane(tmp_path_factory.mktemp("plane")) as plane:
         yield plane
 
@@ -44,7 +44,7 @@ def operator(plane: ControlPlane, crds: None, tmp_path: Path) -> Iterator[Operat
 
 @pytest.fixture
 def resources(plane: ControlPlane, crds: None) -> Resources:
-    """Of a namespace of the test's own."""
+    """A client for a new namespace."""
     made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
     made.make_namespace()
     return made
@@ -52,7 +52,9 @@ def resources(plane: ControlPlane, crds: None) -> Resources:
 
 @pytest.fixture(scope="package")
 def images(request: pytest.FixtureRequest) -> dict[str, Path]:
-    """Archives of those that the tests need. Built before anything enters a cluster's network, on which nothing can be fetched."""
+    """Image archives by name. They are built before a fixture enters the node network, from which
+    nothing can be downloaded.
+    """
     if lacking := missing() or build.missing():
         skip_or_fail_in_ci(lacking)
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
@@ -62,7 +64,7 @@ def images(request: pytest.FixtureRequest) -> dict[str, Path]:
 
 @pytest.fixture(scope="package")
 def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
-    """One node, which has the broker's image. While it is there, tests are on the network beside it."""
+    """A Kubernetes with one node, which has the broker's image. Tests are on the node network."""
     with cluster(tmp_path_factory.mktemp("kube"), nodes=1) as made:
         made.has(images["broker"])
         yield made
@@ -70,13 +72,14 @@ def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="package")
 def spark_image(kube: Kube, images: dict[str, Path]) -> None:
-    """Every node has the pipelines' image: large, so only for who asks for it."""
+    """Load the Spark image into every node. It is large, so only tests with this fixture load it.
+    """
     kube.has(images["spark"])
 
 
 @pytest.fixture(scope="package")
 def installed(images: dict[str, Path], kube: Kube) -> Iterator[Installed]:
-    """The chart, by helm."""
+    """The operator, installed from the chart by helm."""
     kube.has(images["operator"])
     made = Installed(kube)
     made.install()
@@ -88,7 +91,7 @@ def installed(images: dict[str, Path], kube: Kube) -> Iterator[Installed]:
 
 @pytest.fixture(scope="package")
 def kept(installed: Installed) -> Iterator[Kept]:
-    """A Cluster of three."""
+    """A Cluster of three brokers, shared by all modules."""
     api = installed.kube.plane.admin
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
@@ -100,6 +103,8 @@ def kept(installed: Installed) -> Iterator[Kept]:
 
 @pytest.fixture
 def demo(kept: Kept) -> Iterator[Kept]:
-    """The Cluster of three, whose conditions have to be in order at every moment of the test."""
+    """The Cluster of three brokers. The test fails if any version of its resources had inconsistent
+    conditions.
+    """
     yield kept
     assert kept.moments.troubles() == []

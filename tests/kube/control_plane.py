@@ -1,9 +1,10 @@
-"""A real Kubernetes control plane: etcd, API server, and where nodes are wanted the controllers and the scheduler.
+"""A real Kubernetes control plane: etcd, API server, and for nodes the controller manager and the
+scheduler.
 
     with control_plane(folder) as plane:
-        plane.admin.ask("GET", "/api/v1/namespaces")
+        plane.admin.request("GET", "/api/v1/namespaces")
 
-Each part may be stopped, killed, held still and started again by itself; ports and data stay.
+Each component can be stopped, killed, paused and started by itself; ports and data stay.
 """
 
 import json
@@ -30,8 +31,11 @@ NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.sv
 
 
 class ControlPlane:
-    """`admin` may do everything. `address`: where its nodes reach it; on the loopback interface there are no nodes. `machine`: where it runs,
-    if that is one of the test's own."""
+    """`admin` is a client with all permissions.
+
+    Nodes reach the control plane at `address`; on the loopback interface there are no nodes.
+    `machine` is the machine to run it on; None is this process's own.
+    """
 
     def __init__(self, folder: Path, address: str = LOOPBACK, machine: Machine | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +64,7 @@ class ControlPlane:
         return path if path.exists() else self.asker(name).kubeconfig(path)
 
     def start(self) -> None:
-        """Returns when the API server is ready."""
+        """Start etcd and the API server; return when the API server is ready."""
         self.etcd.start()
         self.start_api_server()
 
@@ -69,7 +73,7 @@ class ControlPlane:
         self.wait_ready()
 
     def start_controllers(self) -> None:
-        """The controllers and the scheduler; returns when they work."""
+        """Start the controller manager and the scheduler; return when the controllers reconcile."""
         self.controllers.start()
         self.scheduler.start()
         made = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -123,7 +127,7 @@ class ControlPlane:
         }
 
     def _controllers_flags(self) -> dict[str, str | Path]:
-        """Quick where Kubernetes would wait on a human scale of time, else as it is."""
+        """Flags of the controller manager, with shorter intervals than Kubernetes' defaults."""
         kubeconfig = self.kubeconfig("controllers")
         return {
             "kubeconfig": kubeconfig,

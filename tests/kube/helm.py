@@ -1,4 +1,4 @@
-"""A real `helm`: the one on PATH, or built from its Go module once and kept outside the checkout."""
+"""A real `helm`: from PATH, or built from its Go module and stored outside the checkout."""
 
 import os
 import shutil
@@ -31,12 +31,14 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def rendered(*values: str, namespace: str = "ottla", release: str = "demo") -> list[dict[str, Any]]:
-    """The chart's objects without those of `helm test`. `values`: as --set takes them."""
+    """The chart's objects without those of `helm test`. `values` are arguments of --set."""
     return [it for it in _rendered(*values, namespace=namespace, release=release) if not _is_hook(it)]
 
 
 def rendered_tests(*values: str, namespace: str = "ottla", release: str = "demo") -> list[dict[str, Any]]:
-    """What `helm test` makes, in the order of its making: helm itself renders kinds that it knows before others."""
+    """The objects of `helm test` in the order of their hook weights; `helm template` orders them by
+    kind.
+    """
     hooks = [it for it in _rendered(*values, namespace=namespace, release=release) if _is_hook(it)]
     return sorted(hooks, key=lambda it: int(it["metadata"]["annotations"]["helm.sh/hook-weight"]))
 

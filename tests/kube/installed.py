@@ -1,4 +1,4 @@
-"""The operator as people install it: the chart by a real helm, two pods of which one is active."""
+"""The operator installed from the chart by a real helm: two pods, of which one is active."""
 
 import os
 import random
@@ -53,33 +53,39 @@ class Installed:
         return {it["metadata"]["name"]: it for it in found}
 
     def whole(self) -> bool:
-        """Whether all its pods run, so that another can take over."""
+        """Whether all pods are Ready, so that a standby can take over."""
         return [ready(it) for it in self.pods().values()] == PODS * [True]
 
     def active(self) -> str:
-        """Name of the pod that holds the Lease; empty when none does."""
+        """Name of the pod that holds the operator's Lease; empty if none does."""
         lease = self.kube.plane.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/ottla-operator")
         holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
         return str(holder).rpartition("-")[0]
 
     def kill(self, name: str = "") -> str:
-        """kill -9 of the active one's process, or of that of the pod `name`; the pod stays. Its name."""
+        """Send SIGKILL to the operator process in the active pod, or in pod `name`, and return the
+        pod's name. The pod remains.
+        """
         name = name or self._holder()
         os.kill(process_of(self.kube, name), signal.SIGKILL)
         return name
 
     def delete(self) -> None:
-        """The active pod, without any time to end by itself."""
+        """Delete the active pod without a grace period."""
         name = self._holder()
         self.kube.plane.admin.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/{name}?gracePeriodSeconds=0")
 
     def _holder(self) -> str:
-        """The active one's name, once that is one of the pods that there are: for a while the Lease still names one that has been killed."""
+        """Wait until the Lease names an existing pod, and return its name. After a deletion the
+        Lease names the deleted pod for a while.
+        """
         return eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, message=self.said) or ""
 
     @contextmanager
     def killed_meanwhile(self, seed: str) -> Iterator[None]:
-        """The active pod is killed at some moment, which the seed decides, while the block runs or just after it."""
+        """Delete the active pod at a random moment, derived from `seed`, during the block or just
+        after it.
+        """
         moment_s = random.Random(seed).uniform(0, LATEST_KILL_S)
 
         def kill() -> None:
@@ -104,7 +110,7 @@ class Installed:
         return {name: float(value) for name, _, value in (it.rpartition(" ") for it in lines)}
 
     def writes(self) -> dict[str, float]:
-        """By kind, without the renewals of its own Lease."""
+        """Number of writes by kind, without renewals of the operator's Lease."""
         begin = "ottla_operator_writes_total{"
         return {it: value for it, value in self.figures().items() if it.startswith(begin) and '"Lease"' not in it}
 
@@ -117,7 +123,7 @@ class Installed:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
     def said(self) -> str:
-        """What the pods are, and what they have logged."""
+        """States and logs of the operator's pods, for assertion messages."""
         return told(self.kube, HOME, "")
 
     @property
@@ -133,7 +139,7 @@ def ready(pod: Json) -> bool:
 
 
 def told(kube: Kube, namespace: str, prefix: str) -> str:
-    """States and logs of the pods whose names begin so, for a message about something else."""
+    """States and logs of the pods whose names begin with `prefix`, for assertion messages."""
     api, found = kube.plane.admin, []
     for pod in api.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]:
         name = pod["metadata"]["name"]
@@ -148,7 +154,7 @@ def told(kube: Kube, namespace: str, prefix: str) -> str:
 
 
 def process_of(kube: Kube, pod: str) -> int:
-    """The process of a pod whose container is told its name in POD_NAME."""
+    """The id of the process of a pod whose container has the pod's name in POD_NAME."""
     mark = f"POD_NAME={pod}".encode()
     for node in kube.nodes:
         for pid in node.machine.processes():

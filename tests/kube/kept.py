@@ -1,4 +1,6 @@
-"""A Cluster that the installed operator keeps, as tests see it: its pods, where clients begin, and how it was told at every moment."""
+"""A Cluster managed by the installed operator: its pods, its clients' bootstrap, and the history of
+its resources.
+"""
 
 import os
 import signal
@@ -33,7 +35,7 @@ READY_WITHIN_S = 180.0
 
 @dataclass
 class Kept:
-    """`moments`: of its namespace, from its beginning on."""
+    """`history` has every version of the namespace's resources."""
 
     installed: Installed
     resources: Resources
@@ -41,8 +43,11 @@ class Kept:
     name: str = DEMO
 
     def make(self, more: Json | None = None, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """In a namespace that takes only pods of the restricted profile. Returns when it is Ready. `more`: fields of its spec beside; `meanwhile`: what
-        others do for it."""
+        """Create the Cluster in its existing namespace and return when it is Ready.
+
+        `extra_spec` is merged into the spec. `while_starting` is called after the creation, for
+        whatever the Cluster needs to become Ready.
+        """
         began = time.monotonic()
         self.resources.make("Cluster", self.name, {**SPEC, **(more or {})})
         meanwhile()
@@ -56,12 +61,12 @@ class Kept:
             raise AssertionError(f"{error}\n{self.said()}") from error
 
     def topic(self, name: str) -> None:
-        """With three replicas of each partition. Returns when it is there."""
+        """Create a Topic with three replicas per partition and return when it is Ready."""
         self.resources.make("Topic", name, {"clusterRef": {"name": self.name}, **TOPIC})
         self.resources.wait("Topic", name)
 
     def edit(self, spec: Json) -> int:
-        """The generation that it has then."""
+        """Merge a patch into the spec; returns the new generation."""
         return int(self.resources.edit("Cluster", self.name, spec)["metadata"]["generation"])
 
     @property
@@ -73,7 +78,7 @@ class Kept:
         return kstatus(self.resources.get("Cluster", self.name)) == "Current"
 
     def bootstrap(self) -> str:
-        """For clients beside the nodes."""
+        """Bootstrap server for clients outside Kubernetes."""
         service = self.resources.of("v1", "services")[f"{self.name}-out-bootstrap"]
         return f"{self.installed.kube.nodes[0].address}:{service['spec']['ports'][0]['nodePort']}"
 
@@ -84,23 +89,28 @@ class Kept:
         return {name: it["metadata"]["uid"] for name, it in self.pods().items()}
 
     def kill(self, broker: int) -> None:
-        """As a crash does: nothing is flushed, nothing is closed, and its pod stays."""
+        """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
+        container.
+        """
         os.kill(process_of(self.installed.kube, f"{self.name}-{broker}"), signal.SIGKILL)
 
     def holding(self, topic: str) -> set[int]:
-        """Brokers that have replicas of it."""
+        """Ids of the brokers with replicas of a topic."""
         told = rd.admin_client(self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
         return {broker for it in told.partitions.values() for broker in it.replicas}
 
     def leading(self, topic: str, bootstrap: str = "") -> set[int]:
-        """`bootstrap`: where to ask, when the API server cannot tell."""
+        """Ids of the brokers that lead partitions of a topic. Give `bootstrap` while the API server
+        is unavailable, which otherwise provides it.
+        """
         told = rd.admin_client(bootstrap or self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
         return {it.leader for it in told.partitions.values()}
 
     @contextmanager
     def under_load(self, topic: str, settings: Mapping[str, str] | None = None) -> Iterator[Load]:
-        """An idempotent producer and a group on a new topic, from outside of the cluster, until the Cluster is Ready after the block. `settings`: of these
-        clients."""
+        """Create a topic, and run a producer and a consumer group on it from outside Kubernetes
+        during the block; see `client_load.run_clients`.
+        """
         self.wait()
         self.topic(topic)
         bootstrap = self.bootstrap()
@@ -108,7 +118,11 @@ class Kept:
             yield load
 
     def one_after_the_other(self, before: dict[str, str], within_s: float = READY_WITHIN_S) -> list[str]:
-        """Waits until all pods are others than before, and ready; which came when. Never more than one may be away."""
+        """Wait until all pods of `before` (name → uid) are replaced and ready; returns their names
+        in the order of replacement.
+
+        Raises AssertionError when two of them are missing or not ready at the same time.
+        """
         order: list[str] = []
 
         def rolled() -> bool:

@@ -1,7 +1,8 @@
-"""A machine of a test's own: network and mount namespaces, held by a process that sleeps, and a control group for all that runs on it.
+"""A virtual machine without virtualisation: network and mount namespaces, held open by a sleeping
+process, and a control group for all its processes.
 
-Whatever happens to the test, nothing of it stays: namespaces end with their last process, and what a killed test left running is found by
-its control group and ended by the next (`clear_left_over`).
+Nothing outlives the test: namespaces end with their last process. What a killed test left running
+is found by its control group and killed by the next test (`remove_leftover_machines`).
 """
 
 import ctypes
@@ -18,12 +19,15 @@ from tests.waiting import eventually
 GROUPS = Path("/sys/fs/cgroup")
 PREFIX = "ottla-kube-"
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
-# What a node would write to in the machine that the tests run on is hidden from it.
+# Folders that a node writes to. A tmpfs hides the real ones.
 HIDDEN = ("/run", "/var/log", "/var/lib")
 
 
 class Machine:
-    """`name`: unique among the machines of this process. Usable at once; `off()` ends everything on it, `remove()` also what it was."""
+    """A running machine. `name` is unique among the machines of this process.
+
+    `power_off` kills all its processes; `remove` also deletes its control group.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,15 +50,19 @@ class Machine:
 
     @property
     def pid(self) -> int:
-        """Of a process in its namespaces."""
+        """Id of a process in the machine's namespaces."""
         return self._holder.pid
 
     def inside(self, *command: str | Path) -> list[str]:
-        """The command line that runs it there. The process is the command's own: nothing stands between signals and it."""
+        """The command line that runs `command` on the machine. It ends in exec, so signals reach
+        `command` itself.
+        """
         return ["nsenter", f"--target={self.pid}", "--net", "--mount", "--", *map(str, command)]
 
     def run(self, *command: str | Path, environment: Mapping[str, str] | None = None) -> str:
-        """Runs to the end; AssertionError with what it wrote when it failed."""
+        """Run a command and return its standard output. Raises AssertionError with its output when
+        it fails.
+        """
         env = os.environ | dict(environment or {})
         done = subprocess.run(
             self.inside(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env
@@ -63,14 +71,15 @@ class Machine:
         return done.stdout
 
     def daemon(self, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None) -> Daemon:
-        """One that will run there, in its control group."""
-        # The shell joins the group first, because what the daemon starts is in the group that it is in.
+        """A daemon that will run on the machine, in its control group."""
+        # The shell moves itself into the control group first; the daemon and its children inherit
+        # it.
         joins = "; ".join(f"echo $$ > {place}/cgroup.procs" for place in places_of(f"{self.group}/daemons"))
         started = ["sh", "-c", f'{joins}; exec "$@"', "sh", *self.inside(*command)]
         return Daemon(started, log, environment or {})
 
     def processes(self) -> dict[int, str]:
-        """Command lines by process id, containers' too."""
+        """Command lines of all processes by process id, including those in containers."""
         found: dict[int, str] = {}
         for pid in _members(self.group):
             with suppress(FileNotFoundError, ProcessLookupError):
@@ -79,7 +88,7 @@ class Machine:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """This thread, and what it starts, is on this machine's network."""
+        """Move this thread, and processes that it starts, into the machine's network namespace."""
         libc = ctypes.CDLL(None, use_errno=True)
 
         def enter(network: int) -> None:
@@ -94,7 +103,7 @@ class Machine:
                 enter(before.fileno())
 
     def off(self) -> None:
-        """As when its power is cut: everything on it ends at once."""
+        """Send SIGKILL to all processes of the machine."""
         kill_group(self.group)
         self._holder.wait()
 
@@ -106,7 +115,10 @@ class Machine:
 
 
 def link(one: Machine, other: Machine, name: str, *, bridge: str, address: str) -> None:
-    """A cable from `other`, where it is eth0 with `address` (CIDR), to `bridge` of `one`, where it is called `name`."""
+    """Connect `other` to the network bridge `bridge` of `one` by a veth pair.
+
+    The end in `other` is eth0 with `address` (CIDR); the end in `one` is called `name`.
+    """
     one.run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(other.pid))
     one.run("ip", "link", "set", name, "master", bridge, "up")
     other.run("ip", "addr", "add", address, "dev", "eth0")
@@ -114,7 +126,7 @@ def link(one: Machine, other: Machine, name: str, *, bridge: str, address: str) 
 
 
 def clear_left_over() -> None:
-    """Ends what tests left that were killed themselves."""
+    """Kill and remove the machines of test processes that no longer exist."""
     for place in _hierarchies()[0].glob(f"{PREFIX}*"):
         if not Path(f"/proc/{place.name.removeprefix(PREFIX)}").exists():
             kill_group(f"/{place.name}")
@@ -122,7 +134,7 @@ def clear_left_over() -> None:
 
 
 def _hierarchies() -> list[Path]:
-    """Of control groups: one, or with version 1 several."""
+    """Mount points of the cgroup hierarchies: one in version 2, several in version 1."""
     if (GROUPS / "cgroup.controllers").exists():
         return [GROUPS]
     return sorted(place for place in GROUPS.iterdir() if (place / "cgroup.procs").exists())

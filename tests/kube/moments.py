@@ -1,7 +1,7 @@
-"""Every version of the resources of a namespace, as a watch tells them: what people and tools could have seen at any moment.
+"""Every version of the resources of a namespace, recorded by watches.
 
-Each is judged as kstatus, `kubectl wait`, Flux and Argo CD would: conditions that contradict each other, or that say of a spec what was found out about an
-older one, are troubles.
+Each version is evaluated as kstatus, `kubectl wait`, Flux and Argo CD evaluate it. Conditions that
+contradict each other, or that apply to an older generation than they claim, are violations.
 """
 
 import http.client
@@ -19,7 +19,9 @@ GONE = 410
 
 @dataclass
 class Moments:
-    """`with Moments(api, namespace) as moments:` watches until its end. `versions`: in the order in which they were written, kind by kind."""
+    """Watches until the end of the `with` block. `versions` are in the order in which they were
+    written, per kind.
+    """
 
     api: Api
     namespace: str
@@ -37,7 +39,7 @@ class Moments:
         self._end.set()
 
     def of(self, kind: str, name: str, generation: int) -> list[Json]:
-        """Versions of one resource from a generation on."""
+        """Versions of one resource whose generation is at least `generation`."""
         return [
             it
             for it in list(self.versions)
@@ -45,7 +47,7 @@ class Moments:
         ]
 
     def told(self, kind: str, name: str, generation: int) -> list[str]:
-        """What kstatus made of it, one after the other, without repetitions."""
+        """The kstatus results of these versions in order, without consecutive repetitions."""
         found: list[str] = []
         for it in self.of(kind, name, generation):
             if (now := kstatus(it)) not in found[-1:]:
@@ -83,7 +85,7 @@ class Moments:
 
 
 def wrong(resource: Json) -> Iterator[str]:
-    """What of one version contradicts itself."""
+    """Describe what is inconsistent within one version of a resource."""
     status, generation = resource.get("status") or {}, resource["metadata"]["generation"]
     conditions = {it["type"]: it for it in status.get("conditions") or []}
     holding = {name for name in (READY, RECONCILING, STALLED) if conditions.get(name, {}).get("status") == "True"}
@@ -108,7 +110,7 @@ def wrong(resource: Json) -> Iterator[str]:
 
 
 def _not_done(resource: Json, holding: set[str]) -> Iterator[str]:
-    """Why a resource that passes for current is not."""
+    """Describe what contradicts the kstatus Current of a resource."""
     status, spec = resource["status"], resource["spec"]
     if READY not in holding:
         yield "it passes for current and is not Ready"
@@ -126,7 +128,7 @@ def _not_done(resource: Json, holding: set[str]) -> Iterator[str]:
 
 
 def jumps(before: Json, after: Json) -> Iterator[str]:
-    """What cannot come after what was before: the time of a condition changes with its status alone."""
+    """Describe conditions whose lastTransitionTime changed although their status did not."""
     old = {it["type"]: it for it in (before.get("status") or {}).get("conditions") or []}
     for it in (after.get("status") or {}).get("conditions") or []:
         was = old.get(it["type"])

@@ -1,4 +1,6 @@
-"""In the place of a kubelet, for API servers without nodes: pods in the state that a kubelet would have brought them to, one of them with a real broker."""
+"""A fake kubelet for API servers without nodes: it creates pods in the state that a kubelet reports
+for running ones. One pod stands for a real broker process.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ from tests.waiting import eventually
 
 
 def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
-    """Of a node that nobody runs; ready."""
+    """Create a pod from a template and write the status of a running, ready pod at `ip`."""
     path = f"/api/v1/namespaces/{resources.namespace}/pods"
     spec = {
         **template["spec"],
@@ -28,7 +30,9 @@ def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
 
 @contextmanager
 def broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
-    """Where a Cluster's brokers speak to each other, and the operator to them."""
+    """A broker process at `host` and the port of a Cluster's internal listener, where the operator
+    connects too.
+    """
     with run_ottla_broker(start=False) as made:
         made.host, made.port = host, 9091
         made.start()
@@ -36,7 +40,9 @@ def broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
 
 
 def make_cluster_of(resources: Resources, broker: BrokerProcess, name: str = "demo") -> None:
-    """A Cluster whose one broker is the process; returns when its pod is there. An operator has to be at work."""
+    """Create a Cluster whose only broker is the given process; return when its pod exists. Needs a
+    running operator.
+    """
     root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
     resources.api.ask("POST", root, {"metadata": {"name": "default"}})
     resources.make("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}})

@@ -1,4 +1,6 @@
-"""A node of Kubernetes on a machine of its own: containerd, kubelet and kube-proxy, with pods on the network 10.244.<number>.0/24."""
+"""A Kubernetes node on its own machine: containerd, kubelet and kube-proxy, with the pod network
+10.244.<number>.0/24.
+"""
 
 import json
 import shutil
@@ -13,7 +15,8 @@ from tests.waiting import eventually
 
 PAUSE = "ottla.test/pause:1"
 DISK = "8g"  # what is not used takes no memory
-# The machine's own kernel settings, which a kubelet would write: it is shown the values it wants instead.
+# The kubelet requires these kernel settings and would write them to the real machine. Files with
+# the required values are mounted over them.
 KERNEL = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 NOT_NEEDED = (
     "io.containerd.snapshotter.v1.btrfs",
@@ -23,7 +26,7 @@ NOT_NEEDED = (
 
 
 class Node:
-    """`folder`: all that it keeps."""
+    """`folder` holds all files of the node, including its containers' and volumes'."""
 
     def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str) -> None:
         self.number = number
@@ -39,26 +42,29 @@ class Node:
         self._prepare()
 
     def start(self) -> None:
-        """Returns when containers can be run; the API server says when the node is ready."""
+        """Start the processes; return when containerd responds. The API server reports when the
+        node is Ready.
+        """
         self.containerd.start()
         eventually(self._answers, within_s=30, message=lambda: f"containerd answers: {self.containerd.log_tail()}")
         self.kubelet.start()
         self.proxy.start()
 
     def has(self, archive: Path) -> None:
-        """Takes the images of an OCI archive."""
+        """Import the images of an OCI archive."""
         self._ctr("images", "import", "--digests=false", str(archive))
 
     def call(self, image: str, name: str) -> None:
-        """Gives an image that it has another name beside."""
+        """Tag an image with a second name."""
         self._ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
-        """Everything on it ends at once. What containers have written beside volumes is lost: it lay in memory."""
+        """Kill all processes. Data that containers wrote outside volumes is lost: it is on a tmpfs.
+        """
         self.machine.off()
 
     def power_on(self) -> None:
-        """It has to be wired and started again, and has no images."""
+        """Create the machine again. It then has no network, no running processes and no images."""
         self.machine.remove()
         self.machine = Machine(self.name)
         self._prepare()
@@ -80,11 +86,12 @@ class Node:
             return False
 
     def _prepare(self) -> None:
-        """Lays out the folder and the machine's mounts, and says what will run."""
+        """Create folders, mounts, configuration files and the daemons, which `start` starts."""
         folder = self._folder
         for name in ("sysctl", "network", "disk"):
             (folder / name).mkdir(exist_ok=True)
-        # Images and containers are many small files, which memory takes in and gives back at once.
+        # Images and containers are many small files; a tmpfs creates and deletes them faster than a
+        # disk.
         self.machine.run("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder / "disk")
         for name, value in KERNEL.items():
             shown = folder / "sysctl" / name.rpartition("/")[2]
@@ -142,7 +149,9 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
 """
 
     def _network(self) -> dict[str, object]:
-        """Every pod has a cable of its own to the node, which routes: so that Services work without the kernel's bridge filter."""
+        """CNI configuration: every pod is connected to the node by a veth pair, and the node
+        routes. Services then work without bridge-netfilter, a kernel module.
+        """
         ranges = [[{"subnet": f"10.244.{self.number}.0/24"}]]
         addresses = {"type": "host-local", "dataDir": f"{self._folder}/disk/addresses", "ranges": ranges}
         routed = {"type": "ptp", "ipMasq": False, "ipam": addresses | {"routes": [{"dst": "0.0.0.0/0"}]}}
@@ -188,6 +197,6 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
             "clientConnection": {"kubeconfig": str(self._plane.kubeconfig("node"))},
             "healthzBindAddress": "127.0.0.1:10256",
             "metricsBindAddress": "127.0.0.1:10249",
-            # Settings of the whole machine, which are not ours to change.
+            # 0 leaves these settings of the whole machine unchanged.
             "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         }

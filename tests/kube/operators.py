@@ -1,4 +1,4 @@
-"""Operators as processes beside an API server, and what people see of the resources that they keep."""
+"""Operators as processes, and a client for the resources of one namespace."""
 
 import os
 import sys
@@ -75,7 +75,7 @@ class OperatorProcess:
         return self.metrics().get(f'ottla_operator_reconciles_total{{kind="{kind}",result="done"}}', 0)
 
     def writes(self) -> dict[str, float]:
-        """By kind, without the renewals of its own Lease."""
+        """Number of writes by kind, without renewals of the operator's Lease."""
         begin = 'ottla_operator_writes_total{kind="'
         found = {it[len(begin) : -2]: value for it, value in self.metrics().items() if it.startswith(begin)}
         return {kind: value for kind, value in found.items() if kind != "Lease"}
@@ -83,7 +83,9 @@ class OperatorProcess:
 
 @dataclass
 class Resources:
-    """Clusters and Topics of one namespace."""
+    """Creates, patches, reads and waits for the objects of one namespace; short for the API
+    requests that tests repeat.
+    """
 
     api: Api
     namespace: str
@@ -99,7 +101,7 @@ class Resources:
         return self.api.ask("POST", self.path(f"{kind.lower()}s"), body)
 
     def edit(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
-        """A merge patch of the spec."""
+        """Merge a patch into the spec."""
         return self.api.ask("PATCH", self.path(f"{kind.lower()}s", name), {"spec": spec})
 
     def delete(self, kind: str, name: str) -> None:
@@ -115,7 +117,7 @@ class Resources:
         return next((it for it in conditions if it["type"] == type_), {})
 
     def wait(self, kind: str, name: str, wanted: str = "Current", within_s: float = 60.0) -> Json:
-        """Until kstatus says so of it."""
+        """Wait until kstatus evaluates the resource to `status`, and return the resource."""
 
         def there() -> Json | None:
             found = self.get(kind, name)
@@ -129,7 +131,7 @@ class Resources:
         return found
 
     def of(self, group: str, plural: str) -> dict[str, Json]:
-        """All objects of a kind in the namespace. `group`: v1, or group/version."""
+        """All objects of a kind by name. `group` is v1 or group/version."""
         root = "/api/v1" if group == "v1" else f"/apis/{group}"
         items = self.api.ask("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
         return {it["metadata"]["name"]: it for it in items}

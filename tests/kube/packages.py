@@ -1,6 +1,7 @@
-"""What a node needs of Debian: containerd, runc, network plugins and nft. Unpacked beside the programs of Kubernetes, not installed.
+"""Debian packages of a node: containerd, runc, network plugins and nft. They are unpacked into the
+cache, not installed.
 
-So a person's machine does not suddenly run a containerd of its own, and nothing of it outlives the cache.
+An installation would start containerd as a service of the machine, and would outlive the cache.
 """
 
 import fcntl
@@ -18,7 +19,10 @@ MACHINE = "x86_64-linux-gnu"
 
 
 def unpacked() -> Path:
-    """The folder they lie in, as if it were `/`. Fetched when they are not there yet; `unavailable` when they cannot be had."""
+    """The folder with the unpacked packages, laid out like `/`; downloads them on first use.
+
+    Skips the test, or fails it in continuous integration, if they cannot be downloaded.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "kube"
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"debian-{hashlib.sha256(' '.join(WANTED).encode()).hexdigest()[:12]}"
@@ -30,7 +34,7 @@ def unpacked() -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """With which the programs in there run, and find each other."""
+    """Environment variables with which the unpacked programs run and find each other."""
     found = [folder / "usr/bin", folder / "usr/sbin", folder / "sbin"]
     return {
         "PATH": os.pathsep.join([*map(str, found), os.environ["PATH"]]),
@@ -45,7 +49,7 @@ def _fetch(folder: Path) -> None:
         archives = Path(scratch) / "archives"
         (archives / "partial").mkdir(parents=True)
         command = ["apt-get", "-qy", "-o", f"Dir::Cache::archives={archives}", "--no-install-recommends"]
-        # What the machine has already is not fetched, and is found where it is.
+        # apt-get does not download packages that are installed; their programs are found on PATH.
         done = subprocess.run(
             [*command, "--download-only", "install", *WANTED], capture_output=True, text=True, check=False
         )

@@ -1,6 +1,7 @@
-"""Kubernetes' own programs, built from their Go modules and kept outside the checkout; `python -m tests.kube.programs [NAME…]` builds.
+"""Kubernetes' programs, built from their Go modules and stored outside the checkout.
 
-Building takes minutes, once; a test only looks for them.
+`python -m tests.kube.programs [NAME…]` builds them once, which takes minutes. Tests only look them
+up.
 """
 
 import os
@@ -18,7 +19,9 @@ BUILD = "make kube-programs"
 
 
 def program(name: str) -> Path:
-    """For tests: where a built program lies; what is not built is `unavailable`."""
+    """The path of a built program. Skips the test, or fails it in continuous integration, if it is
+    not built.
+    """
     path = home() / name
     if not path.exists():
         skip_or_fail_in_ci(f"Kubernetes' {name} is not built: `{BUILD}` does it, in minutes, once")
@@ -26,19 +29,19 @@ def program(name: str) -> Path:
 
 
 def version() -> str:
-    """Of Kubernetes, as `go.mod` requires it: v1.2.3."""
+    """Version of Kubernetes in `go.mod`, such as v1.2.3."""
     found = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", (SOURCE / "go.mod").read_text())
     assert found is not None
     return found[1]
 
 
 def home() -> Path:
-    """Where the programs of this source lie."""
+    """The folder with the programs built from this source."""
     return go_programs.cache_folder(SOURCE, "kube", version())
 
 
 def build(name: str) -> Path:
-    """Builds what is not built yet. ProgramMissing when that fails."""
+    """Build a program if it is not built yet, and return its path. Raises ProgramUnavailable."""
     major, minor, _ = version()[1:].split(".")
     told = {
         "gitVersion": version(),
@@ -61,7 +64,7 @@ def main(names: list[str]) -> int:
         for name in names or NAMES:
             print(build(name))
     except ProgramUnavailable as reason:
-        # As everything that a machine should bring: what needs it skips and says why, and in continuous integration that is a failure.
+        # A missing program skips the tests that need it. In continuous integration it is a failure.
         print(reason, file=sys.stderr)
         return 1 if os.environ.get("CI") else 0
     return 0

@@ -1,7 +1,8 @@
-"""A CustomResourceDefinition of our own making with the group, version, kind and status of kubeflow's SparkApplication, for tests of what we emit.
+"""A substitute for kubeflow's SparkApplication CRD with the same group, version, kind and status.
 
-Its schema says of each field that we emit what is documented of it (tests/unit/operator/spark_application_fields.py has the same as a table), and prunes all
-others: a field that its operator would not know is missing from what the API server gives back.
+Its schema has the documented type of each field that the operator writes
+(tests/unit/operator/spark_application_fields.py has the same as a table). The API server prunes all
+other fields: a field unknown to kubeflow's operator is missing from its response.
 """
 
 from typing import Final
@@ -77,7 +78,7 @@ CRD: Json = {
     "kind": "CustomResourceDefinition",
     "metadata": {
         "name": NAME,
-        # The API server wants to be told who agreed to a group below k8s.io.
+        # The API server requires this annotation for groups below k8s.io.
         "annotations": {"api-approved.kubernetes.io": "https://github.com/kubeflow/spark-operator/pull/1298"},
     },
     "spec": {

@@ -1,7 +1,10 @@
-"""In the place of kubeflow's Spark operator: what it makes of a SparkApplication, in our words, with Spark's own spark-submit.
+"""A substitute for kubeflow's Spark operator: submits a SparkApplication with Spark's own
+spark-submit.
 
-Of the fields that we emit (see tests/unit/operator/spark_application_fields.py), as its version 2.5 hands them to spark-submit in cluster mode: one `--conf` for each, pod templates as
-files. Where a driver has a template, its webhook leaves the pod alone, so nothing else is done to pods.
+It translates the fields that the operator writes (see
+tests/unit/operator/spark_application_fields.py) as version 2.5 does in cluster mode: each becomes a
+`--conf`, pod templates become files. That version's webhook does not change pods of drivers with a
+template, so nothing else is done to pods.
 """
 
 import json
@@ -30,7 +33,7 @@ class SparkOperator:
         return found or {}
 
     def submit(self, name: str) -> None:
-        """Returns when the driver's pod is made."""
+        """Run spark-submit and return when it has created the driver's pod."""
         application = self.application(name)
         spark = find_spec("pyspark")
         assert spark is not None and spark.origin is not None
@@ -44,7 +47,7 @@ class SparkOperator:
         self.tell(name, "SUBMITTED", executionAttempts=1, submissionAttempts=1)
 
     def follow(self, name: str) -> str:
-        """Tells what has become of the driver's pod, once; the state that it told."""
+        """Write the state of the driver's pod to the SparkApplication's status, and return it."""
         pod = self.resources.of("v1", "pods").get(f"{name}-driver")
         phase = (pod or {}).get("status", {}).get("phase")
         state = {"Running": "RUNNING", "Succeeded": "COMPLETED", "Failed": "FAILED"}.get(str(phase), "SUBMITTED")

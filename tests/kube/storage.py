@@ -1,6 +1,8 @@
-"""Volumes for claims: folders of this machine that every node sees, as storage on a network would be.
+"""A volume provisioner: volumes are folders of this machine, visible on every node like network
+storage.
 
-A provisioner as any other: it answers claims of its class with volumes, lets them grow, and removes them when they are released.
+It creates volumes for the claims of its storage class, expands them, and deletes them when they are
+released.
 """
 
 import shutil
@@ -15,7 +17,7 @@ EVERYWHERE = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
 
 
 class Storage:
-    """`folder`: where the volumes' folders lie. Works in a thread of its own from `start()` to `stop()`."""
+    """`folder` contains the volumes. Runs in its own thread from `start()` to `stop()`."""
 
     def __init__(self, api: Api, folder: Path) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""Brokers on a real kubelet, in the image that people build, with their register in a Lease."""
+"""Broker pods on a real kubelet, with the project's image and a register in a Lease."""
 
 import pytest
 

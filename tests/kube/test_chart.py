@@ -1,4 +1,4 @@
-"""The chart, rendered by a real helm."""
+"""The chart as rendered by a real helm."""
 
 from typing import Any
 

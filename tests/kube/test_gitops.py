@@ -1,4 +1,6 @@
-"""What is applied again changes nothing: the chart by a real helm, and resources as GitOps tools apply them, with an operator that keeps them meanwhile."""
+"""Applying the same again changes nothing: the chart by a real helm, and resources as GitOps tools
+apply them while an operator reconciles them.
+"""
 
 import shutil
 from pathlib import Path
@@ -35,7 +37,7 @@ def test_the_chart_again(plane: ControlPlane) -> None:
 
 def test_two_releases_do_not_keep_the_same_namespaces(plane: ControlPlane) -> None:
     def install(release: str, namespace: str, *values: str) -> str:
-        """Why not; empty when it is installed."""
+        """Returns helm's error, or "" after an installation."""
         sets = [part for it in ("crds.install=false", *values) for part in ("--set", it)]
         where = ("--kubeconfig", plane.kubeconfig(), "--namespace", namespace, "--create-namespace")
         done = helm.run("upgrade", "--install", release, helm.CHART, *where, *sets)
@@ -78,13 +80,13 @@ def test_crds_are_upgraded_with_the_chart(plane: ControlPlane, tmp_path: Path) -
 
 
 def fields_of(crd: Json) -> dict[str, Json]:
-    """Of the spec of what it defines."""
+    """Schemas of the fields of `spec`."""
     found: dict[str, Json] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     return found
 
 
 def version_of(plane: ControlPlane, it: Json) -> str:
-    """Empty when it is not there."""
+    """The object's resourceVersion; empty if it does not exist."""
     group, plural = it["apiVersion"], f"{it['kind'].lower()}s"
     root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
     namespace = it["metadata"].get("namespace")
@@ -98,7 +100,7 @@ def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None
     resources.make_namespace()
 
     def applied() -> dict[str, str]:
-        """Resource → what the API server has of it beside its status."""
+        """Apply all manifests; returns metadata and spec of each as stored, by kind."""
         found = {}
         for it in MANIFESTS:
             path = resources.path(f"{it['kind'].lower()}s", it["metadata"]["name"])
@@ -119,5 +121,5 @@ def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None
 
 
 def seen(resources: Resources, it: Json) -> bool:
-    """By the operator."""
+    """Whether the operator has reconciled the resource."""
     return bool(resources.condition(it["kind"], it["metadata"]["name"]).get("observedGeneration"))

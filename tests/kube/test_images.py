@@ -1,4 +1,6 @@
-"""The project's images: small, without tools, and able to start as somebody without rights on a file system that nobody may write."""
+"""The project's images: small, without build tools, and able to start without root on a read-only
+file system.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ def built(request: pytest.FixtureRequest) -> tuple[str, Built]:
 
 @pytest.fixture
 def root(built: tuple[str, Built], tmp_path: Path) -> Iterator[Path]:
-    """The image's file system, read-only but for /tmp."""
+    """The image's file system, read-only except for /tmp."""
     place = tmp_path / "root"
     place.mkdir()
     layers = ":".join(str(layer) for layer in reversed(built[1].layers))
@@ -40,7 +42,7 @@ def root(built: tuple[str, Built], tmp_path: Path) -> Iterator[Path]:
 
 
 def run(root: Path, built: Built, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The image's entry point with these arguments, as the image's user."""
+    """Run the image's entry point as the image's user."""
     become = ["chroot", f"--userspec={built.stage.user}", str(root)]
     return subprocess.run(
         [*become, *built.stage.entrypoint, *arguments],
@@ -72,7 +74,7 @@ def test_it_starts_on_a_file_system_that_nobody_may_write(built: tuple[str, Buil
 
 
 def test_byte_code_is_there_already(built: tuple[str, Built], root: Path) -> None:
-    """Else every start would compile what it imports, because it could not keep it."""
+    """On a read-only file system, each start would otherwise compile all imported modules again."""
     packages = root / "opt/own"
     sources = (
         list(packages.glob("ottla_broker/**/*.py")) if built[0] != "spark" else list(packages.glob("ottla_spark/*.py"))

@@ -1,4 +1,4 @@
-"""Mirrors on a real API server without nodes: the brokers of both clusters are processes."""
+"""Mirrors on a real API server without nodes; the brokers of both clusters are processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def target() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def resources(resources: Resources, target: BrokerProcess, operator: OperatorProcess) -> Resources:
-    """A namespace with a Cluster whose one broker is the process."""
+    """A namespace with a Cluster whose only broker is the process."""
     make_cluster_of(resources, target, "here")
     return resources
 
@@ -82,7 +82,9 @@ def test_what_cannot_be_is_told(resources: Resources) -> None:
 def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
     resources: Resources, target: BrokerProcess, operator: OperatorProcess
 ) -> None:
-    """Its brokers keep their connections, and say nothing: what was seen of it is here, and nobody knows whether that is all."""
+    """The source's brokers are paused: connections stay open but get no response, so the lag is
+    unknown.
+    """
     with run_ottla_broker() as source:
         for at, topic in ((source, "orders"), (source, "taken"), (target, "taken")):
             admin = AdminClient({"bootstrap.servers": at.bootstrap})

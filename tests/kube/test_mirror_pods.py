@@ -1,7 +1,8 @@
-"""Two Clusters in two namespaces on a real kubelet, one the copy of the other.
+"""Mirrors between two Clusters in two namespaces on a real kubelet.
 
-The source goes, and an edit of `role` opens the copy for writing; the source is back, and becomes the copy's copy, and the other way round again. And a source
-outside of Kubernetes that wants TLS and a login, which a Secret has.
+The source fails, and an edit of `role` makes the copy writable. The source comes back and mirrors
+the copy, and then the original direction is restored. A third test mirrors an Apache Kafka outside
+Kubernetes that requires TLS and credentials from Secrets.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ SPEC = {
 
 @contextmanager
 def site(kube: Kube, name: str, topic: str) -> Iterator[Resources]:
-    """A Cluster of one with a topic, in a namespace of its own."""
+    """A namespace with a Cluster of one broker and a Topic. Deletes the namespace after the block.
+    """
     made = Resources(kube.plane.admin, name)
     made.make_namespace()
     made.make("Cluster", name, SPEC)
@@ -62,7 +64,7 @@ def east(kube: Kube, kept: Kept) -> Iterator[Resources]:
 
 
 def wish(source: str, namespace: str, target: str, topic: str) -> dict[str, object]:
-    """A Mirror's spec. `source`: a Cluster in `namespace`."""
+    """The spec of a Mirror. `source` is the name of a Cluster in `namespace`."""
     return {
         "source": {"bootstrap": f"{source}-plain-bootstrap.{namespace}.svc.cluster.local:9092"},
         "target": {"clusterRef": {"name": target}},
@@ -72,7 +74,7 @@ def wish(source: str, namespace: str, target: str, topic: str) -> dict[str, obje
 
 
 def outside(kube: Kube, resources: Resources, name: str) -> str:
-    """Where clients beside the nodes begin."""
+    """Bootstrap server for clients outside Kubernetes."""
     port = resources.of("v1", "services")[f"{name}-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
     return f"{kube.nodes[0].address}:{port}"
 
@@ -130,7 +132,7 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
         return f"{[it and it.get('status') for it in told_of]}\n{told(kube, NAMESPACE, DEMO)}\n{told(kube, EAST, EAST)}"
 
     def becomes(resources: Resources, name: str, reason: str) -> str:
-        """`reason` of Ready; with which words."""
+        """Wait until Ready has this reason; returns its message."""
         eventually(lambda: resources.condition("Mirror", name).get("reason") == reason, within_s=90, message=said)
         return resources.condition("Mirror", name)["message"]
 
@@ -138,7 +140,9 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
         return [it.value for it in seen(bootstrap, topic, 0)]
 
     def in_step(resources: Resources, name: str, *last: bytes) -> None:
-        """Both have the same, and these are the last of it."""
+        """Wait until both clusters have the same records and the Mirror is InSync. `last` are the
+        last values.
+        """
         eventually(lambda: seen(source, topic, 0) == seen(target, topic, 0), within_s=60, message=said)
         assert values(source)[-len(last) :] == list(last)
         eventually(
@@ -155,7 +159,8 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
     becomes(demo.resources, "east", "FailedOver")
     rd.produce(target, topic, messages([b"of demo"] * 5), partition=0)
 
-    # The other direction, with something beyond the common point and no consent to cut it off.
+    # The other direction: the old source has records beyond the common prefix, and nothing allows
+    # their truncation.
     east.make("Mirror", "back", wish(DEMO, NAMESPACE, EAST, topic))
     east.wait("Mirror", "back", "Failed", within_s=90)
     words = "7 records are here and not at the source (deliveries-0: 7); onDivergence: Truncate writes them to files and truncates the logs"
@@ -176,7 +181,7 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
     rd.produce(target, topic, messages([b"and on"]), partition=0)
     in_step(east, "back", b"of demo", b"and on")
 
-    # And home.
+    # Back to the original direction.
     east.edit("Mirror", "back", {"role": "FailedOver"})
     assert becomes(east, "back", "FailedOver") == "open for writing; the source was 0 records ahead when last reached"
     rd.produce(source, topic, messages([b"home"]), partition=0)
@@ -184,7 +189,7 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
     in_step(demo.resources, "east", b"and on", b"home")
     becomes(demo.resources, "east", "Replicating")
 
-    # A failover that is a drill is taken back: only what was written in it is at stake.
+    # Reverting a failover drill: only records produced during the drill are at stake.
     demo.resources.edit("Mirror", "east", {"role": "FailedOver"})
     becomes(demo.resources, "east", "FailedOver")
     rd.produce(target, topic, messages([b"in the drill"]), partition=0)
@@ -197,7 +202,9 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
 
 
 def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp_path: Path) -> None:
-    """Apache Kafka beside the nodes. A Secret that is made later counts then; one that is wrong, and changes, too."""
+    """Apache Kafka outside Kubernetes. The operator notices a Secret that is created later, and a
+    change of one with a wrong password.
+    """
     with secured_kafka(tmp_path, f"{PREMISES}.1") as source:
         rd.create_topic(source.broker.bootstrap, "invoices", 1)
         rd.produce(source.broker.bootstrap, "invoices", messages([b"copied"] * 50))
@@ -248,7 +255,7 @@ def committed(bootstrap: str) -> list[int]:
 
 
 def first_records(bootstrap: str) -> list[bytes | None]:
-    """Of each partition, what the group is given first when it goes on here."""
+    """The first value that the group reads in each partition."""
     found: dict[int, bytes | None] = {}
     with rd.consumer(bootstrap, GROUP) as reader:
         reader.subscribe(["orders"])

@@ -1,4 +1,6 @@
-"""The operator as people install it, on a real kubelet: clients inside and outside, and what is no longer as wished put right."""
+"""The installed operator on a real kubelet: clients inside and outside Kubernetes, a deleted broker
+pod, and failover of the operator.
+"""
 
 import pytest
 
@@ -53,7 +55,9 @@ def test_another_operator_takes_over_in_seconds_after_kill_9(installed: Installe
 
 
 def in_a_pod(demo: Kept, name: str, script: str) -> str:
-    """What it wrote; the command line is the operator's image's own, its clients' brokers the Cluster's."""
+    """Run a script in a pod with the operator's image, which has the command line, and return its
+    output. OTTLA_BOOTSTRAP is set.
+    """
     api, namespace = demo.resources.api, demo.resources.namespace
     container = {
         "name": "client",

@@ -1,4 +1,6 @@
-"""The operator on a real API server without nodes: what is refused, made, left alone, put right and told."""
+"""The operator on a real API server without nodes: validation, created objects, drift correction,
+conditions and events.
+"""
 
 from pathlib import Path
 
@@ -27,7 +29,7 @@ KINDS = (
 
 
 def versions(resources: Resources) -> dict[str, str]:
-    """Of everything that an operator could have written."""
+    """resourceVersion of every object that the operator could have written."""
     return {
         f"{plural}/{name}": it["metadata"]["resourceVersion"]
         for group, plural in KINDS
@@ -36,7 +38,9 @@ def versions(resources: Resources) -> dict[str, str]:
 
 
 def knows_what_there_is(operator: OperatorProcess, resources: Resources) -> bool:
-    """Whether it knows of as many Clusters and Topics as the API server, those of all namespaces."""
+    """Whether the operator caches as many Clusters and Topics as all namespaces of the API server
+    have.
+    """
     known = operator.metrics()
     return all(
         known.get(f'ottla_operator_resources{{kind="{kind}"}}', 0)
@@ -96,7 +100,8 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
     operator.start()
     eventually(lambda: operator.looks() >= 2, within_s=30, message=operator.daemon.log_tail())
     assert versions(resources) == before, "nor does another operator write"
-    # What the API server writes in another form than we (1000m as 1) is found to be the same without asking it.
+    # The API server normalises some values (1000m to 1). The operator detects that they are equal
+    # without writing.
     assert operator.writes() == {}
 
 
@@ -113,7 +118,7 @@ def test_what_somebody_changes_is_put_right(resources: Resources, operator: Oper
 
 
 def said(resources: Resources) -> set[tuple[str, str]]:
-    """Reasons and types of the events."""
+    """(reason, type) of the namespace's events."""
     return {(it["reason"], it["type"]) for it in resources.of("v1", "events").values()}
 
 

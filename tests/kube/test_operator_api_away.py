@@ -1,4 +1,6 @@
-"""The API server away for two minutes, the active operator killed meanwhile: brokers elect leaders by themselves, and all goes on when it is back."""
+"""The API server is unavailable for two minutes, and the active operator is killed meanwhile:
+brokers elect leaders without Kubernetes, and the operator continues afterwards.
+"""
 
 import time
 

@@ -1,4 +1,6 @@
-"""A thousand Topics at once, on a real kubelet with a broker; and what is left when the operator goes."""
+"""A thousand Topics at once with a broker on a real kubelet, and the deletion of their namespace
+without an operator.
+"""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Brokers on three nodes in three racks, reached through load balancers; one of the nodes loses its power under load and comes back."""
+"""Brokers on three nodes in three racks behind load balancers; one node loses power under load and
+comes back.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +27,8 @@ POWER = "power-lost"
 
 @pytest.fixture(scope="module")
 def nodes(kube: Kube, images: dict[str, Path]) -> Iterator[list[Node]]:
-    """Three, each in a zone of its own. Two are gone afterwards: other tests know of one alone."""
+    """Three nodes, each in its own zone. Two are removed afterwards: other tests expect one node.
+    """
     added: list[Node] = []
     try:
         for _ in range(2):
@@ -51,7 +54,9 @@ def spread(installed: Installed, kept: Kept, nodes: list[Node]) -> Iterator[Kept
 
 
 def give_addresses(made: Kept) -> None:
-    """What a cloud does: each load balancer gets an address, which leads to the nodes."""
+    """Does what a cloud provider does: gives each load balancer an address that is routed to the
+    nodes.
+    """
     kube, namespace = made.installed.kube, made.resources.namespace
     kube.premises.run("ip", "route", "replace", f"{BALANCED}.0/24", "via", kube.nodes[0].address)
     for number, service in enumerate(SERVICES):

@@ -1,4 +1,6 @@
-"""Rolling restarts by the installed operator on a real kubelet, under load, with the active operator killed at some moment of each."""
+"""Rolling restarts by the installed operator on a real kubelet, under load. The active operator pod
+is deleted during each.
+"""
 
 import pytest
 
@@ -57,6 +59,6 @@ def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_he
 
 
 def stalled_by_the_image(demo: Kept) -> dict[str, str] | None:
-    """The condition that names the image and why it cannot be had."""
+    """The Stalled condition, if it is True and names the image and the pull error."""
     said = demo.resources.condition("Cluster", DEMO, "Stalled")
     return said if said.get("status") == "True" and NONE in said["message"] and "Pull" in said["message"] else None

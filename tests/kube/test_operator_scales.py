@@ -1,4 +1,4 @@
-"""More brokers and fewer, and larger disks, by the installed operator on a real kubelet under load."""
+"""Scaling brokers and expanding disks by the installed operator on a real kubelet, under load."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""A Cluster with a listener of TLS on a real kubelet: nothing before its Secret is right, clients by node ports, and a renewed certificate under load."""
+"""A Cluster with a TLS listener on a real kubelet: it waits for a valid Secret, serves clients on
+node ports, and restarts brokers for a renewed certificate under load.
+"""
 
 import base64
 import ssl
@@ -30,18 +32,22 @@ SPEC = {"listeners": LISTENERS, "tls": {"secretRef": {"name": SECRET}}}
 
 @dataclass
 class Safe:
-    """`made`: who signs its certificates. `host`: the node's address, by which clients outside reach every broker."""
+    """A Cluster with a TLS listener. `authority` signs its certificates; clients reach every broker
+    at `host`, the node's address.
+    """
 
     kept: Kept
     made: CertificateAuthority
     host: str
 
     def certificate(self, name: str) -> Path:
-        """A new one, with a key of its own, for the brokers as clients outside call them."""
+        """Path of a new certificate with a new key, valid for the brokers' external address."""
         return create_server_certificate(self.made, name, [f"IP:{self.host}"])[0]
 
     def put(self, certificate: Path, *, without: str = "") -> None:
-        """Into the Secret, which is made where there is none."""
+        """Write a certificate into the Secret, without the key `without`. Creates the Secret if it
+        does not exist.
+        """
         files = {"tls.crt": certificate, "tls.key": certificate.with_suffix(".key"), "ca.crt": self.made.certificate}
         data = {it: base64.b64encode(file.read_bytes()).decode() for it, file in files.items() if it != without}
         api, path = self.kept.resources.api, f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -55,7 +61,7 @@ class Safe:
         return int(service["spec"]["ports"][0]["nodePort"])
 
     def clients(self) -> dict[str, str]:
-        """Settings of librdkafka; the names of brokers are checked, as it does unless told otherwise."""
+        """librdkafka's settings; by default it verifies brokers' host names."""
         return {
             "bootstrap.servers": f"{self.host}:{self.node_port('bootstrap')}",
             "security.protocol": "SSL",
@@ -68,7 +74,7 @@ class Safe:
 
 @pytest.fixture(scope="module")
 def safe(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Safe]:
-    """Its Cluster is there, and its Secret not yet."""
+    """A Ready Cluster with a TLS listener. Its Secret was created after the Cluster."""
     api = installed.kube.plane.admin
     resources = Resources(api, NAMESPACE)
     resources.make_namespace()

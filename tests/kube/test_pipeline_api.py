@@ -1,4 +1,6 @@
-"""Pipelines on a real API server without nodes: a broker that is a process, and the test in the place of kubelet, controllers and kubeflow's operator."""
+"""Pipelines on a real API server without nodes. The broker is a process; the tests act as kubelet,
+controllers and kubeflow's operator.
+"""
 
 import json
 import threading
@@ -43,13 +45,13 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def resources(resources: Resources, broker: BrokerProcess, operator: OperatorProcess) -> Resources:
-    """A namespace with a Cluster whose one broker is the process."""
+    """A namespace with a Cluster whose only broker is the process."""
     make_cluster_of(resources, broker)
     return resources
 
 
 class Driver:
-    """What a runner answers, on an address of this machine."""
+    """A fake driver: an HTTP server that responds with a driver's progress."""
 
     def __init__(self, address: str) -> None:
         self.told: Json = {}
@@ -80,7 +82,7 @@ def driver() -> Iterator[Driver]:
 
 
 def tell(resources: Resources, name: str, state: str, error: str = "", **more: Any) -> None:
-    """As kubeflow's operator writes it."""
+    """Write the status of the SparkApplication as kubeflow's operator does."""
     root = f"/apis/{APPLICATIONS[0]}/namespaces/{resources.namespace}/{APPLICATIONS[1]}/{name}/status"
     told = {"state": state, **({"errorMessage": error} if error else {})}
     resources.api.ask("PATCH", root, {"status": {"applicationState": told, "driverInfo": {}, **more}})
@@ -199,7 +201,7 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
         resources.edit("Pipeline", "hourly", {"state": "suspended"})
 
         def made_anew() -> bool:
-            """What has failed goes first: it would never run again."""
+            """The failed application is deleted first: it would never run again."""
             found = resources.of(*APPLICATIONS).get("hourly")
             return found is not None and bool(found["spec"]["suspend"])
 

@@ -1,4 +1,6 @@
-"""A Pipeline from `kubectl apply` to right output, on a real kubelet: the installed operator starts the driver, the driver its executor."""
+"""Pipelines on a real kubelet: the installed operator starts the driver, and the driver its
+executors.
+"""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +47,9 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def resources(installed: Installed, kube: Kube, spark_image: None) -> Iterator[Resources]:
-    """A Cluster of three and its Topics, in a namespace that takes only pods of the restricted profile. Conditions have to be in order at every moment."""
+    """A Cluster of three brokers with Topics, in a namespace with the restricted Pod Security
+    level. The module fails if any version of the resources had inconsistent conditions.
+    """
     made = Resources(kube.plane.admin, NAMESPACE)
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     made.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
@@ -58,13 +62,13 @@ def resources(installed: Installed, kube: Kube, spark_image: None) -> Iterator[R
 
 
 def bootstrap(kube: Kube, resources: Resources) -> str:
-    """For clients outside of the cluster."""
+    """Bootstrap server for clients outside Kubernetes."""
     port = resources.of("v1", "services")["demo-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
     return f"{kube.nodes[0].address}:{port}"
 
 
 def test_a_pipeline_runs_is_suspended_and_ends(installed: Installed, kube: Kube, resources: Resources) -> None:
-    """The active operator is killed at some moment of each change."""
+    """The active operator pod is deleted during each change."""
 
     def what() -> str:
         status = resources.get("Pipeline", "sums").get("status")
@@ -117,7 +121,7 @@ def test_a_pipeline_that_cannot_run_says_why(kube: Kube, resources: Resources) -
 def test_what_a_spark_operator_is_given_runs_as_spark_submits_it(
     kube: Kube, resources: Resources, tmp_path: Path
 ) -> None:
-    """With everything that kubeflow's operator does to pods, which is: to hand it all to spark-submit."""
+    """kubeflow's operator does nothing to these pods besides passing the fields to spark-submit."""
     spark_application_crd.install(kube.plane.admin)
     spark = SparkOperator(tmp_path, kube.plane, resources)
     for topic in ("votes", "sums"):
@@ -155,7 +159,7 @@ def test_the_charts_own_test_passes_and_leaves_nothing(installed: Installed, kub
 
 
 def left(kube: Kube) -> list[str]:
-    """What there is of the chart's own test."""
+    """Names of remaining pods and claims of the chart's test."""
     resources = Resources(kube.plane.admin, HOME)
     return [
         name
@@ -171,13 +175,13 @@ def produce_rows(at: str, *cities: str, topic: str = "events") -> None:
 
 
 def counts(at: str, topic: str = "counts", partitions: int = 2) -> dict[str, int]:
-    """The newest record of each key."""
+    """The latest record of each key."""
     found = [message for partition in range(partitions) for message in rd.consume(at, topic, partition=partition)]
     return {row["city"]: row["n"] for row in (json.loads(message.value() or b"") for message in found)}
 
 
 def executors(resources: Resources) -> list[str]:
-    """The names of pods that were made beside the driver, as the events tell."""
+    """Names of started executor pods, from the events."""
     started = {
         it["involvedObject"]["name"] for it in resources.of("v1", "events").values() if it["reason"] == "Started"
     }

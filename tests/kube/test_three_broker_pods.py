@@ -1,4 +1,5 @@
-"""Three brokers in pods, and what befalls pods and the API server: clients beside the nodes lose nothing, and see nothing twice."""
+"""Failures of three broker pods and of the API server: clients lose no record and read none twice.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ def pods(kube: Kube) -> BrokerPods:
 
 @contextmanager
 def under_load(pods: BrokerPods, topic: str) -> Iterator[Load]:
-    """While the block runs, an idempotent producer and a group go on."""
+    """Create a topic, and run a producer and a consumer group on it during the block."""
 
     def whole() -> bool:
         return pods.whole(3, pods.bootstrap(*BROKERS))
@@ -74,7 +75,8 @@ def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube:
             pods.kill(victim, kube.nodes[0].machine)
             eventually(lambda: not leads(bootstrap, "api-server-away", victim), within_s=20, message="others lead")
             go_on(load, 1000)
-            # The kubelet starts its container again, and it serves without having asked the register.
+            # The kubelet restarts the container, and the broker serves without access to its
+            # register.
             eventually(lambda: pods.whole(3, bootstrap), within_s=HEALS_WITHIN_S, message="the cluster is whole")
             go_on(load)
         finally:

@@ -1,4 +1,6 @@
-"""A producer and a group that go on while something befalls the brokers; afterwards every promise that they were given is checked."""
+"""A producer and a consumer group that run during a disruption, and the checks of their delivery
+guarantees afterwards.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +23,12 @@ def under_load(
     whole: Callable[[], object],
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Load]:
-    """`topic` must be there. `bootstrap`: where clients begin now. `whole`: true once the cluster has got over what the block did to it. `settings`: of the
-    producer and the group, over these."""
+    """Run an idempotent producer and two members of a group on an existing topic during the block.
+
+    After the block, wait for `is_recovered`, and assert that every acknowledged record is in the
+    topic exactly once and in order, and that the group has read it. `bootstrap` returns the current
+    bootstrap servers; `settings` override the clients' configuration.
+    """
     more = dict(settings or {})
     producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True, **more})
     group = f"readers-of-{topic}"
@@ -56,7 +62,9 @@ def under_load(
 
 
 def longest_stall_s(producer: Producer) -> float:
-    """The longest time between two acknowledgements of one partition, to all of which it sends in turn."""
+    """The longest time between two acknowledgements in one partition. The producer sends to all
+    partitions in turn.
+    """
     times: dict[TopicPartition, list[float]] = defaultdict(list)
     for ack in producer.acknowledgements:
         times[ack.partition].append(ack.at_s)
@@ -64,7 +72,7 @@ def longest_stall_s(producer: Producer) -> float:
 
 
 def go_on(load: Load, records: int = 300) -> None:
-    """Returns when so many more were acknowledged."""
+    """Wait until `records` more records are acknowledged."""
     before = load.count_acknowledged()
     eventually(
         lambda: load.count_acknowledged() >= before + records,

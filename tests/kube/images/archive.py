@@ -1,4 +1,6 @@
-"""An OCI image archive (https://github.com/opencontainers/image-spec) from layers on disk: what `ctr images import` takes."""
+"""Writes an OCI image archive (https://github.com/opencontainers/image-spec), which `ctr images
+import` reads, from layer folders.
+"""
 
 import hashlib
 import io
@@ -20,7 +22,9 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def write(path: Path, name: str, stage: Stage, layers: Iterable[Path]) -> None:
-    """`name`: the whole reference, with registry and tag. The archive is complete or not there."""
+    """Write an archive of one image. `name` is the full reference with registry and tag. The file
+    appears only when it is complete.
+    """
     scratch = path.with_suffix(".making")
     with tarfile.open(scratch, "w") as archive:
         blobs = [_add_layer(archive, layer) for layer in layers]
@@ -66,7 +70,9 @@ def _add_layer(archive: tarfile.TarFile, layer: Path) -> dict[str, Any]:
 
 
 def _add_folder(tar: tarfile.TarFile, folder: Path, at: str) -> None:
-    """What an overlay marks as gone (a device 0:0) and as hiding all below (an attribute) are files with names of their own in a layer."""
+    """Add a folder of an overlay layer. Overlay whiteouts (devices 0:0) and opaque folders (an
+    extended attribute) become the whiteout files of the OCI specification.
+    """
     if at and OPAQUE in os.listxattr(folder) and os.getxattr(folder, OPAQUE) == b"y":
         tar.addfile(tarfile.TarInfo(f"{at}.wh..wh..opq"))
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -80,7 +86,7 @@ def _add_folder(tar: tarfile.TarFile, folder: Path, at: str) -> None:
 
 
 def _add_json(archive: tarfile.TarFile, content: dict[str, Any], kind: str) -> dict[str, Any]:
-    """`image.config` or `image.manifest`; returns its descriptor."""
+    """Add a JSON blob and return its descriptor. `media_kind` is image.config or image.manifest."""
     data = json.dumps(content).encode()
     version = "config.v1" if kind == "image.config" else "manifest.v1"
     digest = hashlib.sha256(data).hexdigest()

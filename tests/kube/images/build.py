@@ -1,4 +1,6 @@
-"""Which images there are, and where they lie built; `python -m tests.kube.images.build [NAME…]` builds and tells their sizes."""
+"""The project's images and their cache. `python -m tests.kube.images.build [NAME…]` builds images
+and prints their sizes.
+"""
 
 import fcntl
 import os
@@ -17,7 +19,9 @@ REGISTRY = "ottla.test"  # of names only: nothing is ever fetched from it
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`file`: its Dockerfile in the checkout. `below`: the stage whose layers are the language's and not the image's own."""
+    """`file` is the Dockerfile in the checkout, `stage` the stage to build; the layers of
+    `base_stage` (language runtime) do not count as the image's own.
+    """
 
     file: str
     stage: str
@@ -33,7 +37,7 @@ IMAGES = {
 
 
 def reference(name: str) -> str:
-    """What a pod's `image` says."""
+    """The image reference for a pod's `image` field."""
     return f"{REGISTRY}/ottla-{name}:test"
 
 
@@ -42,7 +46,7 @@ def cache() -> Path:
 
 
 def missing() -> str:
-    """What this machine lacks to build images, in words; empty when nothing."""
+    """What this machine lacks to build images, as a sentence; empty if nothing."""
     if os.geteuid() != 0:
         return "only root may build images without Docker: it mounts overlays and changes root"
     if lacking := [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]:
@@ -65,13 +69,13 @@ def _stage(file: str, stage: str) -> Built:
 
 
 def own_size(name: str) -> int:
-    """Bytes unpacked, beyond the stage below."""
+    """Unpacked size in bytes of the layers above `base_stage`."""
     below = _stage(IMAGES[name].file, IMAGES[name].below)
     return sum(size_of(layer) for layer in build(name).layers if layer not in below.layers)
 
 
 def archived(name: str) -> Path:
-    """An archive that containerd imports; made again only when a layer changed."""
+    """Build the image and return its OCI archive, which is rewritten only when a layer changed."""
     built = build(name)
     folder = cache() / "archives"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""The image `debian:bookworm-slim`, by debootstrap: what Docker's is made with, less what nobody reads in a container."""
+"""The image `debian:bookworm-slim`, built by debootstrap like Docker's, without documentation and
+package caches.
+"""
 
 import shutil
 import subprocess
@@ -15,8 +17,8 @@ NOT_IN_SLIM = (
     "var/cache/apt/archives",
     "var/lib/apt/lists",
 )
-# The first is the machine's own, and a container gets its host's; Docker's Debian has none either.
-# As Docker's has them: downloaded packages, package lists' caches, documentation and languages do not stay.
+# Configuration of Docker's Debian image: apt and dpkg keep no packages, caches, documentation or
+# translations.
 SETTINGS = {
     "etc/apt/apt.conf.d/docker-clean": 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";\n',
     "etc/dpkg/dpkg.cfg.d/docker": "".join(
@@ -28,7 +30,9 @@ EMPTIED = ("etc/resolv.conf", "etc/hostname", "etc/machine-id")
 
 
 def slim(folder: Path) -> None:
-    """Lays it into an empty folder. BuildFailed when packages cannot be had."""
+    """Write the file system of the image into an empty folder. Raises BuildFailed when debootstrap
+    fails.
+    """
     command = ["debootstrap", "--variant=minbase", RELEASE, str(folder)]
     done = subprocess.run(
         command,

@@ -1,4 +1,6 @@
-"""Reading a Dockerfile: the instructions that ours use, and an error for every other one, so that none is passed over in silence."""
+"""Parses the Dockerfile instructions that the project uses. Any other instruction is an error, so
+none is ignored silently.
+"""
 
 import json
 import re
@@ -13,12 +15,14 @@ KNOWN = ("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD", "
 
 
 class NotUnderstood(Exception):
-    """The Dockerfile uses what this reader does not know."""
+    """The Dockerfile contains an instruction or option that this parser does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`instruction`: RUN or COPY, which make a layer; `text`: all that follows it; `workdir`, `environment`: as they are at that line."""
+    """An instruction that creates a layer: RUN or COPY, its arguments, and the working directory
+    and environment at its line.
+    """
 
     instruction: str
     text: str
@@ -28,7 +32,9 @@ class Step:
 
 @dataclass(slots=True)
 class Stage:
-    """`base`: an image's name or an earlier stage's. The rest is what a container of it gets."""
+    """`base` is the name of an image or of an earlier stage; the other fields configure the
+    containers of the image.
+    """
 
     name: str
     base: str
@@ -43,7 +49,9 @@ class Stage:
 
 
 def read(path: Path) -> dict[str, Stage]:
-    """The stages by name, in their order; one without a name is called by its number. A stage starts as its base stage ended."""
+    """The stages by name, in order. A stage without a name is named by its number. A stage inherits
+    the configuration of its base stage.
+    """
     stages: dict[str, Stage] = {}
     stage: Stage | None = None
     for instruction, text in _instructions(path.read_text()):
@@ -95,7 +103,9 @@ def _apply(stage: Stage, instruction: str, text: str) -> None:
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Continued lines are one; comments go, also between continued lines."""
+    """(instruction, arguments) of each instruction: continued lines are joined, comments are
+    removed, also between continued lines.
+    """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     for line in "\n".join(lines).replace("\\\n", " ").splitlines():
         if line.strip():

@@ -1,7 +1,9 @@
-"""Building an image's layers from a Dockerfile without Docker: each RUN and COPY on an overlay of those before it, kept by what went into it.
+"""Builds the layers of an image from a Dockerfile without Docker: each RUN and COPY runs on an
+overlay of the layers before it.
 
-It is for machines without Docker or a registry, so that the same Dockerfile that people build is what the tests run. Root only: it mounts
-and changes root. Every step runs in mount and process namespaces of its own, which take all of it with them when they end.
+Layers are cached by a digest of their inputs. This serves machines without Docker or a registry:
+tests run the same Dockerfiles that users build. Needs root for mounts and chroot. Every step runs
+in its own mount and process namespaces, which end with it.
 """
 
 import hashlib
@@ -18,7 +20,8 @@ from pathlib import Path, PurePosixPath
 
 from tests.kube.images.dockerfile import PATH, NotUnderstood, Stage, Step
 
-# The machine's, which may have one that its way out needs: shown to every step, and kept in no layer.
+# The machine's CA certificates, which a proxy may require. They are mounted into every step and
+# stay in no layer.
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 JAVA_AUTHORITIES = Path("/etc/ssl/certs/java/cacerts")
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -28,23 +31,25 @@ Base = Callable[[Path], None]
 
 
 class BuildFailed(Exception):
-    """A step ended badly; the text has the end of what it wrote."""
+    """A step failed; the message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """`layers`: folders, lowest first."""
+    """`layers` are folders, lowest first."""
 
     stage: Stage
     layers: tuple[Path, ...]
 
     def digest(self) -> str:
-        """Of all that is in it."""
+        """Identifies the contents and the configuration of the image."""
         return hashlib.sha256(repr((self.layers[-1].name, self.stage)).encode()).hexdigest()[:16]
 
 
 class Builder:
-    """`context`: where COPY copies from. `cache`: where layers are kept. `bases`: what lays an image that FROM names into a folder."""
+    """`context` is the folder that COPY copies from, `cache` the folder of the layers.
+    `base_images` maps names in FROM to functions that write their file system into a folder.
+    """
 
     def __init__(self, context: Path, cache: Path, bases: Mapping[str, Base]) -> None:
         self._context = context
@@ -104,7 +109,7 @@ class Builder:
         _in_namespaces(script, diff.parent, environment, f"RUN {step.text}")
 
     def _files(self, sources: list[str], target: str) -> Iterator[tuple[str, Path]]:
-        """Where in the image which file of the context comes to lie."""
+        """(path in the image, file of the context) of all files that a COPY copies."""
         for source in sources:
             found = self._context / source
             if found.is_dir():
@@ -123,14 +128,16 @@ class Builder:
 
 
 def _source(make: Base) -> str:
-    """Of the file it is in: another recipe makes another layer."""
+    """Source of the module of a function: when it changes, its layer is built again."""
     module = inspect.getmodule(make)
     assert module is not None
     return inspect.getsource(module)
 
 
 def _ignored(path: Path) -> tuple[list[str], list[str]]:
-    """Of a `.dockerignore`: names at its top, and patterns of names anywhere (`**/pattern`)."""
+    """Rules of a `.dockerignore`: names at the top of the context, and patterns of names at any
+    depth (`**/pattern`).
+    """
     lines = (
         [line for line in path.read_text().splitlines() if line and not line.startswith("#")] if path.exists() else []
     )
@@ -180,7 +187,9 @@ def _mounted(layers: tuple[Path, ...], upper: Path, at: str) -> list[str]:
 
 
 def _furnished(root: str) -> list[str]:
-    """What a container has besides its files, and that does not stay in its layers."""
+    """Shell commands that mount what a container has besides its files. None of it stays in a
+    layer.
+    """
     script = [f"mount -t proc proc {root}/proc"]
     script += [f"mount -t tmpfs tmpfs {root}/{name}" for name in ("dev", "run", "tmp")]
     script += [f"chmod 1777 {root}/tmp", f"mkdir {root}/dev/shm"]
@@ -216,7 +225,7 @@ def _digest(path: Path) -> str:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of its files, each counted once."""
+    """Size of a folder's files in bytes; hard links are counted once."""
     seen: dict[tuple[int, int], int] = {}
     for path in folder.rglob("*"):
         status = path.lstat()
