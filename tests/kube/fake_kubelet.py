@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.brokers import BrokerProcess, run_ottla_broker
-from tests.kube.api import Json
-from tests.kube.operators import Resources
+from tests.kube.api_client import Json
+from tests.kube.operator_process import NamespaceClient
 from tests.waiting import eventually
 
 
-def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
+def create_ready_pod(resources: NamespaceClient, name: str, template: Json, ip: str) -> None:
     """Create a pod from a template and write the status of a running, ready pod at `ip`."""
     path = f"/api/v1/namespaces/{resources.namespace}/pods"
     spec = {
@@ -22,14 +22,14 @@ def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
     }
     spec.pop("serviceAccountName", None)  # nobody makes tokens for it here
     metadata = {key: template["metadata"][key] for key in ("labels", "annotations") if key in template["metadata"]}
-    resources.api.ask("POST", path, {"metadata": {**metadata, "name": name}, "spec": spec})
+    resources.api.request("POST", path, {"metadata": {**metadata, "name": name}, "spec": spec})
     ready = [{"type": "Ready", "status": "True"}]
     status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": ready}
-    resources.api.ask("PATCH", f"{path}/{name}/status", {"status": status})
+    resources.api.request("PATCH", f"{path}/{name}/status", {"status": status})
 
 
 @contextmanager
-def broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
+def run_broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
     """A broker process at `host` and the port of a Cluster's internal listener, where the operator
     connects too.
     """
@@ -39,15 +39,17 @@ def broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
         yield made
 
 
-def make_cluster_of(resources: Resources, broker: BrokerProcess, name: str = "demo") -> None:
+def create_cluster_with_broker(resources: NamespaceClient, broker: BrokerProcess, name: str = "demo") -> None:
     """Create a Cluster whose only broker is the given process; return when its pod exists. Needs a
     running operator.
     """
     root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
-    resources.api.ask("POST", root, {"metadata": {"name": "default"}})
-    resources.make("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}})
-    found = eventually(lambda: resources.of("apps/v1", "statefulsets").get(name), message="the operator makes brokers")
+    resources.api.request("POST", root, {"metadata": {"name": "default"}})
+    resources.create("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}})
+    found = eventually(
+        lambda: resources.list_objects("apps/v1", "statefulsets").get(name), message="the operator makes brokers"
+    )
     assert found is not None
     template = found["spec"]["template"]
     template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
-    make_pod(resources, f"{name}-1", template, broker.host)
+    create_ready_pod(resources, f"{name}-1", template, broker.host)

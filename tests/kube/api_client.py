@@ -15,66 +15,66 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-ASK_WITHIN_S = 10.0
-PATCHES = {"PATCH": "application/merge-patch+json", "APPLY": "application/apply-patch+yaml"}
+REQUEST_TIMEOUT_S = 10.0
+PATCH_CONTENT_TYPES = {"PATCH": "application/merge-patch+json", "APPLY": "application/apply-patch+yaml"}
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The API server rejected a request; `status` is the HTTP status code."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"{status}: {said}")
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
         self.status = status
 
 
 @dataclass(frozen=True)
-class Api:
+class ApiClient:
     """A client with one identity: `url` is https://host:port, `ca_certificate` the PEM file to
     trust, `token` the bearer token.
     """
 
     url: str
-    authority: Path
+    ca_certificate: Path
     token: str
 
     @cached_property
-    def _trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.authority))
+    def _tls_context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.ca_certificate))
 
-    def ask(self, method: str, path: str, body: Json | None = None) -> Json:
+    def request(self, method: str, path: str, body: Json | None = None) -> Json:
         """Send a request and return the parsed JSON response.
 
         `path` is absolute. `method` is an HTTP method, or APPLY for server-side apply. Raises
         ApiError when the API server rejects the request, and OSError when it cannot be reached.
         """
-        answer = self.ask_text(method, path, body)
+        answer = self.request_text(method, path, body)
         found: Json = json.loads(answer)
         return found
 
-    def ask_text(self, method: str, path: str, body: Json | None = None) -> str:
+    def request_text(self, method: str, path: str, body: Json | None = None) -> str:
         request = urllib.request.Request(
             self.url + path,
             data=None if body is None else json.dumps(body).encode(),
             method={"APPLY": "PATCH"}.get(method, method),
             headers={
                 "Authorization": f"Bearer {self.token}",
-                "Content-Type": PATCHES.get(method, "application/json"),
+                "Content-Type": PATCH_CONTENT_TYPES.get(method, "application/json"),
             },
         )
         try:
-            with urllib.request.urlopen(request, context=self._trust, timeout=ASK_WITHIN_S) as answer:
+            with urllib.request.urlopen(request, context=self._tls_context, timeout=REQUEST_TIMEOUT_S) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")
             with contextlib.suppress(ValueError, KeyError, TypeError):  # some refusals are plain text
                 said = json.loads(said)["message"]
-            raise Refused(error.code, said) from error
+            raise ApiError(error.code, said) from error
 
     def get(self, path: str) -> Json | None:
         """Return the object, or None if it does not exist."""
         try:
-            return self.ask("GET", path)
-        except Refused as reason:
+            return self.request("GET", path)
+        except ApiError as reason:
             if reason.status == 404:
                 return None
             raise
@@ -87,21 +87,21 @@ class Api:
         asked = f"{self.url}{path}?watch=1&resourceVersion={version}&timeoutSeconds={within_s}"
         request = urllib.request.Request(asked, headers={"Authorization": f"Bearer {self.token}"})
         try:
-            with urllib.request.urlopen(request, context=self._trust, timeout=ASK_WITHIN_S) as answer:
+            with urllib.request.urlopen(request, context=self._tls_context, timeout=REQUEST_TIMEOUT_S) as answer:
                 for line in answer:
                     yield json.loads(line)
         except urllib.error.HTTPError as error:
-            raise Refused(error.code, error.read().decode(errors="replace")) from error
+            raise ApiError(error.code, error.read().decode(errors="replace")) from error
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         try:
-            return self.ask_text("GET", "/readyz") == "ok"
-        except (OSError, Refused):
+            return self.request_text("GET", "/readyz") == "ok"
+        except (OSError, ApiError):
             return False
 
-    def kubeconfig(self, path: Path) -> Path:
+    def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig with this client's identity to `path`. JSON is valid YAML."""
-        authority = base64.b64encode(self.authority.read_bytes()).decode()
+        authority = base64.b64encode(self.ca_certificate.read_bytes()).decode()
         path.write_text(
             json.dumps(
                 {

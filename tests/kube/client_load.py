@@ -11,16 +11,16 @@ from tests.e2e.rounds import checks
 from tests.e2e.rounds.load import GroupMember, Load, Producer, TopicPartition, committed_offsets, read_all_records
 from tests.waiting import eventually
 
-GOES_ON_WITHIN_S = 60.0
-HEALS_WITHIN_S = 120.0
+PROGRESS_WITHIN_S = 60.0
+RECOVERY_WITHIN_S = 120.0
 
 
 @contextmanager
-def under_load(
+def run_clients(
     topic: str,
     partitions: int,
     bootstrap: Callable[[], str],
-    whole: Callable[[], object],
+    is_recovered: Callable[[], object],
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Load]:
     """Run an idempotent producer and two members of a group on an existing topic during the block.
@@ -37,11 +37,11 @@ def under_load(
     try:
         eventually(
             lambda: load.count_acknowledged() > 300 and load.consumed(),
-            within_s=GOES_ON_WITHIN_S,
+            within_s=PROGRESS_WITHIN_S,
             message="acknowledged and consumed records",
         )
         yield load
-        eventually(whole, within_s=HEALS_WITHIN_S, message="the cluster is whole")
+        eventually(is_recovered, within_s=RECOVERY_WITHIN_S, message="the cluster is whole")
         load.stop_producers()
         places = [(topic, partition) for partition in range(partitions)]
         contents = read_all_records(bootstrap(), topic, partitions)
@@ -71,11 +71,11 @@ def longest_stall_s(producer: Producer) -> float:
     return max((after - before for it in times.values() for before, after in pairwise(it)), default=0.0)
 
 
-def go_on(load: Load, records: int = 300) -> None:
+def wait_for_progress(load: Load, records: int = 300) -> None:
     """Wait until `records` more records are acknowledged."""
     before = load.count_acknowledged()
     eventually(
         lambda: load.count_acknowledged() >= before + records,
-        within_s=GOES_ON_WITHIN_S,
+        within_s=PROGRESS_WITHIN_S,
         message="more acknowledged records",
     )

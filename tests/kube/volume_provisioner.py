@@ -9,29 +9,32 @@ import shutil
 import threading
 from pathlib import Path
 
-from tests.kube.api import Api, Json, Refused
+from tests.kube.api_client import ApiClient, ApiError, Json
 
-CLASS = "folders"
-LOOK_EVERY_S = 0.2
-EVERYWHERE = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+STORAGE_CLASS = "folders"
+POLL_INTERVAL_S = 0.2
+ANY_NODE = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
 
 
-class Storage:
+class VolumeProvisioner:
     """`folder` contains the volumes. Runs in its own thread from `start()` to `stop()`."""
 
-    def __init__(self, api: Api, folder: Path) -> None:
+    def __init__(self, api: ApiClient, folder: Path) -> None:
         self._api = api
         self._folder = folder
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="storage", daemon=True)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
 
     def start(self) -> None:
         self._folder.mkdir()
-        self._api.ask(
+        self._api.request(
             "POST",
             "/apis/storage.k8s.io/v1/storageclasses",
             {
-                "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+                "metadata": {
+                    "name": STORAGE_CLASS,
+                    "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+                },
                 "provisioner": "ottla.test/folders",
                 "allowVolumeExpansion": True,
             },
@@ -39,31 +42,31 @@ class Storage:
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def _work(self) -> None:
-        while not self._over.wait(LOOK_EVERY_S):
+    def _run(self) -> None:
+        while not self._stopped.wait(POLL_INTERVAL_S):
             try:
-                self._turn()
-            except (OSError, Refused):
+                self._provision()
+            except (OSError, ApiError):
                 continue  # the API server is away, or somebody changed the object: the next turn sees
 
-    def _turn(self) -> None:
-        for claim in self._api.ask("GET", "/api/v1/persistentvolumeclaims")["items"]:
-            if claim["spec"].get("storageClassName") != CLASS or "deletionTimestamp" in claim["metadata"]:
+    def _provision(self) -> None:
+        for claim in self._api.request("GET", "/api/v1/persistentvolumeclaims")["items"]:
+            if claim["spec"].get("storageClassName") != STORAGE_CLASS or "deletionTimestamp" in claim["metadata"]:
                 continue
             if not claim["spec"].get("volumeName"):
-                self._make(claim)
+                self._create_volume(claim)
             elif claim.get("status", {}).get("capacity", {}) not in ({}, claim["spec"]["resources"]["requests"]):
-                self._grow(claim)
-        for volume in self._api.ask("GET", "/api/v1/persistentvolumes")["items"]:
+                self._expand_volume(claim)
+        for volume in self._api.request("GET", "/api/v1/persistentvolumes")["items"]:
             if volume.get("status", {}).get("phase") == "Released":
                 shutil.rmtree(volume["spec"]["local"]["path"], ignore_errors=True)
-                self._api.ask("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+                self._api.request("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
 
-    def _make(self, claim: Json) -> None:
+    def _create_volume(self, claim: Json) -> None:
         about = claim["metadata"]
         name = f"volume-{about['uid']}"
         folder = self._folder / name
@@ -74,18 +77,18 @@ class Storage:
             "capacity": claim["spec"]["resources"]["requests"],
             "accessModes": claim["spec"]["accessModes"],
             "persistentVolumeReclaimPolicy": "Retain",  # who removes it is this thread
-            "storageClassName": CLASS,
+            "storageClassName": STORAGE_CLASS,
             "claimRef": {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
             | {key: about[key] for key in ("name", "namespace", "uid")},
             "local": {"path": str(folder)},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [EVERYWHERE]}]}},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [ANY_NODE]}]}},
         }
-        self._api.ask("POST", "/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+        self._api.request("POST", "/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
 
-    def _grow(self, claim: Json) -> None:
+    def _expand_volume(self, claim: Json) -> None:
         about, wanted = claim["metadata"], claim["spec"]["resources"]["requests"]
-        self._api.ask(
+        self._api.request(
             "PATCH", f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}", {"spec": {"capacity": wanted}}
         )
         path = f"/api/v1/namespaces/{about['namespace']}/persistentvolumeclaims/{about['name']}/status"
-        self._api.ask("PATCH", path, {"status": {"capacity": wanted}})
+        self._api.request("PATCH", path, {"status": {"capacity": wanted}})
