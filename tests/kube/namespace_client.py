@@ -61,17 +61,3 @@ class NamespaceClient:
         root = "/api/v1" if group == "v1" else f"/apis/{group}"
         items = self.api.request("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
         return {it["metadata"]["name"]: it for it in items}
-
-
-def install_crds(api: ApiClient) -> None:
-    for kind in crds.KINDS:
-        crd = crds.build_crd(kind)
-        name = crd["metadata"]["name"]
-        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        api.request("APPLY", f"{path}?fieldManager=tests&force=true", crd)
-
-        def is_established(path: str = path) -> bool:
-            conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []
-            return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
-
-        eventually(is_established, message=f"{name} is established")
