@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ottla_operator.crd_files import build_crd
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.resources import crds
 from tests.daemons import Daemon
@@ -137,7 +138,7 @@ class Resources:
 
 def install_crds(api: Api) -> None:
     for kind in crds.KINDS:
-        crd = crds.build_crd(kind)
+        crd = build_crd(kind)
         name = crd["metadata"]["name"]
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
         api.ask("APPLY", f"{path}?fieldManager=tests&force=true", crd)

@@ -61,6 +61,10 @@ def test_a_resource_that_nobody_has_looked_at_is_not_done(resources: Resources) 
             "two listeners have the same port",
         ),
         ({**SPEC, "version": "1", "image": "a:1"}, "version and image exclude each other"),
+        ({**SPEC, "config": {"num.partitions": 0}}, "num.partitions: allowed: a 32-bit integer, at least 1"),
+        ({**SPEC, "config": {"log.retention.ms": "soon"}}, "spec.config.log.retention.ms"),
+        ({**SPEC, "config": {"auto.create.topics.enable": "yes"}}, "spec.config.auto.create.topics.enable"),
+        ({**SPEC, "config": {"node.id": 3}}, "node.id cannot be set here"),
     ],
 )
 def test_the_api_server_itself_refuses_what_is_wrong(resources: Resources, spec: Json, said: str) -> None:
@@ -117,13 +121,34 @@ def said(resources: Resources) -> set[tuple[str, str]]:
     return {(it["reason"], it["type"]) for it in resources.of("v1", "events").values()}
 
 
-def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, operator: OperatorProcess) -> None:
-    resources.make("Cluster", "demo", {**SPEC, "config": {"node.id": 3}})
+def test_the_api_server_takes_settings_in_every_form(resources: Resources) -> None:
+    config = {
+        "auto.create.topics.enable": False,
+        "delete.topic.enable": "true",
+        "num.partitions": "3",
+        "log.retention.ms": -1,
+        "log.cleaner.min.cleanable.ratio": 0.25,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "broker.session.timeout.ms": "${env:SESSION}",
+    }
+    assert resources.make("Cluster", "demo", {**SPEC, "config": config})["spec"]["config"] == config
+    topic = {"clusterRef": {"name": "demo"}, "config": {"retention.ms": 5, "preallocate": False}}
+    assert resources.make("Topic", "flights", topic)["spec"] == topic
+    with pytest.raises(Refused, match="allowed: a 64-bit integer, at least -1"):
+        resources.edit("Topic", "flights", {"config": {"retention.ms": -2}})
+
+
+def test_a_setting_that_a_schema_cannot_refuse_stalls_with_the_nearest_name(
+    resources: Resources, operator: OperatorProcess
+) -> None:
+    resources.make("Cluster", "demo", {**SPEC, "config": {"num.partitons": 3}})
     resources.wait("Cluster", "demo", "Failed")
-    assert "node.id" in resources.condition("Cluster", "demo", "Stalled")["message"]
+    stalled = resources.condition("Cluster", "demo", "Stalled")
+    assert stalled["reason"] == "SettingRefused" and "did you mean num.partitions?" in stalled["message"]
+    assert resources.of("apps/v1", "statefulsets") == {}
     resources.edit("Cluster", "demo", {"config": None})
     resources.wait("Cluster", "demo", "InProgress")
-    eventually(lambda: ("InvalidSpec", "Warning") in said(resources), message="the event comes after the status")
+    eventually(lambda: ("SettingRefused", "Warning") in said(resources), message="the event comes after the status")
 
 
 def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:

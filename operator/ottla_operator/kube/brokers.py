@@ -15,7 +15,7 @@ from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder
 from ottla_operator.kube.storage_expansion import expand_storage
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker
+from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker, refuse_settings
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
@@ -48,10 +48,12 @@ class PodPlatform:
         self.objects = OwnedObjects(api)
         self._racks = RackLabels(api)
 
-    async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings) -> "PodBrokerSet":
+    async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> "PodBrokerSet":
         """See `Platform.prepare_brokers`."""
         observed = await self.objects.observe(cluster)
         stateful_set = observed.stateful_set
+        if refused and stateful_set is None and not observed.pods:
+            raise Blocked(refuse_settings(refused))
         if stateful_set and "deletionTimestamp" in stateful_set["metadata"]:
             said = "the StatefulSet is being deleted and will be created anew"
             raise Blocked(Reconciling("Terminating", said), TERMINATING_RETRY_S)
@@ -63,12 +65,11 @@ class PodPlatform:
         count = max(existing, cluster.spec.replicas)
         state = parse_state(observed.state_annotations)
         common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over))
-        before = next((it for it in _started_with(observed).values() if it is not None), {})
         inputs = ObjectInputs(
             count,
             _addresses(observed),
             observed.state_annotations,
-            without_rejected(common, rejected, before),
+            without_rejected(common, rejected, _settings_in_use(observed)),
             certificates,
             frozenset(it.port for it in observed.pods.values()),
         )
@@ -236,6 +237,15 @@ def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
         id_: started_with(observed.config_maps[it.settings], id_) if it.settings in observed.config_maps else None
         for id_, it in observed.pods.items()
     }
+
+
+def _settings_in_use(observed: ClusterObjects) -> Settings:
+    """The settings of a broker that is ready if there is one, else of any, else those that the next would start with."""
+    started = _started_with(observed)
+    pods = sorted(observed.pods.values(), key=lambda it: not it.is_ready)
+    template = observed.config_maps.get(_mounted_config(observed.stateful_set))
+    found = [*(started[it.broker] for it in pods), started_with(template, names.FIRST_BROKER) if template else None]
+    return next((it for it in found if it is not None), {})
 
 
 def _addresses(observed: ClusterObjects) -> ServiceAddresses:

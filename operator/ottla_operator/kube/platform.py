@@ -80,8 +80,8 @@ class KubePlatform:
         pods = await self.api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
         return ready_addresses(broker_pods(cluster, pods).values())
 
-    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> PodBrokerSet:
-        return await self.pods.prepare(resource, cluster, rejected)
+    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> PodBrokerSet:
+        return await self.pods.prepare(resource, cluster, rejected, refused)
 
     async def forget_cluster(self, key: Key) -> None:
         """Kubernetes deletes what the Cluster owns."""

@@ -171,7 +171,10 @@ class LocalPlatform:
     async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
         return self.clusters[cluster.name].addresses
 
-    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> BrokerProcesses:
+    async def prepare_brokers(
+        self, resource: Json, cluster: Cluster, rejected: Settings, refused: str
+    ) -> BrokerProcesses:
+        """Files with refused settings are not loaded (`documents.py`), so `refused` is always empty."""
         return self.clusters[cluster.name].prepare(cluster, rejected)
 
     async def forget_cluster(self, key: Key) -> None:

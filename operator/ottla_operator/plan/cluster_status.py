@@ -10,6 +10,7 @@ from ottla_operator.plan.roll import Blocker
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.model import Json
 
+SETTING_REFUSED: Final = "SettingRefused"
 CERTIFICATE_UNUSABLE: Final = "CertificateUnusable"
 PARTITIONS_OFFLINE: Final = "PartitionsOffline"
 MAX_PROBLEMS: Final = 3  # in one message
@@ -41,7 +42,7 @@ class ClusterObservations:
     """What one reconcile of a Cluster has observed and done.
 
     `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
-    registered and not fenced. `outdated`: broker → why it has to be restarted. `blocked_by`: what
+    registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker → why it has to be restarted. `blocked_by`: what
     the roll waits for. `restarted`: the broker that this reconcile restarted. `rejected_settings`:
     setting → why the brokers reject it. `scaling`: what the scaling is doing; `scale_down_blocked`:
     why it cannot. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
@@ -56,6 +57,7 @@ class ClusterObservations:
     outdated: Mapping[int, str] = field(default_factory=dict)
     blocked_by: Sequence[Blocker] = ()
     restarted: int | None = None
+    refused_settings: str = ""
     rejected_settings: Mapping[str, str] = field(default_factory=dict)
     scaling: str = ""
     scale_down_blocked: str = ""
@@ -91,6 +93,8 @@ class ClusterObservations:
 
 def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     """What a person has to do comes first, then the work that is under way."""
+    if observed.refused_settings:
+        return refuse_settings(observed.refused_settings)
     if late := observed.late:
         said = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
         return Stalled("BrokerStartFailed", f"{said} {_problems(observed)}".rstrip())
@@ -102,6 +106,11 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     if observed.scale_down_blocked:
         return Stalled("ScaleDownBlocked", observed.scale_down_blocked)
     return _work_in_progress(observed) or Ready(f"{_all_brokers(observed.replicas)} ready.")
+
+
+def refuse_settings(problems: str) -> Stalled:
+    """`problems`: of `spec.config`."""
+    return Stalled(SETTING_REFUSED, f"{problems}. No broker is started with it; those that run keep their settings.")
 
 
 def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:

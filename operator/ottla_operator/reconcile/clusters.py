@@ -16,8 +16,23 @@ from ottla_operator.kafka.elections import ElectionType, elect_preferred_leaders
 from ottla_operator.kafka.reassignments import list_reassignments
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan.backoff import RequeueBackoff
-from ottla_operator.plan.cluster_status import ClusterObservations, availability, evaluate_cluster, status_fields
-from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Stalled
+from ottla_operator.plan.cluster_status import (
+    ClusterObservations,
+    availability,
+    evaluate_cluster,
+    refuse_settings,
+    status_fields,
+)
+from ottla_operator.plan.conditions import (
+    STALLED,
+    Conditions,
+    ExtraCondition,
+    Readiness,
+    Ready,
+    Stalled,
+    find_condition,
+)
+from ottla_operator.plan.refused_settings import describe_refused_settings, find_refused_settings
 from ottla_operator.reconcile.connection import try_connect
 from ottla_operator.reconcile.platform import Blocked, BrokerSet, Platform, PlatformError
 from ottla_operator.reconcile.rolling_restart import AppliedConfig, Restarted, apply_config, restart_next_broker
@@ -89,7 +104,11 @@ class ClusterReconciler:
         cached.rejected_settings = {
             key: value for key, value in cached.rejected_settings.items() if cluster.config.get(key) == value
         }
-        brokers = await self.platform.prepare_brokers(resource, cluster, cached.rejected_settings)
+        if refused := describe_refused_settings(find_refused_settings(cluster)):
+            await self._report_refused(resource, cached, refused)
+        # While one setting is refused, no change of any is applied.
+        rejected_settings = cluster.config if refused else cached.rejected_settings
+        brokers = await self.platform.prepare_brokers(resource, cluster, rejected_settings, refused)
         cached.displaced_leaders |= brokers.started_brokers
         async with try_connect(brokers.addresses, CONNECT_TIMEOUT_S) as connection:
             client = connection.client
@@ -113,6 +132,7 @@ class ClusterReconciler:
                 outdated=config.outdated,
                 blocked_by=restarted.blocked_by,
                 restarted=restarted.broker,
+                refused_settings=refused,
                 rejected_settings=rejected,
                 scaling=scaled.in_progress,
                 scale_down_blocked=scaled.blocked,
@@ -136,6 +156,13 @@ class ClusterReconciler:
             return RESYNC_S
         shortest_s = NEXT_STEP_S if restarted.broker is not None or config.outdated or scaled.in_progress else WAIT_S
         return cached.backoff.delay_s(readiness, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
+
+    async def _report_refused(self, resource: Json, cached: ReconcileCache, refused: str) -> None:
+        """At once: the step that follows may wait for brokers that do not answer."""
+        stalled = refuse_settings(refused)
+        reported = find_condition(resource, STALLED)
+        if (reported.get("reason"), reported.get("message")) != (stalled.reason, stalled.message):
+            await self._report(resource, cached, stalled)
 
     async def _restart(
         self,

@@ -156,9 +156,10 @@ class Platform(Protocol):
     async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
         """host:port of the brokers that are ready, for the reconciler's own requests."""
 
-    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> BrokerSet:
+    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
         """Brings everything around the brokers to the spec and starts those that are missing. `rejected`: settings
-        with the values that running brokers have rejected. Raises Blocked."""
+        with the values that no broker may be started with; those before apply. `refused`: why a Cluster that has no
+        broker yet gets none; empty if it may. Raises Blocked."""
 
     async def forget_cluster(self, key: Key) -> None:
         """The Cluster is deleted: stops what the platform does not stop by itself."""

@@ -32,6 +32,7 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
     ("observed", "kind", "reason", "message"),
     [
         (replace(HEALTHY, brokers=LATE), Stalled, "BrokerStartFailed", "no such image"),
+        (replace(HEALTHY, brokers=LATE, refused_settings="spec.config: x is no setting"), Stalled, "SettingRefused", "x is no setting"),
         (replace(HEALTHY, rejected_settings={"log.retention.ms": "not a number"}), Stalled, "ConfigRejected", "log.retention.ms"),
         (replace(HEALTHY, scale_down_blocked="too few"), Stalled, "ScaleDownBlocked", "too few"),
         (replace(HEALTHY, certificate_error="spec.tls: Secret x does not exist", outdated={1: "image"}), Stalled, "CertificateUnusable", "Secret x does not exist"),

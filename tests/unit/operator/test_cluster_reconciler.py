@@ -104,15 +104,61 @@ def test_objects_of_a_deleted_cluster_of_the_same_name_are_waited_for(api: FakeA
 
 
 def test_an_invalid_spec_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
-    operator.edit(config={"node.id": 7})
+    operator.edit(storage=None)
     assert operator.reconcile() == ["status Cluster demo"]
     assert (
         operator.conditions["Stalled"]["reason"] == "InvalidSpec"
-        and "node.id" in operator.conditions["Stalled"]["message"]
+        and "spec.storage" in operator.conditions["Stalled"]["message"]
     )
-    operator.edit(config={})
+    operator.edit(**SPEC)
     operator.reconcile()
     assert operator.conditions["Stalled"]["status"] == "False"
+
+
+def test_a_new_cluster_with_a_refused_setting_gets_no_broker(api: FakeApi, operator: Operator) -> None:
+    operator.edit(config={"num.partitons": 7})
+    assert operator.reconcile() == ["status Cluster demo"]
+    stalled = operator.conditions["Stalled"]
+    assert stalled["reason"] == "SettingRefused" and "did you mean num.partitions?" in stalled["message"]
+    operator.edit(config={"num.partitions": 7})
+    operator.reconcile()
+    assert api.of("StatefulSet") and operator.conditions["Stalled"]["status"] == "False"
+
+
+def test_no_broker_is_started_or_restarted_with_a_refused_setting(api: FakeApi, operator: Operator) -> None:
+    operator.edit(config={"num.partitions": 7})
+    operator.reconcile()
+    api.run_pods(ready=True)
+    operator.reconcile()
+    before = api.of("ConfigMap").keys()
+    operator.edit(config={"num.partitions": 8, "log.retention.ms": "soon"}, replicas=4)
+    writes = operator.reconcile()
+    assert operator.conditions["Stalled"]["reason"] == "SettingRefused"
+    assert "'soon'" in operator.conditions["Ready"]["message"]
+    assert writes[0] == "status Cluster demo", "before anything else is done"
+    assert api.stateful_set["spec"]["replicas"] == 4, "the rest of the spec is applied"
+    assert api.of("ConfigMap").keys() == before, "neither of the two settings is"
+    assert [it for it in writes if "Pod " in it] == []
+    assert operator.reconcile() == []
+
+
+def test_a_broker_that_was_started_with_a_bad_setting_is_healed_from_one_that_serves(
+    api: FakeApi, operator: Operator
+) -> None:
+    """An earlier operator restarted broker 1 with what this one refuses."""
+    operator.reconcile()
+    api.run_pods(ready=True)
+    (good,) = api.of("ConfigMap").values()
+    bad = {**good["metadata"], "name": "demo-settings-bad"}
+    data = {"cluster.properties": good["data"]["cluster.properties"] + "num.partitons=7\n"}
+    api.put(CONFIG_MAP, {"metadata": bad, "data": data})
+    first = api.of("Pod")["demo-1"]
+    first["spec"]["volumes"][0]["configMap"]["name"] = "demo-settings-bad"
+    first["status"]["conditions"][0]["status"] = "False"
+    operator.edit(config={"num.partitons": 7})
+    assert "delete Pod demo-1" in operator.reconcile()
+    mounted = api.stateful_set["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]
+    assert "num.partitons" not in api.of("ConfigMap")[mounted]["data"]["cluster.properties"]
 
 
 def test_brokers_wait_for_the_addresses_of_load_balancers(api: FakeApi, operator: Operator) -> None:
