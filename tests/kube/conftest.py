@@ -1,7 +1,7 @@
-"""What tests on a real Kubernetes share; each is made when the first test asks for it.
+"""Fixtures of tests on a real Kubernetes, each set up on its first use.
 
-For each file that needs no nodes, an API server of its own, and an operator that is a process for each test. For all tests that need nodes together, one
-cluster, with one installed operator and one Cluster in it.
+A module without nodes has its own API server, and each of its tests an operator process. All tests
+with nodes share one Kubernetes with one installed operator and one Cluster.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from uuid import uuid4
 import pytest
 
 from tests.jars import skip_or_fail_in_ci
-from tests.kube.cluster import Kube, cluster, missing
+from tests.kube.cluster import Kubernetes, missing_requirement, run_kubernetes
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.images import build
-from tests.kube.installed import Installed
-from tests.kube.kept import NAMESPACE, Kept
-from tests.kube.moments import Moments
-from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.kube.installed_operator import InstalledOperator
+from tests.kube.managed_cluster import NAMESPACE, ManagedCluster
+from tests.kube.operator_process import NamespaceClient, OperatorProcess, install_crds
+from tests.kube.resource_history import ResourceHistory
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server without nodes, and with nothing of ours."""
+    """An API server without nodes, CRDs or operator."""
     with control_plane(tmp_path_factory.mktemp("plane")) as plane:
         yield plane
 
@@ -43,42 +43,44 @@ def operator(plane: ControlPlane, crds: None, tmp_path: Path) -> Iterator[Operat
 
 
 @pytest.fixture
-def resources(plane: ControlPlane, crds: None) -> Resources:
-    """Of a namespace of the test's own."""
-    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
-    made.make_namespace()
+def resources(plane: ControlPlane, crds: None) -> NamespaceClient:
+    """A client for a new namespace."""
+    made = NamespaceClient(plane.admin, f"ns-{uuid4().hex[:8]}")
+    made.create_namespace()
     return made
 
 
 @pytest.fixture(scope="package")
 def images(request: pytest.FixtureRequest) -> dict[str, Path]:
-    """Archives of those that the tests need. Built before anything enters a cluster's network, on which nothing can be fetched."""
-    if lacking := missing() or build.missing():
+    """Image archives by name. They are built before a fixture enters the node network, from which
+    nothing can be downloaded.
+    """
+    if lacking := missing_requirement() or build.missing_requirement():
         skip_or_fail_in_ci(lacking)
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     needed = ("broker", "operator", *(["spark"] if "spark_image" in asked else []))
-    return {name: build.archived(name) for name in needed}
+    return {name: build.build_archive(name) for name in needed}
 
 
 @pytest.fixture(scope="package")
-def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
-    """One node, which has the broker's image. While it is there, tests are on the network beside it."""
-    with cluster(tmp_path_factory.mktemp("kube"), nodes=1) as made:
-        made.has(images["broker"])
+def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    """A Kubernetes with one node, which has the broker's image. Tests are on the node network."""
+    with run_kubernetes(tmp_path_factory.mktemp("kube"), nodes=1) as made:
+        made.load_image(images["broker"])
         yield made
 
 
 @pytest.fixture(scope="package")
-def spark_image(kube: Kube, images: dict[str, Path]) -> None:
-    """Every node has the pipelines' image: large, so only for who asks for it."""
-    kube.has(images["spark"])
+def spark_image(kube: Kubernetes, images: dict[str, Path]) -> None:
+    """Load the Spark image into every node. It is large, so only tests with this fixture load it."""
+    kube.load_image(images["spark"])
 
 
 @pytest.fixture(scope="package")
-def installed(images: dict[str, Path], kube: Kube) -> Iterator[Installed]:
-    """The chart, by helm."""
-    kube.has(images["operator"])
-    made = Installed(kube)
+def installed_operator(images: dict[str, Path], kube: Kubernetes) -> Iterator[InstalledOperator]:
+    """The operator, installed from the chart by helm."""
+    kube.load_image(images["operator"])
+    made = InstalledOperator(kube)
     made.install()
     yield made
     made.uninstall()
@@ -87,19 +89,21 @@ def installed(images: dict[str, Path], kube: Kube) -> Iterator[Installed]:
 
 
 @pytest.fixture(scope="package")
-def kept(installed: Installed) -> Iterator[Kept]:
-    """A Cluster of three."""
-    api = installed.kube.plane.admin
+def demo_cluster(installed_operator: InstalledOperator) -> Iterator[ManagedCluster]:
+    """A Cluster of three brokers, shared by all modules."""
+    api = installed_operator.kube.plane.admin
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-    api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
-    with Moments(api, NAMESPACE) as moments:
-        made = Kept(installed, Resources(api, NAMESPACE), moments)
-        made.make()
+    api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
+    with ResourceHistory(api, NAMESPACE) as history:
+        made = ManagedCluster(installed_operator, NamespaceClient(api, NAMESPACE), history)
+        made.create()
         yield made
 
 
 @pytest.fixture
-def demo(kept: Kept) -> Iterator[Kept]:
-    """The Cluster of three, whose conditions have to be in order at every moment of the test."""
-    yield kept
-    assert kept.moments.troubles() == []
+def demo(demo_cluster: ManagedCluster) -> Iterator[ManagedCluster]:
+    """The Cluster of three brokers. The test fails if any version of its resources had inconsistent
+    conditions.
+    """
+    yield demo_cluster
+    assert demo_cluster.history.find_violations() == []

@@ -1,7 +1,10 @@
-"""In the place of kubeflow's Spark operator: what it makes of a SparkApplication, in our words, with Spark's own spark-submit.
+"""A substitute for kubeflow's Spark operator: submits a SparkApplication with Spark's own
+spark-submit.
 
-Of the fields that we emit (see tests/unit/operator/spark_application_fields.py), as its version 2.5 hands them to spark-submit in cluster mode: one `--conf` for each, pod templates as
-files. Where a driver has a template, its webhook leaves the pod alone, so nothing else is done to pods.
+It translates the fields that the operator writes (see
+tests/unit/operator/spark_application_fields.py) as version 2.5 does in cluster mode: each becomes a
+`--conf`, pod templates become files. That version's webhook does not change pods of drivers with a
+template, so nothing else is done to pods.
 """
 
 import json
@@ -11,53 +14,53 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.kube.api import Json
+from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.operators import Resources
+from tests.kube.operator_process import NamespaceClient
 
-ROOT = "sparkoperator.k8s.io/v1beta2"
-SUBMITS_WITHIN_S = 240
+API_VERSION = "sparkoperator.k8s.io/v1beta2"
+SUBMIT_TIMEOUT_S = 240
 
 
 @dataclass
-class SparkOperator:
+class FakeSparkOperator:
     folder: Path
     plane: ControlPlane
-    resources: Resources
+    resources: NamespaceClient
 
-    def application(self, name: str) -> Json:
-        found = self.resources.of(ROOT, "sparkapplications").get(name)
+    def get_application(self, name: str) -> Json:
+        found = self.resources.list_objects(API_VERSION, "sparkapplications").get(name)
         return found or {}
 
     def submit(self, name: str) -> None:
-        """Returns when the driver's pod is made."""
-        application = self.application(name)
+        """Run spark-submit and return when it has created the driver's pod."""
+        application = self.get_application(name)
         spark = find_spec("pyspark")
         assert spark is not None and spark.origin is not None
         home = Path(spark.origin).parent
         environment = {**os.environ, "SPARK_HOME": str(home), "KUBECONFIG": str(self.plane.kubeconfig())}
-        command = [str(home / "bin" / "spark-submit"), *self.arguments(application)]
+        command = [str(home / "bin" / "spark-submit"), *self.spark_submit_arguments(application)]
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=SUBMITS_WITHIN_S
+            command, env=environment, capture_output=True, text=True, check=False, timeout=SUBMIT_TIMEOUT_S
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        self.tell(name, "SUBMITTED", executionAttempts=1, submissionAttempts=1)
+        self.write_status(name, "SUBMITTED", executionAttempts=1, submissionAttempts=1)
 
-    def follow(self, name: str) -> str:
-        """Tells what has become of the driver's pod, once; the state that it told."""
-        pod = self.resources.of("v1", "pods").get(f"{name}-driver")
+    def update_status(self, name: str) -> str:
+        """Write the state of the driver's pod to the SparkApplication's status, and return it."""
+        pod = self.resources.list_objects("v1", "pods").get(f"{name}-driver")
         phase = (pod or {}).get("status", {}).get("phase")
         state = {"Running": "RUNNING", "Succeeded": "COMPLETED", "Failed": "FAILED"}.get(str(phase), "SUBMITTED")
-        if (self.application(name).get("status") or {}).get("applicationState", {}).get("state") != state:
-            self.tell(name, state, executionAttempts=1, submissionAttempts=1)
+        if (self.get_application(name).get("status") or {}).get("applicationState", {}).get("state") != state:
+            self.write_status(name, state, executionAttempts=1, submissionAttempts=1)
         return state
 
-    def tell(self, name: str, state: str, **more: object) -> None:
-        path = f"/apis/{ROOT}/namespaces/{self.resources.namespace}/sparkapplications/{name}/status"
+    def write_status(self, name: str, state: str, **more: object) -> None:
+        path = f"/apis/{API_VERSION}/namespaces/{self.resources.namespace}/sparkapplications/{name}/status"
         status = {"applicationState": {"state": state}, "driverInfo": {"podName": f"{name}-driver"}, **more}
-        self.resources.api.ask("PATCH", path, {"status": status})
+        self.resources.api.request("PATCH", path, {"status": status})
 
-    def arguments(self, application: Json) -> list[str]:
+    def spark_submit_arguments(self, application: Json) -> list[str]:
         name, spec = application["metadata"]["name"], application["spec"]
         conf = {
             "spark.kubernetes.namespace": self.resources.namespace,

@@ -1,4 +1,4 @@
-"""Operators as processes beside an API server, and what people see of the resources that they keep."""
+"""Operators as processes, and a client for the resources of one namespace."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ from ottla_operator.crd_files import build_crd
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.resources import crds
 from tests.daemons import Daemon
-from tests.kube.api import Api, Json
+from tests.kube.api_client import ApiClient, Json
 from tests.kube.images.build import REGISTRY
 from tests.ports import free_port
 from tests.waiting import eventually
 
-ROOT = Path(__file__).parents[2]
-CUSTOM = f"/apis/{crds.GROUP}/{crds.VERSION}"
+CHECKOUT = Path(__file__).parents[2]
+API_ROOT = f"/apis/{crds.GROUP}/{crds.VERSION}"
 
 
 @dataclass
@@ -31,7 +31,7 @@ class OperatorProcess:
 
     def __post_init__(self) -> None:
         command = [sys.executable, "-m", "ottla_operator.cli", "operator", "--http", f"127.0.0.1:{self.port}"]
-        paths = os.pathsep.join(str(ROOT / it) for it in ("broker-image", "operator"))
+        paths = os.pathsep.join(str(CHECKOUT / it) for it in ("broker-image", "operator"))
         environment = {
             "KUBECONFIG": str(self.kubeconfig),
             "PYTHONPATH": paths,
@@ -46,9 +46,9 @@ class OperatorProcess:
 
     def start(self) -> None:
         self.daemon.start()
-        eventually(self.serves, message=f"{self.name} serves its figures: {self.daemon.log_tail()}")
+        eventually(self.serves_metrics, message=f"{self.name} serves its figures: {self.daemon.log_tail()}")
 
-    def serves(self) -> bool:
+    def serves_metrics(self) -> bool:
         try:
             return bool(self.metrics())
         except OSError:
@@ -56,7 +56,7 @@ class OperatorProcess:
             return False
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as answer:
                 return bool(answer.status == 200)
@@ -69,79 +69,81 @@ class OperatorProcess:
         return {name: float(value) for name, _, value in (it.rpartition(" ") for it in lines if not it.startswith("#"))}
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         return self.metrics()["ottla_operator_active"] == 1
 
-    def looks(self, kind: str = "Cluster") -> float:
+    def count_reconciles(self, kind: str = "Cluster") -> float:
         return self.metrics().get(f'ottla_operator_reconciles_total{{kind="{kind}",result="done"}}', 0)
 
-    def writes(self) -> dict[str, float]:
-        """By kind, without the renewals of its own Lease."""
+    def count_writes(self) -> dict[str, float]:
+        """Number of writes by kind, without renewals of the operator's Lease."""
         begin = 'ottla_operator_writes_total{kind="'
         found = {it[len(begin) : -2]: value for it, value in self.metrics().items() if it.startswith(begin)}
         return {kind: value for kind, value in found.items() if kind != "Lease"}
 
 
 @dataclass
-class Resources:
-    """Clusters and Topics of one namespace."""
+class NamespaceClient:
+    """Creates, patches, reads and waits for the objects of one namespace; short for the API
+    requests that tests repeat.
+    """
 
-    api: Api
+    api: ApiClient
     namespace: str
 
-    def make_namespace(self) -> None:
-        self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+    def create_namespace(self) -> None:
+        self.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
 
     def path(self, plural: str, name: str = "") -> str:
-        return f"{CUSTOM}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+        return f"{API_ROOT}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
 
-    def make(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
+    def create(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
         body = {"apiVersion": f"{crds.GROUP}/{crds.VERSION}", "kind": kind, "metadata": {"name": name}, "spec": spec}
-        return self.api.ask("POST", self.path(f"{kind.lower()}s"), body)
+        return self.api.request("POST", self.path(f"{kind.lower()}s"), body)
 
-    def edit(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
-        """A merge patch of the spec."""
-        return self.api.ask("PATCH", self.path(f"{kind.lower()}s", name), {"spec": spec})
+    def patch_spec(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
+        """Merge a patch into the spec."""
+        return self.api.request("PATCH", self.path(f"{kind.lower()}s", name), {"spec": spec})
 
     def delete(self, kind: str, name: str) -> None:
-        self.api.ask("DELETE", self.path(f"{kind.lower()}s", name))
+        self.api.request("DELETE", self.path(f"{kind.lower()}s", name))
 
     def get(self, kind: str, name: str) -> Json:
         found = self.api.get(self.path(f"{kind.lower()}s", name))
         assert found is not None, f"there is no {kind} {name}"
         return found
 
-    def condition(self, kind: str, name: str, type_: str = "Ready") -> dict[str, str]:
+    def condition(self, kind: str, name: str, condition_type: str = "Ready") -> dict[str, str]:
         conditions = (self.get(kind, name).get("status") or {}).get("conditions") or []
-        return next((it for it in conditions if it["type"] == type_), {})
+        return next((it for it in conditions if it["type"] == condition_type), {})
 
-    def wait(self, kind: str, name: str, wanted: str = "Current", within_s: float = 60.0) -> Json:
-        """Until kstatus says so of it."""
+    def wait_for_status(self, kind: str, name: str, status: str = "Current", within_s: float = 60.0) -> Json:
+        """Wait until kstatus evaluates the resource to `status`, and return the resource."""
 
         def there() -> Json | None:
             found = self.get(kind, name)
-            return found if kstatus(found) == wanted else None
+            return found if kstatus(found) == status else None
 
         try:
             found = eventually(there, within_s=within_s)
         except AssertionError as error:
-            raise AssertionError(f"{kind} {name} is not {wanted}: {self.get(kind, name).get('status')}") from error
+            raise AssertionError(f"{kind} {name} is not {status}: {self.get(kind, name).get('status')}") from error
         assert found is not None
         return found
 
-    def of(self, group: str, plural: str) -> dict[str, Json]:
-        """All objects of a kind in the namespace. `group`: v1, or group/version."""
+    def list_objects(self, group: str, plural: str) -> dict[str, Json]:
+        """All objects of a kind by name. `group` is v1 or group/version."""
         root = "/api/v1" if group == "v1" else f"/apis/{group}"
-        items = self.api.ask("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
+        items = self.api.request("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
         return {it["metadata"]["name"]: it for it in items}
 
 
-def install_crds(api: Api) -> None:
+def install_crds(api: ApiClient) -> None:
     for kind in crds.KINDS:
         crd = build_crd(kind)
         name = crd["metadata"]["name"]
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        api.ask("APPLY", f"{path}?fieldManager=tests&force=true", crd)
+        api.request("APPLY", f"{path}?fieldManager=tests&force=true", crd)
 
         def established(path: str = path) -> bool:
             conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []

@@ -1,7 +1,7 @@
-"""Every version of the resources of a namespace, as a watch tells them: what people and tools could have seen at any moment.
+"""Every version of the resources of a namespace, recorded by watches.
 
-Each is judged as kstatus, `kubectl wait`, Flux and Argo CD would: conditions that contradict each other, or that say of a spec what was found out about an
-older one, are troubles.
+Each version is evaluated as kstatus, `kubectl wait`, Flux and Argo CD evaluate it. Conditions that
+contradict each other, or that apply to an older generation than they claim, are violations.
 """
 
 import http.client
@@ -11,79 +11,84 @@ from dataclasses import dataclass, field
 
 from ottla_operator.plan.conditions import READY, RECONCILING, STALLED, kstatus
 from ottla_operator.resources import crds
-from tests.kube.api import Api, Json, Refused
+from tests.kube.api_client import ApiClient, ApiError, Json
 
-AGAIN_S = 0.1
-GONE = 410
+RETRY_PAUSE_S = 0.1
+HTTP_GONE = 410
 
 
 @dataclass
-class Moments:
-    """`with Moments(api, namespace) as moments:` watches until its end. `versions`: in the order in which they were written, kind by kind."""
+class ResourceHistory:
+    """Watches until the end of the `with` block. `versions` are in the order in which they were
+    written, per kind.
+    """
 
-    api: Api
+    api: ApiClient
     namespace: str
     kinds: tuple[str, ...] = ("clusters", "topics", "pipelines", "mirrors")
     versions: list[Json] = field(default_factory=list)
-    _end: threading.Event = field(default_factory=threading.Event)
+    _stopped: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> "Moments":
-        self._threads = [threading.Thread(target=self._watch, args=(it,), daemon=True) for it in self.kinds]
-        for it in self._threads:
+    def __enter__(self) -> "ResourceHistory":
+        self._watch_threads = [threading.Thread(target=self._watch, args=(it,), daemon=True) for it in self.kinds]
+        for it in self._watch_threads:
             it.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end.set()
+        self._stopped.set()
 
-    def of(self, kind: str, name: str, generation: int) -> list[Json]:
-        """Versions of one resource from a generation on."""
+    def versions_of(self, kind: str, name: str, generation: int) -> list[Json]:
+        """Versions of one resource whose generation is at least `generation`."""
         return [
             it
             for it in list(self.versions)
             if it["kind"] == kind and it["metadata"]["name"] == name and it["metadata"]["generation"] >= generation
         ]
 
-    def told(self, kind: str, name: str, generation: int) -> list[str]:
-        """What kstatus made of it, one after the other, without repetitions."""
+    def kstatuses_of(self, kind: str, name: str, generation: int) -> list[str]:
+        """The kstatus results of these versions in order, without consecutive repetitions."""
         found: list[str] = []
-        for it in self.of(kind, name, generation):
+        for it in self.versions_of(kind, name, generation):
             if (now := kstatus(it)) not in found[-1:]:
                 found.append(now)
         return found
 
-    def troubles(self) -> list[str]:
+    def find_violations(self) -> list[str]:
         found: list[str] = []
         before: dict[str, Json] = {}
         for it in list(self.versions):
             uid = it["metadata"]["uid"]
             about = f"{it['kind']} {it['metadata']['name']} {it['metadata']['resourceVersion']}"
-            found += [f"{about}: {why}" for why in (*wrong(it), *jumps(before.get(uid, {}), it))]
+            found += [
+                f"{about}: {why}"
+                for why in (*find_contradictions(it), *find_transition_violations(before.get(uid, {}), it))
+            ]
             before[uid] = it
         return found
 
     def _watch(self, kind: str) -> None:
         path = f"/apis/{crds.GROUP}/{crds.VERSION}/namespaces/{self.namespace}/{kind}"
         version = ""
-        while not self._end.is_set():
+        while not self._stopped.is_set():
             try:
                 if not version:
-                    found = self.api.ask("GET", path)
+                    found = self.api.request("GET", path)
                     version = found["metadata"]["resourceVersion"]
                     self.versions += found["items"]
                 for event in self.api.watch(path, version):
                     if event["type"] == "ERROR":
-                        version = "" if event["object"].get("code") == GONE else version
+                        version = "" if event["object"].get("code") == HTTP_GONE else version
                         break
                     version = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] != "DELETED":
                         self.versions.append(event["object"])
-            except (OSError, Refused, http.client.HTTPException, ValueError):
-                self._end.wait(AGAIN_S)  # the API server is away: what happened meanwhile is told afterwards
+            except (OSError, ApiError, http.client.HTTPException, ValueError):
+                self._stopped.wait(RETRY_PAUSE_S)  # the API server is away: what happened meanwhile is told afterwards
 
 
-def wrong(resource: Json) -> Iterator[str]:
-    """What of one version contradicts itself."""
+def find_contradictions(resource: Json) -> Iterator[str]:
+    """Describe what is inconsistent within one version of a resource."""
     status, generation = resource.get("status") or {}, resource["metadata"]["generation"]
     conditions = {it["type"]: it for it in status.get("conditions") or []}
     holding = {name for name in (READY, RECONCILING, STALLED) if conditions.get(name, {}).get("status") == "True"}
@@ -104,11 +109,11 @@ def wrong(resource: Json) -> Iterator[str]:
     if (move := status.get("reassignment")) and not 0 <= move["moved"] < move["total"]:
         yield f"so many partitions move: {move}"
     if kstatus(resource) == "Current":
-        yield from _not_done(resource, holding)
+        yield from _find_unmet_readiness(resource, holding)
 
 
-def _not_done(resource: Json, holding: set[str]) -> Iterator[str]:
-    """Why a resource that passes for current is not."""
+def _find_unmet_readiness(resource: Json, holding: set[str]) -> Iterator[str]:
+    """Describe what contradicts the kstatus Current of a resource."""
     status, spec = resource["status"], resource["spec"]
     if READY not in holding:
         yield "it passes for current and is not Ready"
@@ -125,8 +130,8 @@ def _not_done(resource: Json, holding: set[str]) -> Iterator[str]:
         yield f"it passes for current in role {status.get('role')}"
 
 
-def jumps(before: Json, after: Json) -> Iterator[str]:
-    """What cannot come after what was before: the time of a condition changes with its status alone."""
+def find_transition_violations(before: Json, after: Json) -> Iterator[str]:
+    """Describe conditions whose lastTransitionTime changed although their status did not."""
     old = {it["type"]: it for it in (before.get("status") or {}).get("conditions") or []}
     for it in (after.get("status") or {}).get("conditions") or []:
         was = old.get(it["type"])
