@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kube.api import ApiError, Json
-from tests.kube.operators import NamespaceClient, OperatorProcess
+from tests.kube.operator_process import NamespaceClient, OperatorProcess
 from tests.waiting import eventually
 
 SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
