@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kube.api import ApiError, Json
+from tests.kube.api_client import ApiError, Json
 from tests.kube.operator_process import NamespaceClient, OperatorProcess
 from tests.waiting import eventually
 
