@@ -10,6 +10,7 @@ from typing import Final
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
+from ottla_operator.kube.pod_failures import add_start_failures, find_creation_failure
 from ottla_operator.kube.rack_labels import RackLabels
 from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder
@@ -75,7 +76,9 @@ class PodPlatform:
         )
         desired = await self._apply(resource, cluster, observed, inputs)
         inputs = replace(inputs, addresses=_addresses(observed))
-        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error)
+        creation_error = await find_creation_failure(self.api, cluster, observed)
+        await add_start_failures(self.api, cluster, observed)
+        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error, creation_error)
 
     async def _read_certificates(self, cluster: Cluster, stateful_set: Json | None) -> tuple[str | None, str]:
         """The digest of the certificates that brokers should have, empty without TLS; and why those in the Secret cannot be
@@ -108,7 +111,8 @@ class PodPlatform:
         observed.stateful_set = await self.objects.apply(desired.stateful_set, observed.stateful_set)
         for node in await self._racks.annotate_pods(cluster, observed):
             label = cluster.spec.rack.topology_key if cluster.spec.rack else ""
-            await self.events.record(resource, "RackLabelMissing", f"node {node} has no label {label}", warning=True)
+            said = f"node {node} has no label {label}"
+            await self.events.record(resource, "RackLabelMissing", said, warning=True, lasts=True)
         return desired
 
 
@@ -123,6 +127,7 @@ class PodBrokerSet:
         inputs: ObjectInputs,
         desired: DesiredObjects,
         certificate_error: str,
+        creation_error: str,
     ) -> None:
         assert desired.config is not None and desired.stateful_set is not None
         self._platform, self._cluster, self._observed, self._inputs = platform, cluster, observed, inputs
@@ -134,7 +139,7 @@ class PodBrokerSet:
         self.bootstrap = bootstrap_addresses(cluster, inputs.addresses)
         self.selector = names.selector_text(cluster)
         self.certificate_error = certificate_error
-        self.started_brokers = False
+        self.creation_error = creation_error
         outdated = _Outdated(cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs)
         settings = _started_with(observed)
         self.brokers = {

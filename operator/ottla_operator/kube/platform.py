@@ -71,8 +71,10 @@ class KubePlatform:
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
         await self.status.write(resource, conditions, fields)
 
-    async def record_event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
-        await self.events.record(resource, reason, message, warning=warning)
+    async def record_event(
+        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+    ) -> None:
+        await self.events.record(resource, reason, message, warning=warning, lasts=lasts)
 
     # Clusters.
 

@@ -114,7 +114,9 @@ class LocalPlatform:
         if resource["kind"] == "Topic" and resource["status"]["conditions"] != previous.get("conditions"):
             self._on_process_change("Topic", local_key(resource["spec"]["clusterRef"]["name"]))
 
-    async def record_event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(
+        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+    ) -> None:
         self._print(resource, message, is_error=warning)
 
     def _show(self, resource: Json, conditions: Conditions) -> None:

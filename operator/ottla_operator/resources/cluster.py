@@ -296,6 +296,13 @@ class RollStatus(Model, frozen=True):
     )
 
 
+class ScalingStatus(Model, frozen=True):
+    """Change of the number of brokers in progress."""
+
+    from_: Annotated[int, doc("Number of brokers before.")] = field(name="from")
+    to: Annotated[int, doc("Number of brokers that spec.replicas asks for.")]
+
+
 class ReassignmentStatus(Model, frozen=True):
     """Reassignment in progress."""
 
@@ -317,6 +324,7 @@ class ClusterStatus(Status, frozen=True):
     bootstrap: Annotated[dict[str, str] | None, doc("Bootstrap addresses by listener name.")] = None
     under_replicated: Annotated[int | None, doc("Number of under-replicated partitions.")] = None
     roll: Annotated[RollStatus | None, doc("Rolling restart in progress.")] = None
+    scaling: Annotated[ScalingStatus | None, doc("Change of the number of brokers in progress.")] = None
     reassignment: Annotated[ReassignmentStatus | None, doc("Reassignment in progress.")] = None
 
 
