@@ -12,7 +12,7 @@ from tests.kube.cluster import Kubernetes, run_kubernetes
 from tests.kube.images import build
 from tests.kube.installed_operator import InstalledOperator
 from tests.kube.managed_cluster import NAMESPACE, SPEC, ManagedCluster
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 from tests.kube.resource_history import ResourceHistory
 
 # num.partitions needs a restart of the brokers.

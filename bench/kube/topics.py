@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.kube.control_plane import control_plane
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
-from tests.kube.operator_process import NamespaceClient, OperatorProcess, install_crds
+from tests.kube.namespace_client import NamespaceClient, install_crds
+from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 FEW, MANY = 100, 1000

@@ -47,9 +47,9 @@ class ApiClient:
         `path` is absolute. `method` is an HTTP method, or APPLY for server-side apply. Raises
         ApiError when the API server rejects the request, and OSError when it cannot be reached.
         """
-        answer = self.request_text(method, path, body)
-        found: Json = json.loads(answer)
-        return found
+        response = self.request_text(method, path, body)
+        parsed: Json = json.loads(response)
+        return parsed
 
     def request_text(self, method: str, path: str, body: Json | None = None) -> str:
         request = urllib.request.Request(
@@ -62,20 +62,20 @@ class ApiClient:
             },
         )
         try:
-            with urllib.request.urlopen(request, context=self._tls_context, timeout=REQUEST_TIMEOUT_S) as answer:
-                return str(answer.read().decode())
+            with urllib.request.urlopen(request, context=self._tls_context, timeout=REQUEST_TIMEOUT_S) as response:
+                return str(response.read().decode())
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # some refusals are plain text
-                said = json.loads(said)["message"]
-            raise ApiError(error.code, said) from error
+            message = error.read().decode(errors="replace")
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # some error responses are plain text
+                message = json.loads(message)["message"]
+            raise ApiError(error.code, message) from error
 
     def get(self, path: str) -> Json | None:
         """Return the object, or None if it does not exist."""
         try:
             return self.request("GET", path)
-        except ApiError as reason:
-            if reason.status == 404:
+        except ApiError as error:
+            if error.status == 404:
                 return None
             raise
 
@@ -84,11 +84,11 @@ class ApiClient:
 
         The API server ends the watch after `within_s` seconds. Raises OSError and ApiError.
         """
-        asked = f"{self.url}{path}?watch=1&resourceVersion={version}&timeoutSeconds={within_s}"
-        request = urllib.request.Request(asked, headers={"Authorization": f"Bearer {self.token}"})
+        url = f"{self.url}{path}?watch=1&resourceVersion={version}&timeoutSeconds={within_s}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.token}"})
         try:
-            with urllib.request.urlopen(request, context=self._tls_context, timeout=REQUEST_TIMEOUT_S) as answer:
-                for line in answer:
+            with urllib.request.urlopen(request, context=self._tls_context, timeout=REQUEST_TIMEOUT_S) as response:
+                for line in response:
                     yield json.loads(line)
         except urllib.error.HTTPError as error:
             raise ApiError(error.code, error.read().decode(errors="replace")) from error
@@ -101,7 +101,7 @@ class ApiClient:
 
     def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig with this client's identity to `path`. JSON is valid YAML."""
-        authority = base64.b64encode(self.ca_certificate.read_bytes()).decode()
+        ca_data = base64.b64encode(self.ca_certificate.read_bytes()).decode()
         path.write_text(
             json.dumps(
                 {
@@ -109,7 +109,7 @@ class ApiClient:
                     "kind": "Config",
                     "current-context": "tests",
                     "clusters": [
-                        {"name": "tests", "cluster": {"server": self.url, "certificate-authority-data": authority}}
+                        {"name": "tests", "cluster": {"server": self.url, "certificate-authority-data": ca_data}}
                     ],
                     "users": [{"name": "tests", "user": {"token": self.token}}],
                     "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],

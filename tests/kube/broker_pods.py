@@ -49,7 +49,7 @@ class BrokerPods:
         """Create the namespace and the objects of a cluster. `pod_security` is the Pod Security
         level that the namespace enforces.
         """
-        core, rights = f"/api/v1/namespaces/{self.namespace}", self._group_path("rbac.authorization.k8s.io/v1")
+        core, rbac = f"/api/v1/namespaces/{self.namespace}", self._group_path("rbac.authorization.k8s.io/v1")
         self.api.request(
             "POST",
             "/api/v1/namespaces",
@@ -59,10 +59,10 @@ class BrokerPods:
         self.api.request("POST", f"{core}/serviceaccounts", metadata)
         self.api.request("POST", f"{self._group_path('coordination.k8s.io/v1')}/leases", metadata)
         rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [self.name]}
-        self.api.request("POST", f"{rights}/roles", metadata | {"rules": [rule | {"verbs": ["get", "watch", "patch"]}]})
+        self.api.request("POST", f"{rbac}/roles", metadata | {"rules": [rule | {"verbs": ["get", "watch", "patch"]}]})
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.name}
         account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
-        self.api.request("POST", f"{rights}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
+        self.api.request("POST", f"{rbac}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
         self.api.request("POST", f"{core}/services", metadata | {"spec": self._service_spec()})
         self.api.request(
             "POST",
@@ -84,7 +84,7 @@ class BrokerPods:
 
     def is_ready(self, broker: int) -> bool:
         conditions = ((self.get_pod(broker) or {}).get("status") or {}).get("conditions", [])
-        return any(seen["type"] == "Ready" and seen["status"] == "True" for seen in conditions)
+        return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def wait_until_ready(self, *brokers: int) -> None:
         eventually(
@@ -103,7 +103,7 @@ class BrokerPods:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}/log"
         try:
             return self.api.request_text("GET", path)[-4000:]
-        except Exception as error:  # noqa: BLE001 - it is for a message about something worse
+        except Exception as error:  # noqa: BLE001 - the assertion message must not hide the original failure
             return f"(no log: {error})"
 
     def bootstrap(self, *brokers: int) -> str:
@@ -115,12 +115,12 @@ class BrokerPods:
         sync.
         """
         try:
-            told = rd.admin_client(bootstrap).list_topics(timeout=5)
+            metadata = rd.admin_client(bootstrap).list_topics(timeout=5)
         except ck.KafkaException:
             return False
-        partitions = [partition for topic in told.topics.values() for partition in topic.partitions.values()]
-        return len(told.brokers) == brokers and all(
-            one.leader in one.isrs and sorted(one.isrs) == sorted(one.replicas) for one in partitions
+        partitions = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
+        return len(metadata.brokers) == brokers and all(
+            it.leader in it.isrs and sorted(it.isrs) == sorted(it.replicas) for it in partitions
         )
 
     def lease_holder(self) -> int:
@@ -131,9 +131,9 @@ class BrokerPods:
         """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
         container.
         """
-        mark = f"--set node.id={broker} "
-        kept = f"--set register=kubernetes:{self.namespace}/{self.name} "
-        [pid] = [pid for pid, line in machine.list_processes().items() if mark in line and kept in line]
+        node_id = f"--set node.id={broker} "
+        register = f"--set register=kubernetes:{self.namespace}/{self.name} "
+        [pid] = [pid for pid, line in machine.list_processes().items() if node_id in line and register in line]
         os.kill(pid, signal.SIGKILL)
 
     def get_lease(self) -> Json:
@@ -174,7 +174,7 @@ class BrokerPods:
         }
 
     def _container_spec(self, settings: dict[str, str]) -> Json:
-        wanted = {
+        config = {
             "node.id": "$(BROKER)",
             "log.dirs": "/var/lib/ottla/data",
             "register": f"kubernetes:{self.namespace}/{self.name}",
@@ -193,7 +193,7 @@ class BrokerPods:
             "name": "broker",
             "image": image_reference("broker"),
             "imagePullPolicy": "Never",
-            "args": [part for key, value in wanted.items() for part in ("--set", f"{key}={value}")],
+            "args": [part for key, value in config.items() for part in ("--set", f"{key}={value}")],
             "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
             "securityContext": CONTAINER_SECURITY_CONTEXT,
             "readinessProbe": _http_probe("/readyz"),

@@ -50,25 +50,37 @@ def create_certificate_authority(folder: Path, addresses: Iterable[str], names: 
     the server certificate.
     """
     if shutil.which("openssl") is None:
-        skip_or_fail_in_ci("no `openssl` on PATH, which makes the certificates of a control plane")
+        skip_or_fail_in_ci("no `openssl` on PATH to create the certificates of a control plane with")
     folder.mkdir()
-    made = CertificateAuthority(folder)
+    authority = CertificateAuthority(folder)
     extensions = folder / "server.extensions"
-    called = [f"IP:{address}" for address in addresses] + [f"DNS:{name}" for name in names]
-    extensions.write_text(f"subjectAltName={','.join(called)}\nextendedKeyUsage=serverAuth\n")
+    alternative_names = [f"IP:{address}" for address in addresses] + [f"DNS:{name}" for name in names]
+    extensions.write_text(f"subjectAltName={','.join(alternative_names)}\nextendedKeyUsage=serverAuth\n")
     request = folder / "tls.csr"
-    use = "keyUsage=critical,keyCertSign,digitalSignature"
+    key_usage = "keyUsage=critical,keyCertSign,digitalSignature"
     _run_openssl(
-        *("req", "-x509", *NEW_EC_KEY, "-keyout", made.private_key, "-out", made.certificate),
-        *("-days", VALID_DAYS, "-subj", "/CN=tests", "-addext", use),
+        *("req", "-x509", *NEW_EC_KEY, "-keyout", authority.private_key, "-out", authority.certificate),
+        *("-days", VALID_DAYS, "-subj", "/CN=tests", "-addext", key_usage),
     )
-    _run_openssl("req", *NEW_EC_KEY, "-keyout", made.server_key, "-out", request, "-subj", "/CN=kube-apiserver")
+    _run_openssl("req", *NEW_EC_KEY, "-keyout", authority.server_key, "-out", request, "-subj", "/CN=kube-apiserver")
     _run_openssl(
-        *("x509", "-req", "-in", request, "-CA", made.certificate, "-CAkey", made.private_key, "-CAcreateserial"),
-        *("-days", VALID_DAYS, "-extfile", extensions, "-out", made.server_certificate),
+        *(
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            authority.certificate,
+            "-CAkey",
+            authority.private_key,
+            "-CAcreateserial",
+        ),
+        *("-days", VALID_DAYS, "-extfile", extensions, "-out", authority.server_certificate),
     )
-    _run_openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", made.service_account_key)
-    return made
+    _run_openssl(
+        "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", authority.service_account_key
+    )
+    return authority
 
 
 def create_client_certificate(authority: CertificateAuthority, name: str) -> tuple[Path, Path]:
@@ -87,13 +99,23 @@ def create_server_certificate(
     )
 
 
-def _create_certificate(made: CertificateAuthority, name: str, extension: str) -> tuple[Path, Path]:
-    certificate, key, request = (made.folder / f"{name}.{suffix}" for suffix in ("crt", "key", "csr"))
-    extensions = made.folder / f"{name}.extensions"
+def _create_certificate(authority: CertificateAuthority, name: str, extension: str) -> tuple[Path, Path]:
+    certificate, key, request = (authority.folder / f"{name}.{suffix}" for suffix in ("crt", "key", "csr"))
+    extensions = authority.folder / f"{name}.extensions"
     extensions.write_text(extension)
     _run_openssl("req", *NEW_EC_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
     _run_openssl(
-        *("x509", "-req", "-in", request, "-CA", made.certificate, "-CAkey", made.private_key, "-CAcreateserial"),
+        *(
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            authority.certificate,
+            "-CAkey",
+            authority.private_key,
+            "-CAcreateserial",
+        ),
         *("-days", VALID_DAYS, "-extfile", extensions, "-out", certificate),
     )
     return certificate, key

@@ -29,10 +29,10 @@ def run_clients(
     topic exactly once and in order, and that the group has read it. `bootstrap` returns the current
     bootstrap servers; `settings` override the clients' configuration.
     """
-    more = dict(settings or {})
-    producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True, **more})
+    overrides = dict(settings or {})
+    producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True, **overrides})
     group = f"readers-of-{topic}"
-    load = Load([producer], [GroupMember(f"member-{n}", bootstrap(), topic, group, settings=more) for n in (1, 2)])
+    load = Load([producer], [GroupMember(f"member-{n}", bootstrap(), topic, group, settings=overrides) for n in (1, 2)])
     load.start()
     try:
         eventually(
@@ -41,14 +41,14 @@ def run_clients(
             message="acknowledged and consumed records",
         )
         yield load
-        eventually(is_recovered, within_s=RECOVERY_WITHIN_S, message="the cluster is whole")
+        eventually(is_recovered, within_s=RECOVERY_WITHIN_S, message="the cluster has recovered")
         load.stop_producers()
-        places = [(topic, partition) for partition in range(partitions)]
+        topic_partitions = [(topic, partition) for partition in range(partitions)]
         contents = read_all_records(bootstrap(), topic, partitions)
         eventually(
-            lambda: all(contents[place].keys() <= load.consumed().get(place, {}).keys() for place in places),
+            lambda: all(contents[it].keys() <= load.consumed().get(it, {}).keys() for it in topic_partitions),
             within_s=60,
-            message="the group has read everything",
+            message="the group has read all records",
         )
     finally:
         load.stop_producers()
@@ -56,7 +56,7 @@ def run_clients(
         print(
             f"{topic}: {load.count_acknowledged()} records, longest time that a partition took none {longest_stall_s(producer):.2f} s"
         )
-    committed = committed_offsets(bootstrap(), load.members[0].group, places)
+    committed = committed_offsets(bootstrap(), load.members[0].group, topic_partitions)
     assert checks.find_violations(load, contents, committed) == []
     assert load.count_acknowledged() == producer.sent_count
 

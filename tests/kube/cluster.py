@@ -1,5 +1,4 @@
-"""A whole Kubernetes: control plane, cluster DNS and nodes, each in network namespaces of this
-process.
+"""A whole Kubernetes: control plane, cluster DNS and nodes, each node in its own namespaces.
 
     with run_kubernetes(folder, nodes=3) as kube:
         kube.load_image(image_archive)
@@ -28,7 +27,8 @@ from tests.kube.programs import find_program
 from tests.kube.volume_provisioner import VolumeProvisioner
 from tests.waiting import eventually
 
-NODE_NETWORK = "10.250.0"
+NODE_NETWORK = "10.250.0"  # of the host and the nodes, without the last byte
+BRIDGE = "bridge0"
 READY_WITHIN_S = 60.0
 REQUIRED_PROGRAMS = ("ip", "nsenter", "unshare", "sysctl", "openssl")
 COREFILE = """\
@@ -56,12 +56,12 @@ class Kubernetes:
         self.plane = plane
         self.nodes: list[Node] = []
         self._images: list[Path] = []
-        self._storage = VolumeProvisioner(plane.admin, folder / "volumes")
+        self._volume_provisioner = VolumeProvisioner(plane.admin, folder / "volumes")
         corefile = folder / "Corefile"
         corefile.write_text(COREFILE.format(address=plane.address, kubeconfig=plane.kubeconfig()))
         self.dns = host.create_daemon([find_program("coredns"), "-conf", corefile], folder / "coredns.log")
-        self._pause = _build_pause_image(folder)
-        self._images.append(self._pause)
+        self._pause_image = _build_pause_image(folder)
+        self._images.append(self._pause_image)
 
     def load_image(self, image: Path) -> None:
         """Load the images of an OCI archive into every node, including nodes added later."""
@@ -82,7 +82,7 @@ class Kubernetes:
         address = f"{NODE_NETWORK}.{number + 10}"
         node = Node(number, self.folder / f"node-{number}", self.plane, address)
         self.nodes.append(node)
-        self._start_node(node, [self._pause, *images] if images else self._images)
+        self._start_node(node, [self._pause_image, *images] if images else self._images)
         return node
 
     def power_off(self, node: Node) -> None:
@@ -98,9 +98,11 @@ class Kubernetes:
         """
         before = self._last_heartbeat(node)
         node.power_on()
-        self._start_node(node, [self._pause, *images] if images else self._images)
+        self._start_node(node, [self._pause_image, *images] if images else self._images)
         eventually(
-            lambda: self._last_heartbeat(node) != before, within_s=READY_WITHIN_S, message=f"{node.name} is heard of"
+            lambda: self._last_heartbeat(node) != before,
+            within_s=READY_WITHIN_S,
+            message=f"{node.name} sends heartbeats again",
         )
 
     def remove_node(self, node: Node) -> None:
@@ -113,18 +115,17 @@ class Kubernetes:
             machine.run("ip", "route", "flush", f"10.244.{node.number}.0/24")
 
     def is_node_ready(self, node: Node) -> bool:
-        found = self.plane.admin.get(f"/api/v1/nodes/{node.name}")
-        conditions = (found or {}).get("status", {}).get("conditions", [])
-        return any(seen["type"] == "Ready" and seen["status"] == "True" for seen in conditions)
+        conditions = (self.plane.admin.get(f"/api/v1/nodes/{node.name}") or {}).get("status", {}).get("conditions", [])
+        return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def start(self) -> None:
         self.plane.start()
         self.plane.start_controllers()
         self.dns.start()
-        self._storage.start()
+        self._volume_provisioner.start()
 
     def stop(self) -> None:
-        self._storage.stop()
+        self._volume_provisioner.stop()
         for node in self.nodes:
             node.remove()
         self.plane.stop()
@@ -146,7 +147,7 @@ class Kubernetes:
         return str((self.plane.admin.get(path) or {}).get("spec", {}).get("renewTime"))
 
     def _connect_to_network(self, node: Node) -> None:
-        connect_machines(self.host, node.machine, node.name, bridge="premises", address=f"{node.address}/24")
+        connect_machines(self.host, node.machine, node.name, bridge=BRIDGE, address=f"{node.address}/24")
         node.machine.run("ip", "route", "add", "default", "via", f"{NODE_NETWORK}.1")
         self.host.run("ip", "route", "replace", f"10.244.{node.number}.0/24", "via", node.address)
         for other in self.nodes:
@@ -158,18 +159,18 @@ class Kubernetes:
 
 @contextmanager
 def run_kubernetes(folder: Path, nodes: int = 1) -> Iterator[Kubernetes]:
-    if lacking := missing_requirement():
-        skip_or_fail_in_ci(lacking)
-    ensure_unpacked()  # while this thread still is on a network where packages can be had
+    if missing := missing_requirement():
+        skip_or_fail_in_ci(missing)
+    ensure_unpacked()  # packages cannot be downloaded from the node network
     remove_leftover_machines()
-    premises = Machine("premises")
-    premises.run("ip", "link", "add", "premises", "type", "bridge")
-    premises.run("ip", "addr", "add", f"{NODE_NETWORK}.1/24", "dev", "premises")
-    premises.run("ip", "link", "set", "premises", "up")
-    premises.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-    with premises.enter_network():
-        plane = ControlPlane(folder / "plane", address=f"{NODE_NETWORK}.1", machine=premises)
-        kube = Kubernetes(folder, premises, plane)
+    host = Machine("host")
+    host.run("ip", "link", "add", BRIDGE, "type", "bridge")
+    host.run("ip", "addr", "add", f"{NODE_NETWORK}.1/24", "dev", BRIDGE)
+    host.run("ip", "link", "set", BRIDGE, "up")
+    host.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    with host.enter_network():
+        plane = ControlPlane(folder / "plane", address=f"{NODE_NETWORK}.1", machine=host)
+        kube = Kubernetes(folder, host, plane)
         try:
             kube.start()
             for _ in range(nodes):
@@ -182,13 +183,13 @@ def run_kubernetes(folder: Path, nodes: int = 1) -> Iterator[Kubernetes]:
 def missing_requirement() -> str:
     """What this machine lacks to run nodes, as a sentence; empty if nothing."""
     if os.geteuid() != 0:
-        return "only root may make the namespaces that nodes of Kubernetes need"
-    if lacking := [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]:
-        return f"nodes of Kubernetes need {', '.join(lacking)} on PATH"
+        return "Kubernetes nodes need root to create namespaces"
+    if missing := [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]:
+        return f"Kubernetes nodes need {', '.join(missing)} on PATH"
     if not os.access(CGROUP_ROOT, os.W_OK):
-        return f"nodes of Kubernetes need {CGROUP_ROOT} to be writable"
-    tried = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True, check=False)
-    return f"namespaces may not be made here: {tried.stderr.strip()}" if tried.returncode else ""
+        return f"Kubernetes nodes need {CGROUP_ROOT} to be writable"
+    trial = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True, check=False)
+    return f"cannot create namespaces on this machine: {trial.stderr.strip()}" if trial.returncode else ""
 
 
 def _build_pause_image(folder: Path) -> Path:

@@ -16,7 +16,8 @@ from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.images import build
 from tests.kube.installed_operator import InstalledOperator
 from tests.kube.managed_cluster import NAMESPACE, ManagedCluster
-from tests.kube.operator_process import NamespaceClient, OperatorProcess, install_crds
+from tests.kube.namespace_client import NamespaceClient, install_crds
+from tests.kube.operator_process import OperatorProcess
 from tests.kube.resource_history import ResourceHistory
 
 
@@ -34,20 +35,20 @@ def crds(plane: ControlPlane) -> None:
 
 @pytest.fixture
 def operator(plane: ControlPlane, crds: None, tmp_path: Path) -> Iterator[OperatorProcess]:
-    made = OperatorProcess(tmp_path, plane.kubeconfig())
-    made.start()
+    process = OperatorProcess(tmp_path, plane.kubeconfig())
+    process.start()
     try:
-        yield made
+        yield process
     finally:
-        made.daemon.stop()
+        process.daemon.stop()
 
 
 @pytest.fixture
 def resources(plane: ControlPlane, crds: None) -> NamespaceClient:
     """A client for a new namespace."""
-    made = NamespaceClient(plane.admin, f"ns-{uuid4().hex[:8]}")
-    made.create_namespace()
-    return made
+    client = NamespaceClient(plane.admin, f"ns-{uuid4().hex[:8]}")
+    client.create_namespace()
+    return client
 
 
 @pytest.fixture(scope="package")
@@ -55,19 +56,19 @@ def images(request: pytest.FixtureRequest) -> dict[str, Path]:
     """Image archives by name. They are built before a fixture enters the node network, from which
     nothing can be downloaded.
     """
-    if lacking := missing_requirement() or build.missing_requirement():
-        skip_or_fail_in_ci(lacking)
-    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    needed = ("broker", "operator", *(["spark"] if "spark_image" in asked else []))
-    return {name: build.build_archive(name) for name in needed}
+    if missing := missing_requirement() or build.missing_requirement():
+        skip_or_fail_in_ci(missing)
+    requested = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    names = ("broker", "operator", *(["spark"] if "spark_image" in requested else []))
+    return {name: build.build_archive(name) for name in names}
 
 
 @pytest.fixture(scope="package")
 def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
     """A Kubernetes with one node, which has the broker's image. Tests are on the node network."""
-    with run_kubernetes(tmp_path_factory.mktemp("kube"), nodes=1) as made:
-        made.load_image(images["broker"])
-        yield made
+    with run_kubernetes(tmp_path_factory.mktemp("kube"), nodes=1) as kubernetes:
+        kubernetes.load_image(images["broker"])
+        yield kubernetes
 
 
 @pytest.fixture(scope="package")
@@ -80,12 +81,12 @@ def spark_image(kube: Kubernetes, images: dict[str, Path]) -> None:
 def installed_operator(images: dict[str, Path], kube: Kubernetes) -> Iterator[InstalledOperator]:
     """The operator, installed from the chart by helm."""
     kube.load_image(images["operator"])
-    made = InstalledOperator(kube)
-    made.install()
-    yield made
-    made.uninstall()
+    operator = InstalledOperator(kube)
+    operator.install()
+    yield operator
+    operator.uninstall()
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/topics.ottla.dev"
-    assert kube.plane.admin.get(path), "CRDs stay"
+    assert kube.plane.admin.get(path), "uninstalling the chart deleted the CRDs"
 
 
 @pytest.fixture(scope="package")

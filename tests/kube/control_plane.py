@@ -76,41 +76,41 @@ class ControlPlane:
         """Start the controller manager and the scheduler; return when the controllers reconcile."""
         self.controller_manager.start()
         self.scheduler.start()
-        made = "/api/v1/namespaces/default/serviceaccounts/default"
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
         eventually(
-            lambda: self.admin.get(made),
+            lambda: self.admin.get(account),
             within_s=READY_WITHIN_S,
-            message=lambda: f"accounts: {self.controller_manager.log_tail()}",
+            message=lambda: f"a controller creates service accounts: {self.controller_manager.log_tail()}",
         )
 
     def wait_until_ready(self) -> None:
-        def ready() -> bool:
+        def is_ready() -> bool:
             assert self.api_server.is_running(), self.api_server.log_tail()
             return self.admin.is_ready()
 
-        eventually(ready, within_s=READY_WITHIN_S, message="the API server is ready")
+        eventually(is_ready, within_s=READY_WITHIN_S, message="the API server is ready")
 
     def stop(self) -> None:
         self.scheduler.kill()
         self.controller_manager.kill()
-        self.api_server.kill()  # there is nothing to wait for: its clients are gone, and what it knows is in etcd
+        self.api_server.kill()  # a clean shutdown would gain nothing: all its data is in etcd
         self.etcd.daemon.stop()
 
-    def _create_daemon(self, part: str, flags: dict[str, str | Path]) -> Daemon:
+    def _create_daemon(self, component: str, flags: dict[str, str | Path]) -> Daemon:
         arguments = [f"--{name}={value}" for name, value in flags.items()]
-        command: list[str | Path] = [find_program("control-plane"), part, *arguments]
-        log = self.folder / f"{part}.log"
+        command: list[str | Path] = [find_program("control-plane"), component, *arguments]
+        log = self.folder / f"{component}.log"
         return self._machine.create_daemon(command, log) if self._machine else Daemon(command, log)
 
     def _api_server_flags(self) -> dict[str, str | Path]:
-        local = self.address.startswith("127.")
+        is_loopback = self.address.startswith("127.")
         return {
             "etcd-servers": self.etcd.url,
             "secure-port": self.url.rpartition(":")[2],
-            "bind-address": LOOPBACK if local else "0.0.0.0",
+            "bind-address": LOOPBACK if is_loopback else "0.0.0.0",
             "advertise-address": self.address,
-            # Endpoints must not be on the loopback interface.
-            **({"endpoint-reconciler-type": "none"} if local else {}),
+            # The API server must not publish a loopback address as its endpoint.
+            **({"endpoint-reconciler-type": "none"} if is_loopback else {}),
             "tls-cert-file": self.authority.server_certificate,
             "tls-private-key-file": self.authority.server_key,
             "client-ca-file": self.authority.certificate,
@@ -148,8 +148,8 @@ class ControlPlane:
 
     def _scheduler_flags(self) -> dict[str, str | Path]:
         kubeconfig = self.kubeconfig("scheduler")
-        settings = self.folder / "scheduler.json"
-        settings.write_text(
+        config = self.folder / "scheduler.json"
+        config.write_text(
             json.dumps(
                 {
                     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -162,7 +162,7 @@ class ControlPlane:
             )
         )
         return {
-            "config": settings,
+            "config": config,
             "authentication-kubeconfig": kubeconfig,
             "authorization-kubeconfig": kubeconfig,
             "bind-address": LOOPBACK,
@@ -172,6 +172,7 @@ class ControlPlane:
 
 @contextmanager
 def control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
+    """Run etcd and an API server during the block."""
     plane = ControlPlane(folder, address)
     try:
         plane.start()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.kube.api_client import Json
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
 
@@ -16,11 +16,11 @@ def create_ready_pod(resources: NamespaceClient, name: str, template: Json, ip: 
     path = f"/api/v1/namespaces/{resources.namespace}/pods"
     spec = {
         **template["spec"],
-        "nodeName": "nowhere",
+        "nodeName": "no-such-node",
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
     }
-    spec.pop("serviceAccountName", None)  # nobody makes tokens for it here
+    spec.pop("serviceAccountName", None)  # no controller creates accounts or tokens
     metadata = {key: template["metadata"][key] for key in ("labels", "annotations") if key in template["metadata"]}
     resources.api.request("POST", path, {"metadata": {**metadata, "name": name}, "spec": spec})
     ready = [{"type": "Ready", "status": "True"}]
@@ -33,10 +33,10 @@ def run_broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
     """A broker process at `host` and the port of a Cluster's internal listener, where the operator
     connects too.
     """
-    with run_ottla_broker(start=False) as made:
-        made.host, made.port = host, 9091
-        made.start()
-        yield made
+    with run_ottla_broker(start=False) as broker:
+        broker.host, broker.port = host, 9091
+        broker.start()
+        yield broker
 
 
 def create_cluster_with_broker(resources: NamespaceClient, broker: BrokerProcess, name: str = "demo") -> None:
@@ -46,10 +46,11 @@ def create_cluster_with_broker(resources: NamespaceClient, broker: BrokerProcess
     root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
     resources.api.request("POST", root, {"metadata": {"name": "default"}})
     resources.create("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}})
-    found = eventually(
-        lambda: resources.list_objects("apps/v1", "statefulsets").get(name), message="the operator makes brokers"
+    stateful_set = eventually(
+        lambda: resources.list_objects("apps/v1", "statefulsets").get(name),
+        message="the operator creates a StatefulSet",
     )
-    assert found is not None
-    template = found["spec"]["template"]
+    assert stateful_set is not None
+    template = stateful_set["spec"]["template"]
     template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
     create_ready_pod(resources, f"{name}-1", template, broker.host)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 
 API_VERSION = "sparkoperator.k8s.io/v1beta2"
 SUBMIT_TIMEOUT_S = 240
@@ -29,17 +29,16 @@ class FakeSparkOperator:
     resources: NamespaceClient
 
     def get_application(self, name: str) -> Json:
-        found = self.resources.list_objects(API_VERSION, "sparkapplications").get(name)
-        return found or {}
+        return self.resources.list_objects(API_VERSION, "sparkapplications").get(name) or {}
 
     def submit(self, name: str) -> None:
         """Run spark-submit and return when it has created the driver's pod."""
         application = self.get_application(name)
-        spark = find_spec("pyspark")
-        assert spark is not None and spark.origin is not None
-        home = Path(spark.origin).parent
-        environment = {**os.environ, "SPARK_HOME": str(home), "KUBECONFIG": str(self.plane.kubeconfig())}
-        command = [str(home / "bin" / "spark-submit"), *self.spark_submit_arguments(application)]
+        pyspark = find_spec("pyspark")
+        assert pyspark is not None and pyspark.origin is not None
+        spark_home = Path(pyspark.origin).parent
+        environment = {**os.environ, "SPARK_HOME": str(spark_home), "KUBECONFIG": str(self.plane.kubeconfig())}
+        command = [str(spark_home / "bin" / "spark-submit"), *self.spark_submit_arguments(application)]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, timeout=SUBMIT_TIMEOUT_S
         )
@@ -72,17 +71,17 @@ class FakeSparkOperator:
             **spec["sparkConf"],
         }
         for role in ("driver", "executor"):
-            it = spec[role]
-            conf[f"spark.{role}.cores"] = str(it["cores"])
-            conf[f"spark.kubernetes.{role}.request.cores"] = it["coreRequest"]
-            conf[f"spark.{role}.memory"] = it["memory"]
-            for key, value in {**application["metadata"]["labels"], **it["labels"]}.items():
+            role_spec = spec[role]
+            conf[f"spark.{role}.cores"] = str(role_spec["cores"])
+            conf[f"spark.kubernetes.{role}.request.cores"] = role_spec["coreRequest"]
+            conf[f"spark.{role}.memory"] = role_spec["memory"]
+            for key, value in {**application["metadata"]["labels"], **role_spec["labels"]}.items():
                 conf[f"spark.kubernetes.{role}.label.{key}"] = value
             template = self.folder / f"{role}.json"
-            template.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **it["template"]}))
+            template.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **role_spec["template"]}))
             conf[f"spark.kubernetes.{role}.podTemplateFile"] = str(template)
             conf[f"spark.kubernetes.{role}.podTemplateContainerName"] = f"spark-kubernetes-{role}"
         conf["spark.executor.instances"] = str(spec["executor"]["instances"])
         settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        begin = ["--master", f"k8s://{self.plane.admin.url}", "--deploy-mode", spec["mode"], "--name", name]
-        return [*begin, *settings, spec["mainApplicationFile"], *spec["arguments"]]
+        target = ["--master", f"k8s://{self.plane.admin.url}", "--deploy-mode", spec["mode"], "--name", name]
+        return [*target, *settings, spec["mainApplicationFile"], *spec["arguments"]]

@@ -28,9 +28,9 @@ VALUES = {
     "pipelines.repository": f"{build.REGISTRY}/ottla-spark",
     "pipelines.tag": "test",
     "pipelines.pullPolicy": "Never",
-    "rbac.secrets": "true",  # for certificates of listeners, and credentials of mirrors' sources
+    "rbac.secrets": "true",  # certificates of listeners, credentials of mirrors' sources
     "replicas": REPLICAS,
-    "resources.requests.cpu": "300m",  # else it starves on a machine that does other things
+    "resources.requests.cpu": "300m",  # the tests share the machine with the brokers
 }
 
 
@@ -40,8 +40,8 @@ class InstalledOperator:
 
     def install(self) -> None:
         options = [part for key, value in VALUES.items() for part in ("--set", f"{key}={value}")]
-        waits = ("--create-namespace", "--wait", "--timeout", "240s")
-        done = helm.run("install", "ottla", helm.CHART, *self._helm_target, *waits, *options)
+        wait_options = ("--create-namespace", "--wait", "--timeout", "240s")
+        done = helm.run("install", "ottla", helm.CHART, *self._helm_target, *wait_options, *options)
         assert done.returncode == 0, done.stderr + self.describe_pods()
 
     def uninstall(self) -> None:
@@ -49,8 +49,8 @@ class InstalledOperator:
         assert done.returncode == 0, done.stderr
 
     def pods(self) -> dict[str, Json]:
-        found = self.kube.plane.admin.request("GET", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
-        return {it["metadata"]["name"]: it for it in found}
+        pods = self.kube.plane.admin.request("GET", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
+        return {it["metadata"]["name"]: it for it in pods}
 
     def are_all_pods_ready(self) -> bool:
         """Whether all pods are Ready, so that a standby can take over."""
@@ -83,28 +83,28 @@ class InstalledOperator:
         """Wait until the Lease names an existing pod, and return its name. After a deletion the
         Lease names the deleted pod for a while.
         """
-        return (
-            eventually(
-                lambda: (now := self.active_pod()) in self.pods() and now, within_s=60, message=self.describe_pods
-            )
-            or ""
-        )
+
+        def existing_active_pod() -> str:
+            name = self.active_pod()
+            return name if name in self.pods() else ""
+
+        return eventually(existing_active_pod, within_s=60, message=self.describe_pods)
 
     @contextmanager
     def active_pod_deleted(self, seed: str) -> Iterator[None]:
         """Delete the active pod at a random moment, derived from `seed`, during the block or just
         after it.
         """
-        moment_s = random.Random(seed).uniform(0, MAX_DELETION_DELAY_S)
+        delay_s = random.Random(seed).uniform(0, MAX_DELETION_DELAY_S)
 
-        def kill() -> None:
-            time.sleep(moment_s)
+        def delete_after_delay() -> None:
+            time.sleep(delay_s)
             self.delete_active_pod()
 
-        with ThreadPoolExecutor(1) as killer:
-            killed = killer.submit(kill)
+        with ThreadPoolExecutor(1) as executor:
+            deletion = executor.submit(delete_after_delay)
             yield
-            killed.result()
+            deletion.result()
 
     def scale(self, replicas: int) -> None:
         deployment = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/ottla"
@@ -112,22 +112,23 @@ class InstalledOperator:
         eventually(lambda: len(self.pods()) == replicas, within_s=60, message=self.describe_pods)
 
     def metrics(self) -> dict[str, float]:
-        """Of the active one."""
+        """Metrics of the active pod by name and labels, as in /metrics."""
         pod = self.pods()[eventually(self.active_pod)]
-        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8080/metrics", timeout=5) as answer:
-            lines = [it for it in answer.read().decode().splitlines() if not it.startswith("#")]
+        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8080/metrics", timeout=5) as response:
+            lines = [it for it in response.read().decode().splitlines() if not it.startswith("#")]
         return {name: float(value) for name, _, value in (it.rpartition(" ") for it in lines)}
 
     def count_writes(self) -> dict[str, float]:
         """Number of writes by kind, without renewals of the operator's Lease."""
-        begin = "ottla_operator_writes_total{"
-        return {it: value for it, value in self.metrics().items() if it.startswith(begin) and '"Lease"' not in it}
+        prefix = "ottla_operator_writes_total{"
+        return {it: value for it, value in self.metrics().items() if it.startswith(prefix) and '"Lease"' not in it}
 
     def count_reconciles(self, kind: str) -> float:
+        """Number of completed reconciles of a kind by the active pod."""
         return self.metrics().get(f'ottla_operator_reconciles_total{{kind="{kind}",result="done"}}', 0)
 
     def resident_memory_kib(self) -> int:
-        """Of the active one."""
+        """Resident memory of the active operator process."""
         status = Path(f"/proc/{find_process(self.kube, eventually(self.active_pod))}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
@@ -149,28 +150,28 @@ def is_pod_ready(pod: Json) -> bool:
 
 def describe_pods(kube: Kubernetes, namespace: str, prefix: str) -> str:
     """States and logs of the pods whose names begin with `prefix`, for assertion messages."""
-    api, found = kube.plane.admin, []
+    api, descriptions = kube.plane.admin, []
     for pod in api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]:
         name = pod["metadata"]["name"]
         if not name.startswith(prefix):
             continue
         try:
             log = api.request_text("GET", f"/api/v1/namespaces/{namespace}/pods/{name}/log?tailLines=30")
-        except Exception as error:  # noqa: BLE001 - it is for a message about something worse
+        except Exception as error:  # noqa: BLE001 - the assertion message must not hide the original failure
             log = f"(no log: {error})"
-        found.append(f"{name}: {pod['status'].get('containerStatuses')}\n{log}")
-    return "\n".join(found)
+        descriptions.append(f"{name}: {pod['status'].get('containerStatuses')}\n{log}")
+    return "\n".join(descriptions)
 
 
 def find_process(kube: Kubernetes, pod: str) -> int:
     """The id of the process of a pod whose container has the pod's name in POD_NAME."""
-    mark = f"POD_NAME={pod}".encode()
+    variable = f"POD_NAME={pod}".encode()
     for node in kube.nodes:
         for pid in node.machine.list_processes():
             try:
                 environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if mark in environment:
+            if variable in environment:
                 return pid
-    raise AssertionError(f"no process of pod {pod} runs")
+    raise AssertionError(f"pod {pod} has no running process")

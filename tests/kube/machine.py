@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 CGROUP_PREFIX = "ottla-kube-"
-CLONE_NEWNET = 0x40000000  # CLONE_NEWNET
+CLONE_NEWNET = 0x40000000  # from linux/sched.h
 # Folders that a node writes to. A tmpfs hides the real ones.
 HIDDEN_FOLDERS = ("/run", "/var/log", "/var/lib")
 
@@ -35,8 +35,10 @@ class Machine:
         create_cgroup(f"/{CGROUP_PREFIX}{os.getpid()}")
         create_cgroup(self.cgroup)
         create_cgroup(f"{self.cgroup}/daemons")
-        hide = "; ".join(f"mount -t tmpfs tmpfs {place}" for place in HIDDEN_FOLDERS)
-        script = f"{hide}; mkdir /run/netns /run/containerd /run/lock /var/log/containers; echo up; exec sleep infinity"
+        mounts = "; ".join(f"mount -t tmpfs tmpfs {folder}" for folder in HIDDEN_FOLDERS)
+        script = (
+            f"{mounts}; mkdir /run/netns /run/containerd /run/lock /var/log/containers; echo up; exec sleep infinity"
+        )
         self._namespace_process = subprocess.Popen(
             ["unshare", "--net", "--mount", "sh", "-euc", script],
             stdout=subprocess.PIPE,
@@ -44,7 +46,7 @@ class Machine:
             start_new_session=True,
         )
         assert self._namespace_process.stdout is not None
-        assert self._namespace_process.stdout.readline() == b"up\n", f"machine {name} did not come up"
+        assert self._namespace_process.stdout.readline() == b"up\n", f"machine {name} did not start"
         add_to_cgroup(self.cgroup, self._namespace_process.pid)
         self.run("ip", "link", "set", "lo", "up")
 
@@ -79,19 +81,18 @@ class Machine:
         self, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None
     ) -> Daemon:
         """A daemon that will run on the machine, in its control group."""
-        # The shell moves itself into the control group first; the daemon and its children inherit
-        # it.
-        joins = "; ".join(f"echo $$ > {place}/cgroup.procs" for place in cgroup_folders(f"{self.cgroup}/daemons"))
-        started = ["sh", "-c", f'{joins}; exec "$@"', "sh", *self.nsenter_command(*command)]
-        return Daemon(started, log, environment or {})
+        # The shell moves itself into the control group, and the daemon and its children inherit it.
+        joins = "; ".join(f"echo $$ > {folder}/cgroup.procs" for folder in cgroup_folders(f"{self.cgroup}/daemons"))
+        wrapped = ["sh", "-c", f'{joins}; exec "$@"', "sh", *self.nsenter_command(*command)]
+        return Daemon(wrapped, log, environment or {})
 
     def list_processes(self) -> dict[int, str]:
         """Command lines of all processes by process id, including those in containers."""
-        found: dict[int, str] = {}
+        command_lines: dict[int, str] = {}
         for pid in _list_cgroup_processes(self.cgroup):
             with suppress(FileNotFoundError, ProcessLookupError):
-                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        return found
+                command_lines[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return command_lines
 
     @contextmanager
     def enter_network(self) -> Iterator[None]:
@@ -102,8 +103,8 @@ class Machine:
             if libc.setns(network, CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
 
-        with open("/proc/self/ns/net") as before, open(f"/proc/{self.pid}/ns/net") as there:  # noqa: PTH123
-            enter(there.fileno())
+        with open("/proc/self/ns/net") as before, open(f"/proc/{self.pid}/ns/net") as inside:  # noqa: PTH123
+            enter(inside.fileno())
             try:
                 yield
             finally:
@@ -117,7 +118,7 @@ class Machine:
     def remove(self) -> None:
         self.power_off()
         remove_cgroup(self.cgroup)
-        with suppress(OSError):  # other machines are still in it
+        with suppress(OSError):  # it still has other machines
             remove_cgroup(f"/{CGROUP_PREFIX}{os.getpid()}")
 
 
@@ -134,64 +135,69 @@ def connect_machines(one: Machine, other: Machine, name: str, *, bridge: str, ad
 
 def remove_leftover_machines() -> None:
     """Kill and remove the machines of test processes that no longer exist."""
-    for place in _cgroup_hierarchies()[0].glob(f"{CGROUP_PREFIX}*"):
-        if not Path(f"/proc/{place.name.removeprefix(CGROUP_PREFIX)}").exists():
-            kill_cgroup(f"/{place.name}")
-            remove_cgroup(f"/{place.name}")
+    for folder in _cgroup_hierarchies()[0].glob(f"{CGROUP_PREFIX}*"):
+        pid = folder.name.removeprefix(CGROUP_PREFIX)
+        if not Path(f"/proc/{pid}").exists():
+            kill_cgroup(f"/{folder.name}")
+            remove_cgroup(f"/{folder.name}")
 
 
 def _cgroup_hierarchies() -> list[Path]:
     """Mount points of the cgroup hierarchies: one in version 2, several in version 1."""
     if (CGROUP_ROOT / "cgroup.controllers").exists():
         return [CGROUP_ROOT]
-    return sorted(place for place in CGROUP_ROOT.iterdir() if (place / "cgroup.procs").exists())
+    return sorted(folder for folder in CGROUP_ROOT.iterdir() if (folder / "cgroup.procs").exists())
 
 
 def cgroup_folders(group: str) -> list[Path]:
-    return [place / group.lstrip("/") for place in _cgroup_hierarchies()]
+    """Folders of a control group, one per hierarchy."""
+    return [folder / group.lstrip("/") for folder in _cgroup_hierarchies()]
 
 
 def create_cgroup(group: str) -> None:
-    for place in cgroup_folders(group):
-        place.mkdir(exist_ok=True)
-        if (place / "cpuset.cpus").exists() and not (place / "cgroup.controllers").exists():
-            for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1: children start with none
-                (place / name).write_text((place.parent / name).read_text())
-        if (place / "cgroup.controllers").exists() and "daemons" not in group:
-            controllers = (place.parent / "cgroup.subtree_control").read_text().split()
-            with suppress(OSError):  # a group with processes gives nothing on
-                (place / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
+    for folder in cgroup_folders(group):
+        folder.mkdir(exist_ok=True)
+        if (folder / "cpuset.cpus").exists() and not (folder / "cgroup.controllers").exists():
+            for name in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group of version 1
+                (folder / name).write_text((folder.parent / name).read_text())
+        if (folder / "cgroup.controllers").exists() and "daemons" not in group:
+            controllers = (folder.parent / "cgroup.subtree_control").read_text().split()
+            with suppress(OSError):  # a group with processes cannot delegate controllers
+                (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
 
 
 def add_to_cgroup(group: str, pid: int) -> None:
-    for place in cgroup_folders(group):
-        (place / "cgroup.procs").write_text(str(pid))
+    for folder in cgroup_folders(group):
+        (folder / "cgroup.procs").write_text(str(pid))
 
 
 def _list_cgroup_processes(group: str) -> list[int]:
-    found: list[int] = []
-    for place in cgroup_folders(group)[:1] if len(_cgroup_hierarchies()) == 1 else cgroup_folders(group):
-        for file in [*place.rglob("cgroup.procs"), place / "cgroup.procs"]:
+    """Ids of the processes in a control group and its children."""
+    pids: list[int] = []
+    for folder in cgroup_folders(group):
+        for file in [*folder.rglob("cgroup.procs"), folder / "cgroup.procs"]:
             with suppress(FileNotFoundError):
-                found += map(int, file.read_text().split())
-    return found
+                pids += map(int, file.read_text().split())
+    return pids
 
 
 def kill_cgroup(group: str) -> None:
-    def gone() -> bool:
+    """Send SIGKILL to all processes of a control group until none is left."""
+
+    def is_empty() -> bool:
         members = _list_cgroup_processes(group)
         for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return not members
 
-    eventually(gone, within_s=30, message=f"everything in {group} has ended")
+    eventually(is_empty, within_s=30, message=f"all processes of {group} have ended")
 
 
 def remove_cgroup(group: str) -> None:
-    for place in cgroup_folders(group):
-        for inner in sorted(place.rglob("*/"), reverse=True):
-            if inner.is_dir():
-                inner.rmdir()
-        if place.exists():
-            place.rmdir()
+    for folder in cgroup_folders(group):
+        for child in sorted(folder.rglob("*/"), reverse=True):
+            if child.is_dir():
+                child.rmdir()
+        if folder.exists():
+            folder.rmdir()

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from ottla_operator.plan.conditions import kstatus
 from tests.clients import librdkafka as rd
 from tests.e2e.rounds.load import Load
-from tests.kube import client_load as loaded
+from tests.kube import client_load
 from tests.kube.api_client import Json
 from tests.kube.installed_operator import InstalledOperator, describe_pods, find_process, is_pod_ready
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 from tests.kube.resource_history import ResourceHistory
 from tests.waiting import eventually
 
@@ -54,9 +54,10 @@ class ManagedCluster:
         self.wait_for_status()
         print(f"apply to Ready: {time.monotonic() - began:.1f} s")
 
-    def wait_for_status(self, wanted: str = "Current") -> Json:
+    def wait_for_status(self, status: str = "Current") -> Json:
+        """Wait until kstatus evaluates the Cluster to `status`, and return the Cluster."""
         try:
-            return self.resources.wait_for_status("Cluster", self.name, wanted, within_s=READY_WITHIN_S)
+            return self.resources.wait_for_status("Cluster", self.name, status, within_s=READY_WITHIN_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from error
 
@@ -71,8 +72,8 @@ class ManagedCluster:
 
     @property
     def status(self) -> Json:
-        found: Json = self.resources.get("Cluster", self.name)["status"]
-        return found
+        status: Json = self.resources.get("Cluster", self.name)["status"]
+        return status
 
     def is_current(self) -> bool:
         return kstatus(self.resources.get("Cluster", self.name)) == "Current"
@@ -100,15 +101,17 @@ class ManagedCluster:
 
     def replica_brokers(self, topic: str) -> set[int]:
         """Ids of the brokers with replicas of a topic."""
-        told = rd.admin_client(self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
-        return {broker for it in told.partitions.values() for broker in it.replicas}
+        metadata = rd.admin_client(self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
+        return {broker for it in metadata.partitions.values() for broker in it.replicas}
 
     def leader_brokers(self, topic: str, bootstrap: str = "") -> set[int]:
-        """Ids of the brokers that lead partitions of a topic. Give `bootstrap` while the API server
-        is unavailable, which otherwise provides it.
+        """Ids of the brokers that lead partitions of a topic.
+
+        `bootstrap` defaults to the address that the API server reports; pass it while the API
+        server is unavailable.
         """
-        told = rd.admin_client(bootstrap or self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
-        return {it.leader for it in told.partitions.values()}
+        metadata = rd.admin_client(bootstrap or self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
+        return {it.leader for it in metadata.partitions.values()}
 
     @contextmanager
     def run_clients(self, topic: str, settings: Mapping[str, str] | None = None) -> Iterator[Load]:
@@ -118,7 +121,7 @@ class ManagedCluster:
         self.wait_for_status()
         self.create_topic(topic)
         bootstrap = self.bootstrap()
-        with loaded.run_clients(topic, PARTITIONS, lambda: bootstrap, self.is_current, settings) as load:
+        with client_load.run_clients(topic, PARTITIONS, lambda: bootstrap, self.is_current, settings) as load:
             yield load
 
     def wait_for_rolling_restart(self, before: dict[str, str], within_s: float = READY_WITHIN_S) -> list[str]:
@@ -129,17 +132,18 @@ class ManagedCluster:
         """
         order: list[str] = []
 
-        def rolled() -> bool:
-            seen = self.pods()
+        def are_all_replaced() -> bool:
+            pods = self.pods()
             order.extend(
-                name for name, it in seen.items() if it["metadata"]["uid"] != before.get(name) and name not in order
+                name for name, it in pods.items() if it["metadata"]["uid"] != before.get(name) and name not in order
             )
-            away = [name for name in before if name not in seen or not is_pod_ready(seen[name])]
-            assert len(away) <= 1, f"{away} are away at once"
-            return len(order) == len(before) and not away
+            unready = [name for name in before if name not in pods or not is_pod_ready(pods[name])]
+            assert len(unready) <= 1, f"{unready} are missing or not ready at the same time"
+            return len(order) == len(before) and not unready
 
-        eventually(rolled, within_s=within_s, message=self.describe)
+        eventually(are_all_replaced, within_s=within_s, message=self.describe)
         return order
 
     def describe(self) -> str:
+        """States and logs of the pods of the operator and the brokers, for assertion messages."""
         return f"{self.operator.describe_pods()}\n{describe_pods(self.operator.kube, NAMESPACE, self.name)}"

@@ -35,16 +35,16 @@ def ensure_unpacked() -> Path:
 
 def program_environment(folder: Path) -> dict[str, str]:
     """Environment variables with which the unpacked programs run and find each other."""
-    found = [folder / "usr/bin", folder / "usr/sbin", folder / "sbin"]
+    programs = [folder / "usr/bin", folder / "usr/sbin", folder / "sbin"]
     return {
-        "PATH": os.pathsep.join([*map(str, found), os.environ["PATH"]]),
-        "LD_LIBRARY_PATH": os.pathsep.join(str(folder / place / ARCHITECTURE) for place in ("usr/lib", "lib")),
+        "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+        "LD_LIBRARY_PATH": os.pathsep.join(str(folder / it / ARCHITECTURE) for it in ("usr/lib", "lib")),
     }
 
 
 def _download(folder: Path) -> None:
     if shutil.which("apt-get") is None:
-        skip_or_fail_in_ci(f"no `apt-get`, which fetches {', '.join(PACKAGES)}")
+        skip_or_fail_in_ci(f"no `apt-get` to download {', '.join(PACKAGES)} with")
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         archives = Path(scratch) / "archives"
         (archives / "partial").mkdir(parents=True)
@@ -54,9 +54,11 @@ def _download(folder: Path) -> None:
             [*command, "--download-only", "install", *PACKAGES], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            skip_or_fail_in_ci(f"{', '.join(PACKAGES)} cannot be fetched: {done.stdout[-1000:]}{done.stderr[-1000:]}")
-        made = Path(scratch) / "unpacked"
-        made.mkdir()
+            skip_or_fail_in_ci(
+                f"{', '.join(PACKAGES)} cannot be downloaded: {done.stdout[-1000:]}{done.stderr[-1000:]}"
+            )
+        unpacked = Path(scratch) / "unpacked"
+        unpacked.mkdir()
         for package in sorted(archives.glob("*.deb")):
-            subprocess.run(["dpkg", "-x", str(package), str(made)], check=True)
-        made.rename(folder)
+            subprocess.run(["dpkg", "-x", str(package), str(unpacked)], check=True)
+        unpacked.rename(folder)

@@ -24,15 +24,15 @@ def find_program(name: str) -> Path:
     """
     path = cache_folder() / name
     if not path.exists():
-        skip_or_fail_in_ci(f"Kubernetes' {name} is not built: `{BUILD_COMMAND}` does it, in minutes, once")
+        skip_or_fail_in_ci(f"Kubernetes' {name} is not built: `{BUILD_COMMAND}` builds it once, in minutes")
     return path
 
 
 def kubernetes_version() -> str:
     """Version of Kubernetes in `go.mod`, such as v1.2.3."""
-    found = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", (GO_SOURCE / "go.mod").read_text())
-    assert found is not None
-    return found[1]
+    match = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", (GO_SOURCE / "go.mod").read_text())
+    assert match is not None
+    return match[1]
 
 
 def cache_folder() -> Path:
@@ -43,7 +43,7 @@ def cache_folder() -> Path:
 def build(name: str) -> Path:
     """Build a program if it is not built yet, and return its path. Raises ProgramUnavailable."""
     major, minor, _ = kubernetes_version()[1:].split(".")
-    told = {
+    version_info = {
         "gitVersion": kubernetes_version(),
         "gitMajor": major,
         "gitMinor": minor,
@@ -51,23 +51,21 @@ def build(name: str) -> Path:
         "gitCommit": "unknown",
         "buildDate": "2026-01-01T00:00:00Z",
     }
-    says_version = [
+    linker_flags = [
         f"-X {module}.{key}={value}"
         for module in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-        for key, value in told.items()
+        for key, value in version_info.items()
     ]
-    return go_programs.build_program(
-        GO_SOURCE, cache_folder(), name, f"of Kubernetes {kubernetes_version()}, minutes", says_version
-    )
+    return go_programs.build_program(GO_SOURCE, cache_folder(), name, "minutes", linker_flags)
 
 
 def main(names: list[str]) -> int:
     try:
         for name in names or PROGRAMS:
             print(build(name))
-    except ProgramUnavailable as reason:
+    except ProgramUnavailable as error:
         # A missing program skips the tests that need it. In continuous integration it is a failure.
-        print(reason, file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1 if os.environ.get("CI") else 0
     return 0
 

@@ -48,24 +48,23 @@ class ResourceHistory:
 
     def kstatuses_of(self, kind: str, name: str, generation: int) -> list[str]:
         """The kstatus results of these versions in order, without consecutive repetitions."""
-        found: list[str] = []
+        statuses: list[str] = []
         for it in self.versions_of(kind, name, generation):
-            if (now := kstatus(it)) not in found[-1:]:
-                found.append(now)
-        return found
+            if (status := kstatus(it)) not in statuses[-1:]:
+                statuses.append(status)
+        return statuses
 
     def find_violations(self) -> list[str]:
-        found: list[str] = []
-        before: dict[str, Json] = {}
+        """Describe all violations in all versions."""
+        violations: list[str] = []
+        previous: dict[str, Json] = {}  # by uid
         for it in list(self.versions):
             uid = it["metadata"]["uid"]
-            about = f"{it['kind']} {it['metadata']['name']} {it['metadata']['resourceVersion']}"
-            found += [
-                f"{about}: {why}"
-                for why in (*find_contradictions(it), *find_transition_violations(before.get(uid, {}), it))
-            ]
-            before[uid] = it
-        return found
+            version = f"{it['kind']} {it['metadata']['name']} {it['metadata']['resourceVersion']}"
+            found = (*find_contradictions(it), *find_transition_violations(previous.get(uid, {}), it))
+            violations += [f"{version}: {violation}" for violation in found]
+            previous[uid] = it
+        return violations
 
     def _watch(self, kind: str) -> None:
         path = f"/apis/{crds.GROUP}/{crds.VERSION}/namespaces/{self.namespace}/{kind}"
@@ -73,9 +72,9 @@ class ResourceHistory:
         while not self._stopped.is_set():
             try:
                 if not version:
-                    found = self.api.request("GET", path)
-                    version = found["metadata"]["resourceVersion"]
-                    self.versions += found["items"]
+                    listed = self.api.request("GET", path)
+                    version = listed["metadata"]["resourceVersion"]
+                    self.versions += listed["items"]
                 for event in self.api.watch(path, version):
                     if event["type"] == "ERROR":
                         version = "" if event["object"].get("code") == HTTP_GONE else version
@@ -84,56 +83,60 @@ class ResourceHistory:
                     if event["type"] != "DELETED":
                         self.versions.append(event["object"])
             except (OSError, ApiError, http.client.HTTPException, ValueError):
-                self._stopped.wait(RETRY_PAUSE_S)  # the API server is away: what happened meanwhile is told afterwards
+                self._stopped.wait(RETRY_PAUSE_S)  # the API server is unavailable; the next watch has the missed events
 
 
 def find_contradictions(resource: Json) -> Iterator[str]:
     """Describe what is inconsistent within one version of a resource."""
     status, generation = resource.get("status") or {}, resource["metadata"]["generation"]
     conditions = {it["type"]: it for it in status.get("conditions") or []}
-    holding = {name for name in (READY, RECONCILING, STALLED) if conditions.get(name, {}).get("status") == "True"}
-    if "observedGeneration" not in status:  # nobody has looked at it yet
+    true_types = {name for name in (READY, RECONCILING, STALLED) if conditions.get(name, {}).get("status") == "True"}
+    if "observedGeneration" not in status:  # not reconciled yet
         if conditions.get(READY, {}).get("status") != "Unknown" or kstatus(resource) != "InProgress":
-            yield f"nobody has looked at it, and it is {conditions}"
+            yield f"not reconciled yet, but its conditions are {conditions}"
         return
     if missing := {READY, RECONCILING, STALLED} - conditions.keys():
-        yield f"there is no {', '.join(sorted(missing))}"
-    if len(holding) != 1:
-        yield f"of Ready, Reconciling and Stalled these hold: {sorted(holding)}"
-    looked = status["observedGeneration"]
-    if looked > generation:
-        yield f"generation {looked} was observed before {generation}"
+        yield f"missing conditions: {', '.join(sorted(missing))}"
+    if len(true_types) != 1:
+        yield f"exactly one of Ready, Reconciling and Stalled must be True, not {sorted(true_types)}"
+    observed = status["observedGeneration"]
+    if observed > generation:
+        yield f"observedGeneration {observed} is beyond generation {generation}"
     for name, it in conditions.items():
-        if it.get("observedGeneration") != looked:
-            yield f"{name} is of generation {it.get('observedGeneration')}, the status of {looked}"
+        if it.get("observedGeneration") != observed:
+            yield f"observedGeneration of {name} is {it.get('observedGeneration')}, that of the status {observed}"
     if (move := status.get("reassignment")) and not 0 <= move["moved"] < move["total"]:
-        yield f"so many partitions move: {move}"
+        yield f"reassignment {move} does not satisfy 0 <= moved < total"
     if kstatus(resource) == "Current":
-        yield from _find_unmet_readiness(resource, holding)
+        yield from _find_unmet_readiness(resource, true_types)
 
 
-def _find_unmet_readiness(resource: Json, holding: set[str]) -> Iterator[str]:
+def _find_unmet_readiness(resource: Json, true_types: set[str]) -> Iterator[str]:
     """Describe what contradicts the kstatus Current of a resource."""
     status, spec = resource["status"], resource["spec"]
-    if READY not in holding:
-        yield "it passes for current and is not Ready"
+    if READY not in true_types:
+        yield "Current but not Ready"
     if resource["kind"] == "Cluster":
         ready = [it["id"] for it in status.get("brokers") or [] if it["ready"]]
         if len(ready) != spec["replicas"] or status.get("readyReplicas") != spec["replicas"]:
-            yield f"it passes for current with {ready} of {spec['replicas']} brokers ready"
-        for part in ("roll", "reassignment", "underReplicated"):
-            if status.get(part):
-                yield f"it passes for current with {part}: {status[part]}"
+            yield f"Current, but of {spec['replicas']} brokers only {ready} are ready"
+        for key in ("roll", "reassignment", "underReplicated"):
+            if status.get(key):
+                yield f"Current with {key}: {status[key]}"
     if resource["kind"] == "Pipeline" and status.get("state") not in ("Running", "Suspended", "Finished"):
-        yield f"it passes for current and is {status.get('state')}"
+        yield f"Current in state {status.get('state')}"
     if resource["kind"] == "Mirror" and status.get("role") != spec.get("role", "Replicate"):
-        yield f"it passes for current in role {status.get('role')}"
+        yield f"Current in role {status.get('role')}"
 
 
 def find_transition_violations(before: Json, after: Json) -> Iterator[str]:
     """Describe conditions whose lastTransitionTime changed although their status did not."""
     old = {it["type"]: it for it in (before.get("status") or {}).get("conditions") or []}
     for it in (after.get("status") or {}).get("conditions") or []:
-        was = old.get(it["type"])
-        if was and was["status"] == it["status"] and was["lastTransitionTime"] != it["lastTransitionTime"]:
-            yield f"{it['type']} stays {it['status']}, and its time becomes {it['lastTransitionTime']}"
+        previous = old.get(it["type"])
+        if (
+            previous
+            and previous["status"] == it["status"]
+            and previous["lastTransitionTime"] != it["lastTransitionTime"]
+        ):
+            yield f"{it['type']} stays {it['status']}, but lastTransitionTime changes to {it['lastTransitionTime']}"

@@ -10,7 +10,8 @@ import yaml
 from tests.kube import helm
 from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.operator_process import NamespaceClient, OperatorProcess
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.unit.operator import samples
 from tests.waiting import eventually
 

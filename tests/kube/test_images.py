@@ -63,7 +63,7 @@ def test_it_starts_on_a_file_system_that_nobody_may_write(built: tuple[str, Buil
     if name == "spark":
         said = run(root, image, "executor")
         assert said.returncode == 2
-        assert said.stderr == "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it makes\n"
+        assert said.stderr == "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it creates\n"
         (root / "tmp/pipeline.yaml").write_bytes((build.ROOT / "examples/flights/pipeline.yaml").read_bytes())
         said = run(root, image, "validate", "--shape", "--pipeline", "/tmp/pipeline.yaml")
         assert said.stderr == "pipeline hourly-delays: valid\n"

@@ -11,7 +11,8 @@ from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import produce, seen, watermarks
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
-from tests.kube.operator_process import NamespaceClient, OperatorProcess
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 

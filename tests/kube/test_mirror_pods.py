@@ -19,7 +19,7 @@ from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.cluster import NODE_NETWORK, Kubernetes
 from tests.kube.installed_operator import describe_pods
 from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built

@@ -9,7 +9,8 @@ import pytest
 from ottla_operator.plan.conditions import kstatus
 from tests.kube.api_client import ApiError, Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.operator_process import NamespaceClient, OperatorProcess
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}

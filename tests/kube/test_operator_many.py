@@ -10,7 +10,7 @@ import pytest
 
 from ottla_operator.plan.conditions import kstatus
 from tests.kube.installed_operator import InstalledOperator
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built

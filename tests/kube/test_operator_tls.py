@@ -16,7 +16,7 @@ from tests.clients.sample_messages import START_MS, Message
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.kube.installed_operator import InstalledOperator
 from tests.kube.managed_cluster import ManagedCluster
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 from tests.kube.resource_history import ResourceHistory
 from tests.waiting import eventually
 

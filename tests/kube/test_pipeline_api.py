@@ -19,7 +19,8 @@ from tests.kube import spark_application_crd
 from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
 from tests.kube.fake_kubelet import create_cluster_with_broker, create_ready_pod, run_broker_process
-from tests.kube.operator_process import NamespaceClient, OperatorProcess
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.unit.operator.samples import pipeline
 from tests.unit.operator.spark_application_fields import unknown
 from tests.waiting import eventually

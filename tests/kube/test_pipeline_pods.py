@@ -15,7 +15,7 @@ from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kubernetes
 from tests.kube.fake_spark_operator import FakeSparkOperator
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods
-from tests.kube.operator_process import NamespaceClient
+from tests.kube.namespace_client import NamespaceClient
 from tests.kube.resource_history import ResourceHistory
 from tests.waiting import eventually
 

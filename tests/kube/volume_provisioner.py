@@ -51,7 +51,7 @@ class VolumeProvisioner:
             try:
                 self._provision()
             except (OSError, ApiError):
-                continue  # the API server is away, or somebody changed the object: the next turn sees
+                continue  # the API server is unavailable, or the object changed: retried at the next poll
 
     def _provision(self) -> None:
         for claim in self._api.request("GET", "/api/v1/persistentvolumeclaims")["items"]:
@@ -67,28 +67,28 @@ class VolumeProvisioner:
                 self._api.request("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
 
     def _create_volume(self, claim: Json) -> None:
-        about = claim["metadata"]
-        name = f"volume-{about['uid']}"
+        metadata = claim["metadata"]
+        name = f"volume-{metadata['uid']}"
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         if self._api.get(f"/api/v1/persistentvolumes/{name}") is not None:
-            return  # it is being bound
+            return  # not bound yet
         spec = {
             "capacity": claim["spec"]["resources"]["requests"],
             "accessModes": claim["spec"]["accessModes"],
-            "persistentVolumeReclaimPolicy": "Retain",  # who removes it is this thread
+            "persistentVolumeReclaimPolicy": "Retain",  # this thread deletes it
             "storageClassName": STORAGE_CLASS,
             "claimRef": {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-            | {key: about[key] for key in ("name", "namespace", "uid")},
+            | {key: metadata[key] for key in ("name", "namespace", "uid")},
             "local": {"path": str(folder)},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [ANY_NODE]}]}},
         }
         self._api.request("POST", "/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
 
     def _expand_volume(self, claim: Json) -> None:
-        about, wanted = claim["metadata"], claim["spec"]["resources"]["requests"]
+        metadata, capacity = claim["metadata"], claim["spec"]["resources"]["requests"]
         self._api.request(
-            "PATCH", f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}", {"spec": {"capacity": wanted}}
+            "PATCH", f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}", {"spec": {"capacity": capacity}}
         )
-        path = f"/api/v1/namespaces/{about['namespace']}/persistentvolumeclaims/{about['name']}/status"
-        self._api.request("PATCH", path, {"status": {"capacity": wanted}})
+        path = f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{metadata['name']}/status"
+        self._api.request("PATCH", path, {"status": {"capacity": capacity}})
