@@ -2,7 +2,7 @@
 
 import datetime
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -64,10 +64,11 @@ class StatusWriter:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """`identity`: of this operator."""
+    """`identity`: of this operator. `now`: wall time."""
 
     api: ApiClient
     identity: str
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     _recorded: dict[tuple[str, str, str], datetime.datetime] = field(default_factory=dict)
 
     async def record(
@@ -76,7 +77,7 @@ class EventRecorder:
         """Creates an event for `kubectl describe`. `lasts`: the same is not repeated for REPEAT_LASTING_S. A failure is only
         logged."""
         metadata = resource["metadata"]
-        now = datetime.datetime.now(datetime.UTC)
+        now = self.now()
         key = (str(metadata.get("uid")), reason, message)
         repeat_s = REPEAT_LASTING_S if lasts else REPEAT_S
         if key in self._recorded and (now - self._recorded[key]).total_seconds() < repeat_s:

@@ -48,7 +48,9 @@ def _scaling_events(observed: ClusterObservations, previous: Mapping[str, Json])
         brokers = format_count(observed.replicas, "broker")
         yield ClusterEvent("ScalingStarted", f"from {observed.scales_from} to {brokers}")
     elif before and observed.scales_from is None:
-        yield ClusterEvent("ScalingCompleted", f"from {before.get('from')} to {format_count(observed.replicas, 'broker')}")
+        yield ClusterEvent(
+            "ScalingCompleted", f"from {before.get('from')} to {format_count(observed.replicas, 'broker')}"
+        )
 
 
 def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:

@@ -231,8 +231,8 @@ class ClusterReconciler:
 async def _observe_partitions(
     client: KafkaClient, observed: ClusterObservations, *, elects: bool
 ) -> ClusterObservations:
-    """Counts partitions that are offline, under-replicated or moving. Once none is, elects preferred leaders where others
-    lead, after whatever displaced them. `elects`: whether it may."""
+    """Counts partitions that are offline, under-replicated or moving. Once none is, elects preferred leaders where
+    others lead, after whatever displaced them. `elects`: whether it may."""
     moving = await list_reassignments(client)
     topics = await list_topics(client)
     problems = find_partition_problems(topics, moving)

@@ -1,14 +1,15 @@
 """Reconciles of a Cluster on Kubernetes while no broker answers: what is created, left alone and reported."""
 
 import asyncio
+import datetime
 from typing import Any, cast
 
 import pytest
 
 from ottla_operator.kube.api import ApiClient, ApiError
-from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, SERVICE
+from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, EVENT, SERVICE
 from ottla_operator.kube.platform import KubePlatform
-from ottla_operator.kube.status_writer import now_text
+from ottla_operator.kube.status_writer import EventRecorder, now_text
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
@@ -205,6 +206,49 @@ def test_a_pod_that_does_not_start_in_time_stalls_the_cluster(api: FakeApi, oper
     assert "delete Pod demo-1" in operator.reconcile()
     api.run_pods()
     assert "delete Pod demo-2" in operator.reconcile(), "pods that are not ready go first"
+
+
+def test_a_pod_that_cannot_be_created_stalls_the_cluster_at_once(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    of = {"kind": "StatefulSet", "name": "demo", "namespace": "events"}
+    event = {"metadata": {"name": "demo.1", "namespace": "events"}, "type": "Warning", "reason": "FailedCreate"}
+    event |= {"involvedObject": of, "lastTimestamp": now_text(), "message": "create Pod demo-1 failed: exceeded quota"}
+    api.put(EVENT, event)
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["reason"] == "FailedCreate"
+    assert "exceeded quota" in operator.conditions["Ready"]["message"]
+    api.run_pods()
+    operator.reconcile()
+    assert operator.conditions["Ready"]["reason"] == "InsufficientReplicas"
+
+
+def test_what_keeps_a_pod_from_starting_is_read_from_its_events(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    api.run_pods()
+    api.of("Pod")["demo-1"]["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    of = {"kind": "Pod", "name": "demo-1", "namespace": "events"}
+    event = {"metadata": {"name": "demo-1.1", "namespace": "events"}, "type": "Warning", "reason": "FailedMount"}
+    api.put(EVENT, {**event, "involvedObject": of, "lastTimestamp": now_text(), "message": "secret not found"})
+    operator.reconcile()
+    assert "Broker 1: FailedMount: secret not found" in operator.conditions["Ready"]["message"]
+
+
+def test_an_event_that_lasts_is_recorded_now_and_then_and_any_other_each_time(api: FakeApi) -> None:
+    recorder = EventRecorder(cast(ApiClient, api), "test")
+    cluster = api.of("Cluster")["demo"]
+
+    async def record(at_s: int, *, lasts: bool) -> None:
+        recorder.now = lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=at_s)
+        await recorder.record(cluster, "InvalidSpec", "no", lasts=lasts)
+
+    async def recorded(times_s: list[int], *, lasts: bool) -> int:
+        before = len(api.events)
+        for it in times_s:
+            await record(it, lasts=lasts)
+        return len(api.events) - before
+
+    assert asyncio.run(recorded([0, 1, 60, 120], lasts=False)) == 3, "within two seconds it is the same one"
+    assert asyncio.run(recorded([200, 201, 260, 801], lasts=True)) == 1
 
 
 def test_an_evicted_pod_has_the_whole_timeout_to_come_back(api: FakeApi, operator: Operator) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import celpy
 import pytest
 from celpy.adapter import json_to_cel
+from celpy.evaluation import CELEvalError
 from jsonschema import Draft4Validator
 
 from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError
@@ -35,7 +36,7 @@ def evaluate(rule: str, value: object) -> bool:
     program = environment.program(environment.compile(rule))
     try:
         return bool(program.evaluate({"self": json_to_cel(value)}))  # type: ignore[arg-type]
-    except (celpy.CELEvalError, ValueError):  # beyond 64 bits, which JSON of an API server is not either
+    except (CELEvalError, ValueError):  # beyond 64 bits, which JSON of an API server is not either
         return False
 
 
