@@ -223,8 +223,12 @@ class RaftQuorum:
 
     async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
         leader = self._led()
-        await voter_changes.remove_voter(leader, key, timeout_s)
-        self._excluded.add(key)
+        self._excluded.add(key)  # before the change: the leader would add it again
+        try:
+            await voter_changes.remove_voter(leader, key, timeout_s)
+        except KafkaError:
+            self._excluded.discard(key)
+            raise
         if key == self._me.key:
             await self._end_epoch(leader)
             leader.end_term()
