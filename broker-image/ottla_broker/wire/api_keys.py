@@ -1,6 +1,10 @@
-"""API keys of the protocol that Ottla serves or sends: https://kafka.apache.org/protocol#protocol_api_keys."""
+"""API keys of the protocol that Ottla serves or sends: https://kafka.apache.org/protocol#protocol_api_keys. Ottla's own
+begin at FIRST_OWN_KEY."""
 
 from enum import IntEnum
+from typing import Final
+
+FIRST_OWN_KEY: Final = 10000
 
 
 class ApiKey(IntEnum):
@@ -50,6 +54,9 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+
+    DESCRIBE_METADATA_REPLICA = 10000
+    RECOVER_QUORUM = 10001
 
     @property
     def title(self) -> str:

@@ -46,8 +46,8 @@ class ClusterObservations:
     setting → why the brokers reject it. `scaling`: what the scaling is doing; `scale_down_blocked`:
     why it cannot. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
     when no broker could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker
-    could be asked. `certificate_error`: why the listeners' certificates cannot be used.
-    `start_timeout_s`: how long a broker may take to become ready.
+    could be asked. `quorum_loss`: why there is no controller. `certificate_error`: why the
+    listeners' certificates cannot be used. `start_timeout_s`: how long a broker may take to become ready.
     """
 
     replicas: int
@@ -64,6 +64,7 @@ class ClusterObservations:
     moving_partitions: int | None = None
     moves_started: int = 0
     connect_error: str = ""
+    quorum_loss: str = ""
     certificate_error: str = ""
     start_timeout_s: float = 600.0
     cluster_id: str | None = None
@@ -115,7 +116,7 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
         return Reconciling("RollingRestart", ". ".join([*said, *filter(None, [_problems(observed)])]))
     if missing:
         said = [f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {_brokers(missing)}"]
-        more = filter(None, [_problems(observed), observed.connect_error])
+        more = filter(None, [_problems(observed), observed.connect_error, observed.quorum_loss])
         return Reconciling("InsufficientReplicas", ". ".join([*said, *more]))
     if observed.scaling:
         return Reconciling("Scaling", observed.scaling)

@@ -82,6 +82,12 @@ STALLED_REASONS: Final = (
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
     Reason("RejectedByBrokers", "Topic, Mirror", "The brokers rejected a change.", "Correct what the message names."),
     Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
+    Reason(
+        "QuorumLost",
+        "Cluster",
+        "A majority of the metadata log's voters has lost its disks.",
+        "Restore one, or `ottla cluster recover` (docs/quorum.md).",
+    ),
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
     Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
     Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),

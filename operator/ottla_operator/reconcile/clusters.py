@@ -5,7 +5,7 @@ anywhere is followed by one that goes on.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -13,11 +13,14 @@ from ottla_operator.formatting import format_count
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.cluster import OFFLINE, ClusterDescription, describe_cluster, find_partition_problems
 from ottla_operator.kafka.elections import ElectionType, elect_preferred_leaders, find_partitions_to_elect
+from ottla_operator.kafka.quorum_recovery import describe_replicas
 from ottla_operator.kafka.reassignments import list_reassignments
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.cluster_status import ClusterObservations, availability, evaluate_cluster, status_fields
 from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Stalled
+from ottla_operator.plan.quorum_recovery import MetadataReplica, find_quorum_loss
+from ottla_operator.plan.settings import BOOTSTRAP_SERVERS
 from ottla_operator.reconcile.connection import try_connect
 from ottla_operator.reconcile.platform import Blocked, BrokerSet, Platform, PlatformError
 from ottla_operator.reconcile.rolling_restart import AppliedConfig, Restarted, apply_config, restart_next_broker
@@ -32,6 +35,7 @@ RESYNC_S: Final = 15.0
 NEXT_STEP_S: Final = 0.5
 WAIT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 10.0
+REPLICA_TIMEOUT_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -94,6 +98,7 @@ class ClusterReconciler:
         async with try_connect(brokers.addresses, CONNECT_TIMEOUT_S) as connection:
             client = connection.client
             described = await describe_cluster(client) if client else None
+            quorum_loss = await _find_quorum_loss(resource, brokers) if _controller(described) is None else ""
             config = await apply_config(client, brokers)
             rejected = _remember_rejected(cached, config, cluster)
             await self._record(resource, _config_events(config))
@@ -119,6 +124,7 @@ class ClusterReconciler:
                 scale_down_blocked=scaled.blocked,
                 moves_started=scaled.moves_started,
                 connect_error=connection.error,
+                quorum_loss=quorum_loss,
                 certificate_error=brokers.certificate_error,
                 start_timeout_s=self._start_timeout_s(cluster),
                 cluster_id=described.id if described else None,
@@ -218,6 +224,25 @@ async def _observe_partitions(
         under_replicated_partitions=len(problems),
         moving_partitions=len(moving),
     )
+
+
+async def _find_quorum_loss(resource: Json, brokers: BrokerSet) -> str:
+    """Why there is no controller, as far as the brokers' disks tell. Raises Blocked when there can be none without a
+    person."""
+    found = await describe_replicas(brokers.replica_addresses, timeout_s=REPLICA_TIMEOUT_S)
+    replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
+    recorded = (resource.get("status") or {}).get("clusterId")
+    loss = find_quorum_loss(replicas, range(1, brokers.count + 1), recorded)
+    if loss is not None and loss.is_final:
+        raise Blocked(Stalled("QuorumLost", f"{loss.message}. {_recovery_advice(replicas, brokers)}"), WAIT_S)
+    return loss.message if loss else ""
+
+
+def _recovery_advice(replicas: Sequence[MetadataReplica], brokers: BrokerSet) -> str:
+    if not any(it.voters for it in replicas):
+        return "Restore a volume, or delete the Cluster and its volume claims to begin with an empty one"
+    servers = next(iter(brokers.desired.values()))[BOOTSTRAP_SERVERS]
+    return f"Restore a lost disk, or go on from what is left: ottla cluster recover --bootstrap {servers}"
 
 
 def _registered(described: ClusterDescription | None) -> frozenset[int]:
