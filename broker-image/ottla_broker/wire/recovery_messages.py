@@ -32,20 +32,20 @@ class DescribeMetadataReplicaRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaVoter:
-    """A voter of the metadata log, as the replica's log names it."""
+    """A voter of the metadata log, as the replica's log names it. `address`: host:port, empty if it is not known."""
 
     __flexible__: ClassVar[bool] = True
     broker_id: int = field(metadata=INT32)
     directory_id: UUID = field(metadata=UUID_TYPE)
-    host: str = field(metadata=STRING)
-    port: int = field(metadata=INT32)
+    address: str = field(metadata=STRING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeMetadataReplicaResponse:
-    """`cluster_id`: of the disk; null before the broker belongs to a cluster. `previous_cluster_id`: the cluster that
-    this one was recovered from. `epoch`: the newest that the replica knows; `leader_id`: −1 if it hears no leader.
-    `log_end_epoch`: of the last record; −1 without one. `voters`: none before the log names them."""
+    """`address`: where other brokers reach this one. `cluster_id`: of the disk; null before the broker belongs to a
+    cluster. `previous_cluster_id`: the cluster that this one was recovered from. `epoch`: the newest that the replica
+    knows; `leader_id`: −1 if it hears no leader. `log_end_epoch`: of the last record; −1 without one. `voters`: none
+    before the log names them."""
 
     __api_key__: ClassVar[int] = ApiKey.DESCRIBE_METADATA_REPLICA
     __version__: ClassVar[int] = VERSION
@@ -54,6 +54,7 @@ class DescribeMetadataReplicaResponse:
     error_message: str | None = field(metadata=STRING)
     broker_id: int = field(metadata=INT32)
     directory_id: UUID = field(metadata=UUID_TYPE)
+    address: str = field(metadata=STRING)
     cluster_id: str | None = field(metadata=STRING)
     previous_cluster_id: str | None = field(metadata=STRING)
     leader_id: int = field(metadata=INT32)
@@ -68,7 +69,7 @@ class DescribeMetadataReplicaResponse:
 class RecoverQuorumRequest:
     """`directory_id`, `cluster_id`: of the replica that is meant. `new_cluster_id`: the cluster that it continues as.
     `epoch`: newer than every epoch that a reachable replica knows. `leads`: it becomes the only voter, with the log
-    that it has; otherwise it copies the log of the one that does."""
+    that it has; otherwise it copies the log of the one that does, at `leader_address`."""
 
     __api_key__: ClassVar[int] = ApiKey.RECOVER_QUORUM
     __version__: ClassVar[int] = VERSION
@@ -78,6 +79,7 @@ class RecoverQuorumRequest:
     new_cluster_id: str = field(metadata=STRING)
     epoch: int = field(metadata=INT32)
     leads: bool = field(metadata=BOOL)
+    leader_address: str = field(metadata=STRING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

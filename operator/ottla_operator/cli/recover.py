@@ -80,9 +80,7 @@ def recover(
 
 async def _recover(recovery: Recovery, security: ClientSecurity) -> None:
     for replica, leads in recovery.steps:
-        await quorum_recovery.recover_replica(
-            replica, recovery.cluster_id, recovery.epoch, leads=leads, security=security
-        )
+        await quorum_recovery.recover_replica(recovery, replica, leads=leads, security=security)
         print(f"broker {replica.broker} restarts {'with its log' if leads else 'and copies the log'}")
     await _wait_for_leader(recovery, security)
     print(f"cluster {recovery.cluster_id} is led by broker {recovery.leader.broker}; check it: ottla cluster health")

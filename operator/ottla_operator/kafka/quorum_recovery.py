@@ -19,7 +19,7 @@ from ottla_broker.wire.recovery_messages import (
     RecoverQuorumRequest,
 )
 from ottla_operator.kafka.client import InvalidAddress, Unreachable, raise_for_error
-from ottla_operator.plan.quorum_recovery import MetadataReplica, VoterKey
+from ottla_operator.plan.quorum_recovery import MetadataReplica, Recovery, VoterKey
 
 TIMEOUT_S: Final = 5.0
 
@@ -45,16 +45,17 @@ async def describe_all_replicas(
 
 
 async def recover_replica(
-    replica: MetadataReplica, cluster_id: str, epoch: int, *, leads: bool, security: ClientSecurity = UNSECURED
+    recovery: Recovery, replica: MetadataReplica, *, leads: bool, security: ClientSecurity = UNSECURED
 ) -> None:
-    """The broker restarts as a part of cluster `cluster_id`. Raises KafkaError and Unreachable."""
+    """The broker restarts as a part of the recovered cluster. Raises KafkaError and Unreachable."""
     assert replica.cluster_id is not None, "a replica without a cluster joins one by itself"
     request = RecoverQuorumRequest(
         directory_id=uuid_from_text(replica.directory),
         cluster_id=replica.cluster_id,
-        new_cluster_id=cluster_id,
-        epoch=epoch,
+        new_cluster_id=recovery.cluster_id,
+        epoch=recovery.epoch,
         leads=leads,
+        leader_address=recovery.leader.inter_broker_address,
     )
     try:
         response = await _send(*_parse(replica.address), request, security)
@@ -85,9 +86,8 @@ def _replica(response: DescribeMetadataReplicaResponse, address: str) -> Metadat
         epoch=response.epoch,
         log_end=(response.log_end_epoch, response.log_end_offset),
         high_watermark=response.high_watermark,
-        voters=tuple(
-            VoterKey(it.broker_id, uuid_text(it.directory_id), _format(it.host, it.port)) for it in response.voters
-        ),
+        voters=tuple(VoterKey(it.broker_id, uuid_text(it.directory_id), it.address) for it in response.voters),
+        inter_broker_address=response.address,
     )
 
 
@@ -111,10 +111,6 @@ def _parse(address: str) -> tuple[str, int]:
         return parse_bootstrap_servers(address)[0]
     except ValueError as error:
         raise InvalidAddress(str(error)) from error
-
-
-def _format(host: str, port: int) -> str:
-    return f"{f'[{host}]' if ':' in host else host}:{port}" if host else ""
 
 
 def _reason(error: Exception) -> str:

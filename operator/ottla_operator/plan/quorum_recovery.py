@@ -24,7 +24,7 @@ class VoterKey:
 class MetadataReplica:
     """A broker's replica of the metadata log, as the broker describes it.
 
-    `address`: where it was asked. `cluster_id`: None if its disk belongs to no cluster. `previous_cluster_id`: the
+    `address`: where it was asked. `inter_broker_address`: where other brokers reach it. `cluster_id`: None if its disk belongs to no cluster. `previous_cluster_id`: the
     cluster that its cluster was recovered from. `epoch`: the newest that it knows. `log_end`: epoch and offset.
     """
 
@@ -38,6 +38,7 @@ class MetadataReplica:
     log_end: tuple[int, int]
     high_watermark: int
     voters: tuple[VoterKey, ...]
+    inter_broker_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
