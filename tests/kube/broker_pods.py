@@ -1,9 +1,10 @@
-"""Brokers as pods, as an operator would make them: a StatefulSet with a volume for each, an account with rights on one Lease, and that Lease.
+"""Brokers as pods, as an operator would make them: a StatefulSet with a volume for each, and an account without rights and without a token.
 
 Each broker has two listeners: INTERNAL, by its name in the cluster's DNS, for brokers and for clients in pods; and CLIENTS, by the pod's
 address, for a test beside the nodes.
 """
 
+import asyncio
 import os
 import signal
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from typing import Any
 
 import confluent_kafka as ck
 
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka.client import Unreachable, connect
+from ottla_operator.kafka.cluster import describe_cluster
 from tests.clients import librdkafka as rd
 from tests.kube.api import Api, Json
 from tests.kube.images.build import reference
@@ -37,7 +41,7 @@ class BrokerPods:
 
     def make(self, replicas: int, settings: dict[str, str] | None = None, *, enforce: str = "restricted") -> None:
         """`enforce`: the level of Pod Security of its namespace."""
-        core, rights = f"/api/v1/namespaces/{self.namespace}", self._of("rbac.authorization.k8s.io/v1")
+        core = f"/api/v1/namespaces/{self.namespace}"
         self.api.ask(
             "POST",
             "/api/v1/namespaces",
@@ -45,12 +49,6 @@ class BrokerPods:
         )
         metadata = {"metadata": {"name": self.name}}
         self.api.ask("POST", f"{core}/serviceaccounts", metadata)
-        self.api.ask("POST", f"{self._of('coordination.k8s.io/v1')}/leases", metadata)
-        rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [self.name]}
-        self.api.ask("POST", f"{rights}/roles", metadata | {"rules": [rule | {"verbs": ["get", "watch", "patch"]}]})
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.name}
-        account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
-        self.api.ask("POST", f"{rights}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
         self.api.ask("POST", f"{core}/services", metadata | {"spec": self._service()})
         self.api.ask(
             "POST", f"{self._of('apps/v1')}/statefulsets", metadata | {"spec": self._set(replicas, settings or {})}
@@ -102,19 +100,26 @@ class BrokerPods:
             one.leader in one.isrs and sorted(one.isrs) == sorted(one.replicas) for one in partitions
         )
 
-    def holder(self) -> int:
-        """The broker that leads the metadata log, as the Lease says."""
-        return int(self.lease()["spec"].get("holderIdentity", "broker--1").removeprefix("broker-"))
+    def controller(self, bootstrap: str) -> int:
+        """The broker that leads the metadata log, as a broker at `bootstrap` says; −1 if it knows none."""
+
+        async def ask() -> int:
+            async with connect(bootstrap, timeout_s=10) as client:
+                return (await describe_cluster(client)).controller
+
+        try:
+            return asyncio.run(ask())
+        except (Unreachable, KafkaError):
+            return -1
 
     def kill(self, broker: int, machine: Machine) -> None:
         """As a crash does: nothing is flushed, nothing is closed, and its pod stays."""
         mark = f"--set node.id={broker} "
-        kept = f"--set register=kubernetes:{self.namespace}/{self.name} "
-        [pid] = [pid for pid, line in machine.processes().items() if mark in line and kept in line]
+        [pid] = [pid for pid, line in machine.processes().items() if mark in line and self._host(0) in line]
         os.kill(pid, signal.SIGKILL)
 
-    def lease(self) -> Json:
-        return self.api.ask("GET", f"{self._of('coordination.k8s.io/v1')}/leases/{self.name}")
+    def _host(self, broker: int | str) -> str:
+        return f"{self.name}-{broker}.{self.name}.{self.namespace}.svc.cluster.local"
 
     def _of(self, group: str) -> str:
         return f"/apis/{group}/namespaces/{self.namespace}"
@@ -134,9 +139,10 @@ class BrokerPods:
         volume = {"metadata": {"name": "data"}, "spec": claim}
         pod = {
             "serviceAccountName": self.name,
+            "automountServiceAccountToken": False,
             "securityContext": RESTRICTED,
             "terminationGracePeriodSeconds": 30,
-            "containers": [self._container(settings)],
+            "containers": [self._container(replicas, settings)],
             "volumes": [{"name": "tmp", "emptyDir": {}}],
         }
         return {
@@ -148,27 +154,32 @@ class BrokerPods:
             "volumeClaimTemplates": [volume],
         }
 
-    def _container(self, settings: dict[str, str]) -> Json:
+    def _container(self, replicas: int, settings: dict[str, str]) -> Json:
+        """Broker 0 may found the cluster."""
         wanted = {
             "node.id": "$(BROKER)",
             "log.dirs": "/var/lib/ottla/data",
-            "register": f"kubernetes:{self.namespace}/{self.name}",
+            "controller.quorum.bootstrap.servers": ",".join(f"{self._host(it)}:9091" for it in range(replicas)),
             "listeners": "INTERNAL://:9091,CLIENTS://:9092",
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
-            "advertised.listeners": f"INTERNAL://$(POD).{self.name}.{self.namespace}.svc.cluster.local:9091,CLIENTS://$(ADDRESS):9092",
+            "advertised.listeners": f"INTERNAL://{self._host('$(BROKER)')}:9091,CLIENTS://$(ADDRESS):9092",
             "http.listener": ":8080",
         } | settings
         fields = {
             "BROKER": "metadata.labels['apps.kubernetes.io/pod-index']",
-            "POD": "metadata.name",
             "ADDRESS": "status.podIP",
         }
         return {
             "name": "broker",
             "image": reference("broker"),
             "imagePullPolicy": "Never",
-            "args": [part for key, value in wanted.items() for part in ("--set", f"{key}={value}")],
+            "command": [
+                "sh",
+                "-c",
+                'exec python -m ottla_broker "$@" --set cluster.found=$([ "$BROKER" = 0 ] && echo true || echo false)',
+            ],
+            "args": ["sh", *(part for key, value in wanted.items() for part in ("--set", f"{key}={value}"))],
             "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
             "securityContext": LIMITED,
             "readinessProbe": _probe("/readyz"),

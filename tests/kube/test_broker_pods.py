@@ -1,4 +1,4 @@
-"""Brokers on a real kubelet, in the image that people build, with their register in a Lease."""
+"""Brokers on a real kubelet, in the image that people build, without any right in Kubernetes."""
 
 import pytest
 
@@ -10,12 +10,14 @@ from tests.waiting import eventually
 
 
 @pytest.mark.timeout(600)  # the image may have to be built
-def test_a_broker_pod_serves_clients_and_keeps_its_register_in_a_lease(kube: Kube) -> None:
+def test_a_broker_pod_serves_clients_without_a_token(kube: Kube) -> None:
     brokers = BrokerPods(kube.plane.admin, "one")
     brokers.make(1, {"offsets.topic.replication.factor": "1"})
     brokers.wait_ready(0)
-    assert brokers.lease()["spec"]["holderIdentity"] == "broker-0"
     bootstrap = brokers.bootstrap(0)
+    assert brokers.controller(bootstrap) == 0
+    made = brokers.pod(0)
+    assert made and not [it for it in made["spec"]["volumes"] if "projected" in it], "no token is mounted"
     rd.create_topic(bootstrap, "kept")
     rd.produce(bootstrap, "kept", [Message(None, b"%d" % number, START_MS) for number in range(100)])
 

@@ -102,7 +102,6 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
     eventually(lambda: not holds("InSync"), within_s=60, message=said)
     assert holds("FailoverSafe"), said()
     assert "data-west-1" in west.of("v1", "persistentvolumeclaims"), "records outlive their Cluster"
-    assert "west-register" in west.of("coordination.k8s.io/v1", "leases")
 
     def failed_over() -> bool:
         return demo.resources.condition("Mirror", "west").get("reason") == "FailedOver"

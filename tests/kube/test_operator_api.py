@@ -86,7 +86,7 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
     )
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
     before = versions(resources)
-    wanted = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo", "leases/demo-register"}
+    wanted = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo"}
     assert wanted <= before.keys()
     looks, writes = operator.looks(), operator.writes()
     eventually(lambda: operator.looks() >= looks + 2, within_s=30)
@@ -98,6 +98,21 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
     assert versions(resources) == before, "nor does another operator write"
     # What the API server writes in another form than we (1000m as 1) is found to be the same without asking it.
     assert operator.writes() == {}
+
+
+def test_brokers_found_a_cluster_unless_a_claim_may_hold_one(resources: Resources, operator: OperatorProcess) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    core = f"/api/v1/namespaces/{resources.namespace}"
+    resources.api.ask("POST", f"{core}/persistentvolumeclaims", {"metadata": {"name": "data-old-2"}, "spec": claim})
+    for name in ("new", "old"):
+        resources.make("Cluster", name, SPEC)
+        eventually(lambda: name in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())  # noqa: B023
+    settings = {
+        it["metadata"]["labels"]["app.kubernetes.io/instance"]: it["data"]["broker-1.properties"]
+        for it in resources.of("v1", "configmaps").values()
+        if "broker-1.properties" in it.get("data", {})
+    }
+    assert settings == {"new": "cluster.found=true\n", "old": ""}
 
 
 def test_what_somebody_changes_is_put_right(resources: Resources, operator: OperatorProcess) -> None:

@@ -58,15 +58,17 @@ def test_every_pod_is_deleted_one_after_the_other(pods: BrokerPods) -> None:
 
 def test_the_controller_is_killed(pods: BrokerPods, kube: Kube) -> None:
     with under_load(pods, "controller-killed") as load:
-        before = pods.holder()
+        bootstrap = pods.bootstrap(*BROKERS)
+        before = pods.controller(bootstrap)
         pods.kill(before, kube.nodes[0].machine)
-        eventually(lambda: pods.holder() not in (-1, before), within_s=30, message="another broker holds the Lease")
+        eventually(lambda: pods.controller(bootstrap) not in (-1, before), within_s=30, message="another controller")
         go_on(load)
 
 
 def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kube) -> None:
     with under_load(pods, "api-server-away") as load:
-        controller, bootstrap = pods.holder(), pods.bootstrap(*BROKERS)
+        bootstrap = pods.bootstrap(*BROKERS)
+        controller = pods.controller(bootstrap)
         kube.plane.api_server.kill()
         try:
             victim = next(broker for broker in BROKERS if broker != controller)
@@ -74,7 +76,7 @@ def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube:
             pods.kill(victim, kube.nodes[0].machine)
             eventually(lambda: not leads(bootstrap, "api-server-away", victim), within_s=20, message="others lead")
             go_on(load, 1000)
-            # The kubelet starts its container again, and it serves without having asked the register.
+            # The kubelet starts its container again.
             eventually(lambda: pods.whole(3, bootstrap), within_s=HEALS_WITHIN_S, message="the cluster is whole")
             go_on(load)
         finally:
@@ -83,10 +85,13 @@ def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube:
 
 def test_the_controller_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kube) -> None:
     with under_load(pods, "both-away") as load:
-        controller = pods.holder()
+        bootstrap = pods.bootstrap(*BROKERS)
+        controller = pods.controller(bootstrap)
         kube.plane.api_server.kill()
         try:
             pods.kill(controller, kube.nodes[0].machine)
+            eventually(lambda: pods.controller(bootstrap) not in (-1, controller), within_s=20, message="a controller")
+            go_on(load, 1000)
         finally:
             kube.plane.start_api_server()
         go_on(load)
