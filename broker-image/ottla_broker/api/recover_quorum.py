@@ -21,7 +21,12 @@ async def recover_quorum(ctx: RequestContext, request: RecoverQuorumRequest) -> 
     if not ctx.is_authorized(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     order = RecoveryOrder(
-        request.cluster_id, request.new_cluster_id, request.epoch, request.leads, request.leader_address
+        request.cluster_id,
+        request.new_cluster_id,
+        request.epoch,
+        request.leads,
+        request.leader_address,
+        request.survivors,
     )
     await ctx.broker.order_recovery(order, request.directory_id)
     return RecoverQuorumResponse(error_code=ErrorCode.none, error_message=None)

@@ -32,13 +32,15 @@ FILE_NAME = "quorum-recovery"
 
 class RecoveryOrder(msgspec.Struct, frozen=True):
     """`epoch`: newer than every epoch known to the brokers that take part. `leads`: this broker goes on with its log.
-    `leader_address`: host:port of the one that does."""
+    `leader_address`: host:port of the one that does. `survivors`: brokers that take part; the leader unregisters others,
+    whose disks are lost, before they count as in-sync replicas."""
 
     cluster_id: str
     new_cluster_id: str
     epoch: int
     leads: bool
     leader_address: str
+    survivors: tuple[int, ...] = ()
 
 
 class ReplicaDescription(msgspec.Struct, frozen=True):

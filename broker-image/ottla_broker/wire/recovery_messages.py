@@ -69,7 +69,8 @@ class DescribeMetadataReplicaResponse:
 class RecoverQuorumRequest:
     """`directory_id`, `cluster_id`: of the replica that is meant. `new_cluster_id`: the cluster that it continues as.
     `epoch`: newer than every epoch that a reachable replica knows. `leads`: it becomes the only voter, with the log
-    that it has; otherwise it copies the log of the one that does, at `leader_address`."""
+    that it has, and unregisters all brokers but the `survivors`; otherwise it copies the log of the one that does, at
+    `leader_address`."""
 
     __api_key__: ClassVar[int] = ApiKey.RECOVER_QUORUM
     __version__: ClassVar[int] = VERSION
@@ -80,6 +81,7 @@ class RecoverQuorumRequest:
     epoch: int = field(metadata=INT32)
     leads: bool = field(metadata=BOOL)
     leader_address: str = field(metadata=STRING)
+    survivors: tuple[int, ...] = field(metadata=INT32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

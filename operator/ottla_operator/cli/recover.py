@@ -79,9 +79,11 @@ def recover(
 
 
 async def _recover(recovery: Recovery, security: ClientSecurity) -> None:
-    for replica, leads in recovery.steps:
-        await quorum_recovery.recover_replica(recovery, replica, leads=leads, security=security)
-        print(f"broker {replica.broker} restarts {'with its log' if leads else 'and copies the log'}")
+    for replica in recovery.steps:
+        await quorum_recovery.recover_replica(recovery, replica, security)
+        print(
+            f"broker {replica.broker} restarts {'with its log' if replica is recovery.leader else 'and copies the log'}"
+        )
     await _wait_for_leader(recovery, security)
     print(f"cluster {recovery.cluster_id} is led by broker {recovery.leader.broker}; check it: ottla cluster health")
 
@@ -133,13 +135,11 @@ def _print_replicas(found: dict[str, MetadataReplica | str]) -> None:
 def _print_recovery(recovery: Recovery) -> None:
     state, leader = recovery.state, recovery.leader
     epoch, offset = leader.log_end
-    if recovery.is_led:
-        print(f"an earlier recovery goes on: broker {leader.broker} leads cluster {leader.cluster_id}")
-    else:
-        print(describe_loss(state))
-        print(f"goes on from broker {leader.broker}: metadata up to offset {offset} of epoch {epoch}")
-        print("may be missing: changes of topics, settings and in-sync replicas after that, and records of partitions")
-        print("whose in-sync replicas were all on lost disks")
-        print(f"new cluster id: {recovery.cluster_id}; disks of cluster {leader.cluster_id} that come back are refused")
-    for it in recovery.followers:
-        print(f"broker {it.broker} is moved along")
+    survivors = ", ".join(map(str, recovery.survivors))
+    print(describe_loss(state))
+    print(f"goes on from broker {leader.broker}: metadata up to offset {offset} of epoch {epoch}")
+    print("may be missing: changes of topics, settings and in-sync replicas after that, and records of partitions")
+    print("whose in-sync replicas were all on lost disks")
+    print(
+        f"continues with the disks of brokers {survivors}; those of others are refused, as cluster {recovery.cluster_id}"
+    )

@@ -44,9 +44,7 @@ async def describe_all_replicas(
     return {**found, **await describe_replicas(more - found.keys(), security)}
 
 
-async def recover_replica(
-    recovery: Recovery, replica: MetadataReplica, *, leads: bool, security: ClientSecurity = UNSECURED
-) -> None:
+async def recover_replica(recovery: Recovery, replica: MetadataReplica, security: ClientSecurity = UNSECURED) -> None:
     """The broker restarts as a part of the recovered cluster. Raises KafkaError and Unreachable."""
     assert replica.cluster_id is not None, "a replica without a cluster joins one by itself"
     request = RecoverQuorumRequest(
@@ -54,8 +52,9 @@ async def recover_replica(
         cluster_id=replica.cluster_id,
         new_cluster_id=recovery.cluster_id,
         epoch=recovery.epoch,
-        leads=leads,
+        leads=replica is recovery.leader,
         leader_address=recovery.leader.inter_broker_address,
+        survivors=recovery.survivors,
     )
     try:
         response = await _send(*_parse(replica.address), request, security)

@@ -71,21 +71,21 @@ class QuorumState:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """`leader`: the replica to go on from. `followers`: replicas that copy its log. `epoch`: of the recovered log."""
+    """`leader`: the replica to go on from. `followers`: replicas that copy its log. `cluster_id`: of the recovered
+    cluster, and `epoch` of its log. `survivors`: brokers whose disks take part; the others are unregistered."""
 
     state: QuorumState
     leader: MetadataReplica
     followers: tuple[MetadataReplica, ...]
     cluster_id: str
     epoch: int
-    is_led: bool = False
+    survivors: tuple[int, ...]
 
     @property
-    def steps(self) -> tuple[tuple[MetadataReplica, bool], ...]:
-        """Replicas in the order in which they are changed, and whether each leads. Of an interrupted recovery, what is
-        left."""
-        own = () if self.is_led else ((self.leader, True),)
-        return (*own, *((it, False) for it in self.followers))
+    def steps(self) -> tuple[MetadataReplica, ...]:
+        """Replicas in the order in which they are changed. The leader is the last: before it leads the new cluster, brokers
+        of the old one still answer, and an interrupted recovery can go on."""
+        return (*self.followers, self.leader)
 
 
 class RecoveryRefused(Exception):
@@ -121,16 +121,17 @@ def observe_quorum(
 
 
 def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> Recovery:
-    """Raises RecoveryRefused."""
-    if leader := next((it for it in replicas if it.leader == it.broker), None):
-        return _continue_recovery(leader, replicas)
-    if follower := next((it for it in replicas if it.leader != NO_LEADER), None):
+    """Of replicas that an interrupted recovery has moved to a new cluster, that cluster goes on; otherwise
+    `new_cluster_id`. Raises RecoveryRefused."""
+    if leader := next((it for it in replicas if it.leader != NO_LEADER), None):
         raise RecoveryRefused(
-            f"broker {follower.broker} follows a leader, broker {follower.leader}, which does not answer here"
+            f"broker {leader.broker} has a leader, broker {leader.leader}: nothing is to be recovered"
         )
-    clusters = {it.cluster_id for it in replicas if it.cluster_id is not None}
-    if len(clusters) > 1:
-        said = ", ".join(f"broker {it.broker}: {it.cluster_id}" for it in replicas if it.cluster_id is not None)
+    old = {it.cluster_id for it in replicas if it.voters}
+    moved = [it for it in replicas if not it.voters and it.previous_cluster_id in old - {None}]
+    members = [it for it in replicas if it.cluster_id is not None]
+    if len({it.cluster_id for it in members if it not in moved}) > 1 or len({it.cluster_id for it in moved}) > 1:
+        said = ", ".join(f"broker {it.broker}: {it.cluster_id}" for it in members)
         raise RecoveryRefused(f"the brokers belong to different clusters ({said}); name those of one cluster")
     state = observe_quorum(replicas)
     if state is None:
@@ -141,25 +142,14 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
             f"a majority of the voters answers (brokers {_list(state.alive)} of {_list(state.voters)}) and elects a "
             "leader by itself; wait, or see the brokers' logs"
         )
-    followers = tuple(it for it in replicas if it is not state.replica and it.cluster_id is not None)
-    return Recovery(state, state.replica, followers, new_cluster_id, max(it.epoch for it in replicas) + 1)
-
-
-def _continue_recovery(leader: MetadataReplica, replicas: Sequence[MetadataReplica]) -> Recovery:
-    """Of a cluster that has a leader: replicas of the cluster that it was recovered from are moved along."""
-    left = tuple(it for it in replicas if it.cluster_id is not None and it.cluster_id != leader.cluster_id)
-    if not left:
-        raise RecoveryRefused(
-            f"cluster {leader.cluster_id} has a leader, broker {leader.broker}: nothing is to be recovered"
-        )
-    if other := next((it for it in left if it.cluster_id != leader.previous_cluster_id), None):
-        raise RecoveryRefused(
-            f"broker {other.broker} belongs to cluster {other.cluster_id}, and broker {leader.broker} leads cluster "
-            f"{leader.cluster_id}, which was not recovered from it"
-        )
-    state = observe_quorum([it for it in replicas if it.cluster_id == leader.cluster_id])
-    assert state is not None and leader.cluster_id is not None, "a leader has voters and a cluster"
-    return Recovery(state, leader, left, leader.cluster_id, leader.epoch, is_led=True)
+    return Recovery(
+        state,
+        state.replica,
+        tuple(it for it in members if it is not state.replica and it not in moved),
+        next((it.cluster_id for it in moved if it.cluster_id), new_cluster_id),
+        max(it.epoch for it in replicas) + 1,
+        tuple(sorted(it.broker for it in members)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

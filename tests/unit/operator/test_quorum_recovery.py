@@ -78,23 +78,22 @@ def test_a_recovery_goes_on_from_the_most_advanced_disk_in_a_newer_epoch() -> No
     recovery = plan_recovery([replica(1, 10), empty(2), replica(4, 12), replica(5, 99, log_epoch=3, epoch=7)], "new")
     assert recovery.leader.broker == 4, "a newer epoch counts before a greater offset"
     assert recovery.epoch == 8 and recovery.cluster_id == "new"
-    steps = [(it.broker, leads) for it, leads in recovery.steps]
-    assert steps == [(4, True), (1, False), (5, False)], "a new disk joins by itself"
+    assert [it.broker for it in recovery.steps] == [1, 5, 4], "the leader is the last, and a new disk joins by itself"
+    assert recovery.survivors == (1, 4, 5)
 
 
-def test_a_recovery_that_was_interrupted_goes_on() -> None:
-    led = replica(4, 14, cluster="new", previous="old", voters=(4,), leader=4, epoch=9)
-    recovery = plan_recovery([replica(1), led, empty(2)], "another")
-    assert (recovery.cluster_id, recovery.epoch) == ("new", 9)
-    assert [(it.broker, leads) for it, leads in recovery.steps] == [(1, False)]
-    assert "nothing is to be recovered" in refusal(led, empty(2))
-    assert "which was not recovered from it" in refusal(led, replica(1, cluster="other"))
+def test_a_recovery_that_was_interrupted_goes_on_as_the_same_cluster() -> None:
+    moved = replica(1, 0, cluster="new", previous="old", voters=(), log_epoch=-1, epoch=0)
+    recovery = plan_recovery([moved, replica(4, 14), replica(5, 3), empty(2)], "another")
+    assert recovery.cluster_id == "new" and recovery.survivors == (1, 4, 5)
+    assert [it.broker for it in recovery.steps] == [5, 4]
+    stranger = replica(1, 0, cluster="new", previous="other", voters=())
+    assert "different clusters" in refusal(stranger, replica(4))
 
 
 def test_a_cluster_that_has_or_can_elect_a_leader_is_not_recovered() -> None:
     assert "a majority of the voters answers (brokers 1, 3 of 1, 2, 3)" in refusal(replica(1), replica(3))
-    assert "has a leader, broker 2" in refusal(replica(1), replica(2, leader=2))
-    assert "follows a leader, broker 2" in refusal(replica(1, leader=2))
+    assert "broker 1 has a leader, broker 2" in refusal(replica(1, leader=2))
     assert "different clusters (broker 1: old, broker 2: other)" in refusal(replica(1), replica(2, cluster="other"))
     assert "no disk of broker 1, 2 has the metadata" in refusal(empty(1), empty(2))
 
@@ -118,4 +117,4 @@ def test_no_recovery_beside_a_majority_and_none_from_a_shorter_log(
         return
     assert len(alive) <= len(voters) // 2
     assert all(it.log_end <= recovery.leader.log_end and it.epoch < recovery.epoch for it in replicas)
-    assert {it.broker for it, _ in recovery.steps} == {it.broker for it in replicas}
+    assert {it.broker for it in recovery.steps} == {it.broker for it in replicas} == set(recovery.survivors)
