@@ -17,11 +17,11 @@ import msgspec
 from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.log_dir import LogDir
+from ottla_broker.metadata.quorum import ReplicaDescription
 from ottla_broker.metadata.quorum_state import FILE_NAME as QUORUM_STATE
 from ottla_broker.metadata.quorum_state import encode_election_state
-from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionState, EpochAndOffset
+from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionState
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -41,18 +41,6 @@ class RecoveryOrder(msgspec.Struct, frozen=True):
     leads: bool
     leader_address: str
     survivors: tuple[int, ...] = ()
-
-
-class ReplicaDescription(msgspec.Struct, frozen=True):
-    """A replica of the metadata log, with or without a leader. `leader_id`: −1 if it hears none. `address`: host:port."""
-
-    key: ReplicaKey
-    address: str
-    leader_id: int
-    epoch: int
-    log_end: EpochAndOffset
-    high_watermark: int
-    voters: VoterSet
 
 
 class RecoveryOrders:
