@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from ottla_broker.metadata.quorum_rules import EpochAndOffset
 
 from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
@@ -17,7 +18,6 @@ from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.metadata import broker_plans, election, isr_changes, replication_control
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.metadata_log import MetadataLog
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication import replica_fetchers
 from ottla_broker.replication.cluster_view import MetadataClusterView

@@ -24,6 +24,7 @@ killed process loses no page cache, so kills are not limited.
 """
 
 from ottla_broker.metadata.quorum_rules import majority_size
+
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.cluster_state import has_caught_up, running_brokers, unhealthy_partitions
 from tests.sim.plan import Plan
