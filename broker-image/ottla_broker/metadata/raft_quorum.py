@@ -88,8 +88,7 @@ class QuorumSettings:
 
 class RaftQuorum:
     """`cluster_id` None: the log directory belongs to no cluster yet. `recovery`: the order that this start carries out.
-    `on_elected` and `on_resigned` are called when this
-    broker becomes the active controller and when it no longer is."""
+    `on_elected` and `on_resigned` are called when this broker becomes the active controller and when it no longer is."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class RaftQuorum:
         settings: QuorumSettings,
         *,
         cluster_id: str | None,
-        recovery: RecoveryOrder | None,
+        recovery: RecoveryOrder | None = None,
         snapshot_intervals: snapshot_generator.SnapshotIntervals,
         on_commit: Callable[[MetadataDelta], None],
         on_elected: Callable[[], None],
