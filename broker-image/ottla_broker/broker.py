@@ -38,7 +38,8 @@ from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.quorum import MetadataQuorum
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder, RecoveryOrders
-from ottla_broker.metadata.raft_quorum import QuorumSettings, RaftQuorum
+from ottla_broker.metadata.quorum_settings import QuorumSettings
+from ottla_broker.metadata.raft_quorum import RaftQuorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition

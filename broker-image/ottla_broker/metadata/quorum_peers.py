@@ -14,13 +14,12 @@ from ottla_broker.metadata.failure_detector import is_connection_refused
 from ottla_broker.metadata.log_fetcher import connect
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRequest
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
-from ottla_broker.metadata.voter_set import ReplicaKey, Voter
+from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 logger = logging.getLogger(__name__)
 
-Endpoint = tuple[str, int]
 
 NO_EPOCH = -1
 FOUNDING_TIMEOUT_S = 5.0

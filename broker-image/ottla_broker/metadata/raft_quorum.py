@@ -1,23 +1,14 @@
 """One broker's part in the quorum of the metadata log: implements `quorum.MetadataQuorum` by the rules of `raft_rules`.
 
 One loop does what the role asks for until the role, the epoch or the leader changes: it leads, follows, requests votes or
-looks for a leader. Every change goes through `_transition`, which promises the new state before it is stored, and shows
-it to the loop, and to the senders of requests, once it is.
+looks for a leader. Every change goes through `RaftReplica.transition`, which promises the new state before it is stored,
+and shows it to the loop, and to the senders of requests, once it is.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
-from ottla_broker.config import (
-    CLUSTER_FOUND,
-    CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS,
-    CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS,
-    CONTROLLER_QUORUM_FETCH_TIMEOUT_MS,
-    CONTROLLER_QUORUM_VOTER_COUNT,
-    Config,
-)
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
@@ -34,13 +25,15 @@ from ottla_broker.metadata.metadata_fetch import (
 )
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum import QuorumDescription, ReplicaDescription
-from ottla_broker.metadata.quorum_peers import Endpoint, QuorumPeers
+from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder
+from ottla_broker.metadata.quorum_settings import QuorumSettings
 from ottla_broker.metadata.quorum_state import QuorumStateFile
-from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionTimeouts, RaftState, Replica, Role, VoteRequest
+from ottla_broker.metadata.raft_replica import RaftReplica
+from ottla_broker.metadata.raft_rules import NO_LEADER, RaftState, Replica, Role, VoteRequest
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.snapshots import SnapshotStore
-from ottla_broker.metadata.voter_set import ReplicaKey, Voter, majority_size, parse_endpoint
+from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter, majority_size
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -49,41 +42,8 @@ logger = logging.getLogger(__name__)
 ASK_PAUSE_S = 0.1
 ASK_LOG_INTERVAL_S = 10.0
 DISK_RETRY_PAUSE_S = 0.5
-MAX_ELECTION_DELAY_S = 0.05  # after the leader's port has refused a connection
 SUCCESSION_TIMEOUT_S = 1.0
 MAJORITY_TIMEOUT_S = 0.6  # voters fetch more often
-
-Rule = Callable[[RaftState, Replica], RaftState]
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumSettings:
-    """`may_found`: cluster.found. `listener`: the name of the inter-broker listener."""
-
-    bootstrap_servers: tuple[Endpoint, ...]
-    may_found: bool
-    max_voters: int
-    timeouts: ElectionTimeouts
-    listener: str
-
-    @classmethod
-    def from_config(cls, config: Config) -> "QuorumSettings":
-        return cls(
-            config.quorum_bootstrap_servers,
-            config(CLUSTER_FOUND),
-            config(CONTROLLER_QUORUM_VOTER_COUNT),
-            ElectionTimeouts(
-                config(CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS) / 1000,
-                config(CONTROLLER_QUORUM_FETCH_TIMEOUT_MS) / 1000,
-                config(CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS) / 1000,
-            ),
-            config.inter_broker_listener,
-        )
-
-    def with_bootstrap_server(self, address: str) -> "QuorumSettings":
-        """`address`: host:port of another broker that is asked for the leader."""
-        endpoint = parse_endpoint(address)
-        return self if endpoint is None else replace(self, bootstrap_servers=(*self.bootstrap_servers, endpoint))
 
 
 class RaftQuorum:
@@ -120,14 +80,11 @@ class RaftQuorum:
         self._on_resigned = on_resigned
         self._loop = asyncio.get_running_loop()
         self._file = QuorumStateFile(partition_log.directory, disk, runtime, me.key)
-        self._state = raft_rules.restart(self._file.stored, me.key)
-        self._promised_epoch = self._state.epoch
-        self._lock = asyncio.Lock()
-        self._is_loaded = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._expires_s: float | None = None  # event loop time at which the role's timer expires
+        self._replica = RaftReplica(me.key, self.metadata_log, self._file, self._timeouts, runtime, self._end_term)
         self._announced = LeaderAndEpoch(-1)  # the newest leader whose endpoint is known
-        self._fetcher = MetadataLogFetcher(self.metadata_log, me, runtime, self._is_current_epoch, self._hear_leader)
+        self._fetcher = MetadataLogFetcher(
+            self.metadata_log, me, runtime, self._replica.is_current_epoch, self._replica.hear_leader
+        )
         self._peers = QuorumPeers(
             me, settings.bootstrap_servers, self._fetcher.client_id, self._timeouts.election_s, cluster_id
         )
@@ -139,6 +96,10 @@ class RaftQuorum:
         self._asked_s = self._loop.time()
 
     # --- queries
+
+    @property
+    def _state(self) -> RaftState:
+        return self._replica.state
 
     @property
     def cluster_id(self) -> str:
@@ -223,7 +184,7 @@ class RaftQuorum:
             state, granted = raft_rules.answer_vote(state, request, me)
             return state
 
-        await self._transition(answer)
+        await self._replica.transition(answer)
         is_older = request.epoch < self._state.epoch
         return ErrorCode.fenced_leader_epoch if is_older and not granted else ErrorCode.none, granted
 
@@ -235,7 +196,7 @@ class RaftQuorum:
             return raft_rules.end_quorum_epoch(state, leader.epoch, leader.leader, successors, me)
 
         if not self._is_stopping:
-            await self._transition(end)
+            await self._replica.transition(end)
 
     async def add_voter(self, voter: Voter, timeout_s: float) -> None:
         leader = self._led()
@@ -268,10 +229,7 @@ class RaftQuorum:
         try:
             snapshot_generator.load_image(self.metadata_log)
             await self._found_cluster()
-            if self._state.epoch < (log_epoch := self.metadata_log.log_end.epoch):
-                self._state = RaftState(epoch=log_epoch, failed_elections=1)  # quorum-state was lost
-            self._is_loaded.set()
-            self._set_state(self._state)
+            self._replica.start()
             generator = self._loop.create_task(
                 snapshot_generator.run_snapshot_generator(self.metadata_log, self._snapshot_intervals, self._runtime)
             )
@@ -335,87 +293,32 @@ class RaftQuorum:
         successors = sorted(staying, key=lambda key: -acknowledged.get(key, 0))
         await asyncio.gather(*(self._peers.end_epoch(voter, self._me, leader.epoch, successors) for voter in voters))
 
-    # --- transitions
-
-    def _replica(self) -> Replica:
-        log = self.metadata_log
-        return Replica(self._me.key, frozenset(voter.key for voter in log.voters.latest), log.log_end)
-
-    def _is_current_epoch(self, epoch: int) -> bool:
-        return epoch == self._promised_epoch == self._state.epoch
-
-    async def _transition(self, rule: Rule) -> None:
-        """Applies a rule. Returns when the new state is stored. KAFKA_STORAGE_ERROR, and the state is the old one."""
-        await self._is_loaded.wait()
-        # Not cancelled with the caller: the file would be written, and the state would not show it.
-        await asyncio.shield(self._loop.create_task(self._apply_rule(rule)))
-
-    async def _apply_rule(self, rule: Rule) -> None:
-        async with self._lock:
-            new = rule(self._state, self._replica())
-            if new == self._state:
-                return
-            self._promised_epoch = new.epoch
-            if new.epoch != self._state.epoch and self._leader_state is not None:
-                self._leader_state.end_term()
-            stored = self._file.stored
-            forgets_leader = new.stored == stored._replace(leader=NO_LEADER)
-            if new.stored != stored and not forgets_leader:
-                try:
-                    await self._file.store(new.stored)
-                except BaseException:
-                    self._promised_epoch = self._state.epoch
-                    raise
-            self._set_state(new)
-
-    def _set_state(self, state: RaftState) -> None:
-        self._state = state
-        self._arm_timer()
-        self._changed.set()
-
-    def _arm_timer(self) -> None:
-        state = self._state
-        timeout_s = raft_rules.election_timeout_s(state, self._replica(), self._timeouts, self._runtime.random)
-        self._expires_s = None if timeout_s is None else self._loop.time() + timeout_s
-
     async def _observe(self, leader: LeaderAndEpoch) -> None:
         if leader.endpoint is not None and leader.epoch >= self._announced.epoch:
             self._announced = leader
-        await self._transition(lambda state, me: raft_rules.observe_epoch(state, leader.epoch, leader.leader, me))
+        await self._replica.transition(
+            lambda state, me: raft_rules.observe_epoch(state, leader.epoch, leader.leader, me)
+        )
 
-    def _hear_leader(self) -> None:
-        """The leader has answered a fetch."""
-        state = raft_rules.hear_leader(self._state)
-        if state == self._state:
-            self._arm_timer()
-        else:
-            self._set_state(state)
-
-    def _handle_leader_down(self) -> None:
-        """The leader does not run any more: an election begins soon, but not in all voters at the same time. After failed
-        elections the pauses between them stay."""
-        if self._state.failed_elections == 0:
-            soon_s = self._loop.time() + self._runtime.random.uniform(0.0, MAX_ELECTION_DELAY_S)
-            self._expires_s = soon_s if self._expires_s is None else min(self._expires_s, soon_s)
-            self._changed.set()
+    def _end_term(self) -> None:
+        if self._leader_state is not None:
+            self._leader_state.end_term()
 
     # --- roles
 
     async def _run_role(self) -> None:
         """Until the role, the epoch or the leader changes."""
         state = self._state
-        role = (state.role, state.epoch, state.leader)
+        activity = state.activity
         work = self._loop.create_task(self._work_as(state))
         try:
-            while (self._state.role, self._state.epoch, self._state.leader) == role:
+            while self._state.activity == activity:
                 if work.done():
                     work.result()
-                self._changed.clear()
-                expires_s = None if self._is_stopping else self._expires_s
-                if expires_s is not None and expires_s <= self._loop.time():
-                    await self._transition(raft_rules.expire)
+                if self._replica.has_expired and not self._is_stopping:
+                    await self._replica.transition(raft_rules.expire)
                 else:
-                    await self._wait_for_change(work, expires_s)
+                    await self._replica.wait_for_change(work, may_expire=not self._is_stopping)
         except KafkaError as reason:
             if self._is_fatal(reason):
                 raise
@@ -428,16 +331,6 @@ class RaftQuorum:
     def _is_fatal(self, reason: KafkaError) -> bool:
         """A full disk is not: its other files may become smaller."""
         return reason.code is not ErrorCode.kafka_storage_error or self.metadata_log.partition_log.failure is not None
-
-    async def _wait_for_change(self, work: "asyncio.Task[None]", expires_s: float | None) -> None:
-        """Returns when the state or the timer changed, the timer expired, or `work` has just ended."""
-        change = self._loop.create_task(self._changed.wait())
-        awaited = {change} if work.done() else {change, work}
-        timeout_s = None if expires_s is None else expires_s - self._loop.time()
-        try:
-            await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            change.cancel()
 
     async def _work_as(self, state: RaftState) -> None:
         match state.role:
@@ -454,14 +347,16 @@ class RaftQuorum:
                     await self._ask_for_leader()
 
     async def _request_votes(self, state: RaftState) -> None:
-        me = self._replica()
+        me = self._replica.view()
         request = VoteRequest(me.key, state.epoch, me.log_end, is_pre_vote=state.role is Role.PROSPECTIVE)
 
         async def request_vote(voter: Voter) -> None:
             granted, leader = await self._peers.request_vote(voter, request)
             if leader is not None and not granted:
                 await self._observe(leader)
-            await self._transition(lambda now, me: raft_rules.count_vote(now, voter.key, state, granted=granted, me=me))
+            await self._replica.transition(
+                lambda now, me: raft_rules.count_vote(now, voter.key, state, granted=granted, me=me)
+            )
 
         others = [voter for voter in self.metadata_log.voters.latest if voter.key != me.key]
         await asyncio.gather(*map(request_vote, others))
@@ -479,7 +374,7 @@ class RaftQuorum:
     async def _follow(self, state: RaftState, endpoint: Endpoint) -> None:
         # Voters fetch more often than their leader's timeout for them.
         fetch_ms = round(self._timeouts.fetch_s * 1000)
-        max_wait_ms = fetch_ms // (10 if self._replica().is_voter else 3)
+        max_wait_ms = fetch_ms // (10 if self._replica.view().is_voter else 3)
         follower = LeaderFollower(
             self._fetcher,
             state.leader,
@@ -487,7 +382,7 @@ class RaftQuorum:
             state.epoch,
             max_wait_ms,
             self._on_fetch_response,
-            self._handle_leader_down,
+            self._replica.expire_soon,
             self._observe,
         )
         self._fetcher.cluster_id = self._peers.cluster_id
@@ -496,7 +391,7 @@ class RaftQuorum:
         except FetchRefused:  # another cluster's broker has the address now
             if not self._caught_up.done():
                 await self._peers.find_leader(endpoint)  # raises, with the names of both clusters
-            self._handle_leader_down()
+            self._replica.expire_soon()
 
     def _on_fetch_response(self, response: MetadataFetchResponse) -> None:
         if response.high_watermark >= 0 and self._image.end_offset >= response.high_watermark:
@@ -571,7 +466,7 @@ class RaftQuorum:
             if self._is_fatal(leader.failure):
                 raise leader.failure
             logger.warning("broker %d cannot lead the metadata log: %s", self._me.broker, leader.failure)
-        await self._transition(lambda state, me: raft_rules.resign(state) if state.epoch == epoch else state)
+        await self._replica.transition(lambda state, me: raft_rules.resign(state) if state.epoch == epoch else state)
 
     def _on_established(self) -> None:
         self._writes_voters = False

@@ -73,6 +73,11 @@ class RaftState:
         return ElectionState(self.epoch, self.leader, self.voted)
 
     @property
+    def activity(self) -> tuple[Role, int, int]:
+        """What the replica works on: it does something else when this changes."""
+        return self.role, self.epoch, self.leader
+
+    @property
     def is_electing(self) -> bool:
         return self.role in (Role.PROSPECTIVE, Role.CANDIDATE)
 

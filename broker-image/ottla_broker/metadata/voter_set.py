@@ -15,6 +15,9 @@ import msgspec
 ReplicaKey = tuple[int, UUID]
 """A broker with the id of its log directory (KIP-853): with a wiped disk it is another replica."""
 
+Endpoint = tuple[str, int]
+"""Host and port."""
+
 VOTER_COUNTS = (1, 3, 5)
 
 
@@ -31,7 +34,7 @@ class Voter(msgspec.Struct, frozen=True):
         return self.broker, self.directory
 
     @property
-    def endpoint(self) -> tuple[str, int] | None:
+    def endpoint(self) -> Endpoint | None:
         return parse_endpoint(self.address)
 
 
@@ -39,7 +42,7 @@ VoterSet = tuple[Voter, ...]
 """In the order in which the voters were added."""
 
 
-def parse_endpoint(address: str) -> tuple[str, int] | None:
+def parse_endpoint(address: str) -> Endpoint | None:
     """The host and port of `host:port` or `[IPv6]:port`; None of an empty address."""
     host, _, port = address.rpartition(":")
     return (host.strip("[]"), int(port)) if port else None
