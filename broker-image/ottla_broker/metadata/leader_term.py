@@ -28,6 +28,7 @@ ANNOUNCEMENT_INTERVAL_S = 0.3
 MAX_ANNOUNCEMENTS = 10  # to a broker that is no voter
 VOTER_CHECK_INTERVAL_S = 0.25
 HANDOVER_TIMEOUT_S = 1.0
+HANDOVER_POLL_S = 0.02
 VOTER_LOSS_TIMEOUT_S = 60.0
 """How long a voter does not fetch before another broker replaces it, and how long a voter beyond the target stays."""
 
@@ -164,16 +165,27 @@ def registered_brokers(image: MetadataImage, listener: str) -> list[Voter]:
 
 async def hand_over_vote(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> None:
     """Makes another of `brokers` the only voter: of one or two voters a leader that stops would leave no majority."""
-    others = (voter for voter in brokers if voter.key != leader.me.key)
-    successors = [voter for voter in others if leader.is_caught_up(voter.key, fetch_timeout_s)]
-    if not successors:
-        return
     known = {voter.key for voter in leader.voters}
-    successor = min(successors, key=lambda voter: (voter.key not in known, voter.broker))
+    others = sorted(
+        (voter for voter in brokers if voter.key != leader.me.key),
+        key=lambda voter: (voter.key not in known, voter.broker),
+    )
+    if not others:
+        return
     try:
         async with asyncio.timeout(HANDOVER_TIMEOUT_S):
+            successor = await _wait_for_caught_up(leader, others, fetch_timeout_s)
             for voters in ((leader.me, successor), (successor,)):
                 if {voter.key for voter in voters} != known and leader.can_change_voters(voters):
                     await leader.change_voters(voters)
     except (TimeoutError, KafkaError) as reason:
-        logger.info("broker %d did not become the only voter: %s", successor.broker, reason or "no answer in time")
+        logger.info("no other broker became the only voter: %s", str(reason) or "none has caught up in time")
+
+
+async def _wait_for_caught_up(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> Voter:
+    """The first of `brokers` that has all committed records: the newest are on their way to it."""
+    while True:
+        for broker in brokers:
+            if leader.is_caught_up(broker.key, fetch_timeout_s):
+                return broker
+        await leader.wait_for_change(HANDOVER_POLL_S)
