@@ -10,7 +10,6 @@ and without accepting connections while the broker is down.
 """
 
 import asyncio
-import json
 import shutil
 import socket
 import tempfile
@@ -22,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+from kio.schema.describe_quorum.v2.response import PartitionData as QuorumState
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.wire.client import Client
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.brokers import BrokerProcess, kafka_command, ottla_command, started_brokers
 from tests.class_archives import KAFKA_READY_LINE
 from tests.disks import mount_small_disk
@@ -101,14 +101,11 @@ def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) ->
 
 @dataclass
 class ProcessCluster:
-    """`brokers` by node id from 1. `register` is Ottla's register file, None for Kafka. `network`
-    is None on loopback.
-    """
+    """`brokers` by node id from 1. `network` is None on loopback."""
 
     kind: str
     brokers: dict[int, BrokerProcess]
     folder: Path
-    register: Path | None = None
     network: NamespaceNetwork | None = None
 
     @property
@@ -120,12 +117,14 @@ class ProcessCluster:
         return [number for number, broker in self.brokers.items() if broker.is_running]
 
     def start(self) -> None:
-        """Start all brokers and return when each is ready and knows all others."""
+        """Start all brokers and return when each is ready and knows all others, and three vote."""
         for broker in self.brokers.values():
             broker.spawn()
         for broker in self.brokers.values():
             broker.wait_until_ready()
         eventually(lambda: self.is_healthy(), within_s=60, message="all brokers know each other")
+        voters = 3 if len(self.brokers) >= 3 else 1
+        eventually(lambda: len(self.describe_quorum().current_voters) >= voters, message=f"{voters} voters")
 
     # --- what clients see
 
@@ -191,8 +190,10 @@ class ProcessCluster:
 
     def controller_id(self) -> int:
         """The active controller's node id. Raises LookupError if no broker knows it."""
-        if self.register is not None:
-            return int(json.loads(self.register.read_text())["leader"])
+        return int(self.describe_quorum().leader_id)
+
+    def describe_quorum(self) -> QuorumState:
+        """The quorum of the metadata log, as its leader describes it. Raises LookupError without one."""
         topic = TopicData(
             topic_name=TopicName("__cluster_metadata"), partitions=(PartitionData(partition_index=i32(0)),)
         )
@@ -201,8 +202,9 @@ class ProcessCluster:
                 answer = self.call_broker(number, lambda client: client.send(DescribeQuorumRequest(topics=(topic,))))
             except (OSError, KafkaError):
                 continue
-            if (leader := int(answer.topics[0].partitions[0].leader_id)) > 0:
-                return leader
+            if answer.error_code is ErrorCode.none and answer.topics[0].partitions[0].leader_id > 0:
+                found: QuorumState = answer.topics[0].partitions[0]
+                return found
         raise LookupError("no broker knows the controller")
 
 
@@ -239,9 +241,7 @@ def run_cluster(
         hosts = {n: network.hosts[str(n)].address if network else "127.0.0.1" for n in numbers}
         ports = {n: PORT if network else stack.enter_context(reserved_port()) for n in numbers}
         controllers = {n: CONTROLLER_PORT if network else stack.enter_context(reserved_port()) for n in numbers}
-        cluster = ProcessCluster(
-            kind, {}, cluster_folder, cluster_folder / "register.json" if kind == "ottla" else None, network
-        )
+        cluster = ProcessCluster(kind, {}, cluster_folder, network)
         for n in numbers:
             home = cluster_folder / str(n)
             home.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,10 @@ def run_cluster(
                 stack.enter_context(mount_small_disk(home / "data", disk_mebibytes))
             broker_settings = base | {"node.id": str(n)}
             if kind == "ottla":
-                broker_settings["register"] = f"file:{cluster.register}"
+                if count > 1:
+                    servers = ",".join(f"{hosts[m]}:{ports[m]}" for m in numbers)
+                    broker_settings["controller.quorum.bootstrap.servers"] = servers
+                    broker_settings["cluster.found"] = str(n == 1).lower()
                 command, ready_line = ottla_command, " ready on "
             else:
                 broker_settings |= {

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import gc
 import logging
-import os
 import signal
 import sys
 import time
@@ -28,8 +27,6 @@ from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, Sett
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register import RegisterError
-from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
@@ -52,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for note in config.notes:
             print(f"ottla broker: {note}", file=sys.stderr)
         uvloop.run(run_broker(config, started))
-    except (StartError, SettingError, KafkaError, LogDirError, ListenError, RegisterError) as reason:
+    except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
         for line in str(reason).splitlines():
             print(f"ottla broker: {line}", file=sys.stderr)
         return CANNOT_START
@@ -88,7 +85,7 @@ async def run_broker(config: Config, started: float) -> None:
     """Bind, start, serve until a signal, stop. Sockets are bound first, so that a port in use is reported before any
     file is changed. Other brokers are served while this one starts, clients once it is ready."""
     runtime = Runtime(boot_id=machine_boot_id)
-    broker = Broker(config, open_register(config.register, runtime, os.environ), answer_locally, runtime=runtime)
+    broker = Broker(config, answer_locally, runtime=runtime)
     server = Server(broker, busy_poll=make_busy_poll(config))
     close_http: Callable[[], Awaitable[None]] | None = None
     stop = asyncio.Event()

@@ -16,7 +16,6 @@ from ottla_broker.config import (
     METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
     METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
     METADATA_LOG_SEGMENT_BYTES,
-    REGISTER_LEASE_MS,
     Config,
 )
 from ottla_broker.config.addresses import format_host_and_port
@@ -37,12 +36,11 @@ from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.quorum import MetadataQuorum
-from ottla_broker.metadata.quorum_rules import Voter
+from ottla_broker.metadata.raft_quorum import QuorumSettings, RaftQuorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
-from ottla_broker.metadata.register import Register
-from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition
+from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.metadata_publisher import MetadataPublisher
 from ottla_broker.mirroring.appended_retention import AppendedRetention
 from ottla_broker.mirroring.mirror_manager import MirrorManager
@@ -79,7 +77,6 @@ class Broker:
     def __init__(
         self,
         config: Config,
-        register: Register,
         answer_locally: AnswerLocally,
         *,
         runtime: Runtime | None = None,
@@ -91,7 +88,6 @@ class Broker:
         self.node_id = node_id
         self.runtime = runtime = runtime or Runtime()
         self._disk = disk = disk or OsDisk()
-        self._register = register
 
         self.ready = False
         self.started = asyncio.Event()
@@ -220,7 +216,6 @@ class Broker:
         self.controller_channel.close()
         for log_dir in self.log_dirs:
             await log_dir.close()
-        await self._register.close()
 
     # Log directories
 
@@ -229,6 +224,8 @@ class Broker:
             self.log_dirs.append(
                 LogDir.attach(path, disk=self._disk, runtime=self.runtime, node_id=self.node_id, cluster_id=None)
             )
+
+        self.cluster_id = self.log_dirs[0].cluster_id or ""
 
     def _load_log_dirs(self, *, is_first_start: bool) -> None:
         """Load partitions once the metadata say what their topics' configs are. Logs that a first start finds were
@@ -259,16 +256,14 @@ class Broker:
         config = self.config
         home = self.log_dirs[0]
         at = endpoints[config.inter_broker_listener]
-        self._quorum = RegisterQuorum(
+        self._quorum = RaftQuorum(
             Voter(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
             self._open_metadata_log(home),
             self.image,
-            self._register,
             self.runtime,
             self._disk,
+            QuorumSettings.from_config(config),
             cluster_id=home.cluster_id,
-            listener=config.inter_broker_listener,
-            lease_ms=config(REGISTER_LEASE_MS),
             snapshot_intervals=SnapshotIntervals(
                 config(METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS), config(METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS)
             ),

@@ -12,20 +12,18 @@ from ottla_broker.config import Config
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register import RegisterError
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
 from tests.sim.disk import SimulatedDisk, SimulatedExecutor
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
-from tests.sim.register import SimulatedRegister, SimulatedRegisterStore
 from tests.sim.trace import Trace
 
 PORT = 9092
 START_MS = 1_750_000_000_000  # the wall clock at the start of a run
 FOLDER = "/data"
-START_FAILURES = (KafkaError, LogDirError, ListenError, RegisterError)
+START_FAILURES = (KafkaError, LogDirError, ListenError)
 RESTART_DELAY_S = 1.0
 STOPS_WITHIN_S = 20.0
 
@@ -41,6 +39,7 @@ class SimulatedBroker:
         self.process: SimulatedProcess | None = None
         self.broker: Broker | None = None
         self.server: Server | None = None
+        self.founds = node_id == 1  # as the operator configures it, until the disk is lost
         self.is_serving = False
         self.starts = 0
         self.boots = 0
@@ -80,6 +79,8 @@ class SimulatedBroker:
                     "listeners": f"PLAINTEXT://{self.host}:{PORT}",
                     "log.dirs": FOLDER,
                     "broker.rack": f"rack-{self.node_id % 3}",
+                    "controller.quorum.bootstrap.servers": ",".join(self._cluster.peer_addresses),
+                    "cluster.found": str(self.founds).lower(),
                     **self.settings,
                 }
             )
@@ -91,7 +92,6 @@ class SimulatedBroker:
             )
             broker = Broker(
                 config,
-                SimulatedRegister(self._cluster.register, self.host),
                 answer_locally,
                 runtime=runtime,
                 disk=self.disk,
@@ -181,10 +181,11 @@ class SimulatedBroker:
         self._trace.add_line("loses its disk", self.host)
         self.disk.wipe()
         self.disk.mount(FOLDER)
+        self.founds = False
 
 
 class SimulatedCluster:
-    """Brokers 1 to `count`, their network and their register.
+    """Brokers 1 to `count`, their network.
 
     `network` None creates one. Names of hosts start with `hosts`.
     """
@@ -205,12 +206,16 @@ class SimulatedCluster:
         self.trace = trace
         self.hosts = hosts
         self.network = SimulatedNetwork(loop, Random(random.getrandbits(64))) if network is None else network
-        self.register = SimulatedRegisterStore(Random(random.getrandbits(64)))
         self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}
 
     @property
     def addresses(self) -> list[str]:
         return [f"{broker.host}:{PORT}" for broker in self]
+
+    @property
+    def peer_addresses(self) -> list[str]:
+        """Where brokers ask for the cluster; a broker that is alone asks nobody."""
+        return self.addresses if len(self.brokers) > 1 else []
 
     def __iter__(self) -> Iterator[SimulatedBroker]:
         return iter(self.brokers.values())

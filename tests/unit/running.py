@@ -9,7 +9,6 @@ from ottla_broker.config import Config
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.log.disk import Disk
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.records import iter_records
 
@@ -18,9 +17,7 @@ from ottla_broker.wire.records import iter_records
 async def running(folder: Path, *, disk: Disk | None = None, **settings: str) -> AsyncIterator[Broker]:
     config = Config.of({"log.dirs": str(folder), **{key.replace("_", "."): value for key, value in settings.items()}})
     runtime = Runtime()
-    broker = Broker(
-        config, FileRegister(str(folder / "register.json"), runtime), answer_locally, runtime=runtime, disk=disk
-    )
+    broker = Broker(config, answer_locally, runtime=runtime, disk=disk)
     try:
         await broker.start({"PLAINTEXT": Endpoint("somewhere", 9092)})
         yield broker

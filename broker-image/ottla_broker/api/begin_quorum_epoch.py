@@ -3,44 +3,42 @@
 - The new leader of the metadata log announces its epoch, so that followers need not wait for their fetches to time
   out.
 - An epoch that is not newer than the known one changes nothing. The response contains the known epoch and leader.
-- v1 adds the leader's endpoint; v0, which has none, changes nothing.
+- v1 adds the leader's endpoint, and the receiver's id and directory id: INVALID_VOTER_KEY from any other broker.
 """
+
+from uuid import UUID
 
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
 from kio.schema.begin_quorum_epoch.v1.response import BeginQuorumEpochResponse, PartitionData, TopicData
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.config.addresses import format_host_and_port
-from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.requests.quorum_requests import authorize, metadata_partition
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_while_starting=True)
 
 
 @API.handler()
 async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    if not ctx.is_authorized(Operation.cluster_action, Resource.cluster()):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    authorize(ctx)
+    topic, announced = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
-    if request.cluster_id not in (None, quorum.cluster_id):
-        raise KafkaError(ErrorCode.inconsistent_cluster_id)
-    topics = []
-    for topic in request.topics:
-        for announced in topic.partitions if topic.topic_name == METADATA_TOPIC else ():
-            for at in request.leader_endpoints[:1]:
-                await quorum.handle_begin_quorum_epoch(
-                    int(announced.leader_id), int(announced.leader_epoch), format_host_and_port(at.host, at.port)
-                )
-        current = PartitionData(
-            partition_index=i32(0),
-            error_code=ErrorCode.none,
-            leader_id=BrokerId(quorum.leader_id),
-            leader_epoch=i32(quorum.epoch),
+    receiver = None if request.voter_id < 0 else (int(request.voter_id), announced.voter_directory_id or UUID(int=0))
+    code = quorum.check_receiver(request.cluster_id, receiver)
+    if code is ErrorCode.none:
+        endpoint = next(((at.host, int(at.port)) for at in request.leader_endpoints), None)
+        await quorum.handle_begin_quorum_epoch(
+            LeaderAndEpoch(int(announced.leader_epoch), int(announced.leader_id), endpoint)
         )
-        topics.append(TopicData(topic_name=topic.topic_name, partitions=(current,)))
-    return BeginQuorumEpochResponse(error_code=ErrorCode.none, topics=tuple(topics))
+    leader = quorum.current_leader()
+    answer = PartitionData(
+        partition_index=i32(0), error_code=code, leader_id=BrokerId(leader.leader), leader_epoch=i32(leader.epoch)
+    )
+    return BeginQuorumEpochResponse(
+        error_code=ErrorCode.none, topics=(TopicData(topic_name=topic, partitions=(answer,)),)
+    )

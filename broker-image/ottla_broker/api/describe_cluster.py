@@ -4,6 +4,7 @@
 - Every broker can be the controller, so there are no controller endpoints: requesting them is
   MISMATCHED_ENDPOINT_TYPE.
 - Fenced brokers are omitted, unless v2's flag includes them. v1 adds the endpoint type (KIP-919).
+- Another broker gets a response while this one starts, with an empty id before this one belongs to a cluster.
 - Authorized operations are returned to clients that may describe the cluster.
 """
 
@@ -14,6 +15,7 @@ from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, Descr
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
+from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -21,13 +23,17 @@ from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible=0)
+API = Api(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible=0, is_served_while_starting=True)
 
 BROKERS, CONTROLLERS = 1, 2
 
 
 @API.handler()
 async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if ctx.connection.software_name != FORWARDING_SOFTWARE_NAME:
+        await ctx.broker.started.wait()
+    elif not ctx.broker.log_dirs:
+        raise KafkaError(ErrorCode.coordinator_not_available, "the broker has not opened its log directories yet")
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.mismatched_endpoint_type, "every broker can be the controller: ask for brokers")
     if request.endpoint_type != BROKERS:

@@ -23,7 +23,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import Records, i32, i64
 
 from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
+from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.metadata.snapshots import SnapshotStore

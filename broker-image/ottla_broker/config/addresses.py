@@ -1,6 +1,5 @@
-"""Types of settings that hold addresses: listeners, security protocols, limits per IP address, the register."""
+"""Types of settings that hold addresses: listeners, security protocols, limits per IP address, bootstrap servers."""
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -8,7 +7,6 @@ from ottla_broker.config.value_types import ValueType, parsed, split_list
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
-OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # of a Kubernetes namespace or Lease
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -94,17 +92,8 @@ def parse_http(text: str) -> HttpAddress:
     return HttpAddress(*parse_host_and_port(text.strip()))
 
 
-def parse_register(text: str) -> str:
-    text = text.strip()
-    store, _, where = text.partition(":")
-    match store:
-        case "file" if where:
-            return text
-        case "etcd" if where.startswith(("http://", "https://")) and where.split("://", 1)[1].partition("/")[2]:
-            return text
-        case "kubernetes" if len(parts := where.split("/")) == 2 and all(map(OBJECT_NAME.fullmatch, parts)):
-            return text
-    raise ValueError
+def parse_endpoints(text: str) -> tuple[tuple[str, int], ...]:
+    return tuple(parse_host_and_port(entry) for entry in split_list(text))
 
 
 def listeners() -> ValueType[tuple[Listener, ...]]:
@@ -125,8 +114,12 @@ def http_address() -> ValueType[HttpAddress]:
     return parsed(parse_http, "host:port", str)
 
 
-def register_address() -> ValueType[str]:
-    return parsed(parse_register, "file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME")
+def host_and_port_list() -> ValueType[tuple[tuple[str, int], ...]]:
+    return parsed(
+        parse_endpoints,
+        "host:port, several separated by commas",
+        _endpoints_text,
+    )
 
 
 def is_throttled_replica(entry: str) -> bool:
@@ -141,3 +134,8 @@ def _pairs(value: object) -> str:
     assert isinstance(value, dict)
     pairs: Iterable[tuple[str, object]] = value.items()
     return ",".join(f"{name}:{member}" for name, member in pairs)
+
+
+def _endpoints_text(value: object) -> str:
+    assert isinstance(value, tuple)
+    return ",".join(format_host_and_port(*endpoint) for endpoint in value)

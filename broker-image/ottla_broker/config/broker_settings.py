@@ -3,14 +3,25 @@
 from ottla_broker.config.addresses import (
     PROTOCOLS,
     Listener,
+    host_and_port_list,
     http_address,
     limits_by_address,
     listeners,
     protocol_map,
-    register_address,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, Setting, UpdateMode
-from ottla_broker.config.value_types import MAX_INT32, integer, list_of, long, one_of, only, secret, string
+from ottla_broker.config.value_types import (
+    MAX_INT32,
+    boolean,
+    integer,
+    integer_of,
+    list_of,
+    long,
+    one_of,
+    only,
+    secret,
+    string,
+)
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
 
 DYNAMIC = UpdateMode.CLUSTER_WIDE
@@ -30,17 +41,31 @@ LOG_DIRS = _identity.row("log.dirs", list_of(allowed="directories separated by c
 LOG_DIR = _identity.row("log.dir", string("a directory", empty=False), None,
     "Directory that holds partitions. Read only if `log.dirs` is not set.",
     differs="Kafka's default lies below /tmp, which loses data on reboot; Ottla requires a directory")
-REGISTER = _identity.row("register", register_address(), None,
-    "Location of the cluster's register, the value that names the leader of the metadata log: a file shared by the "
-    "brokers of one machine, a key in etcd, or a Lease of Kubernetes (which needs the rights to get, watch and patch "
-    "it). Not set: `register.json` in the first of `log.dirs`, for a cluster of one broker.", is_ottla_only=True)
-REGISTER_LEASE_MS = _identity.row("register.lease.ms", integer(at_least=100), 2500,
-    "Time in milliseconds without a renewal after which another member replaces the leader of the metadata log. A "
-    "leader that has resigned, or whose port refuses connections, is replaced at once. The leader renews three times "
-    "within it.",
-    is_ottla_only=True)
 HTTP_LISTENER = _identity.row("http.listener", http_address(), None,
     "Address that serves `/livez`, `/readyz` and `/metrics`. Not set: no HTTP server.", is_ottla_only=True)
+
+_quorum = Section("Metadata quorum", BROKER_SETTINGS)
+
+CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = _quorum.row("controller.quorum.bootstrap.servers", host_and_port_list(), "",
+    "Addresses of the cluster's brokers at their inter-broker listener, which a broker asks for the leader of the "
+    "metadata log, and voters for votes where the metadata's addresses are out of date. Not set: a broker with an "
+    "empty disk founds a cluster of its own.")
+CLUSTER_FOUND = _quorum.row("cluster.found", boolean(), False,
+    "Whether a broker with an empty disk founds a cluster if none of `controller.quorum.bootstrap.servers` has one. "
+    "Set it for one broker, once. A broker whose disk has a cluster ignores it.", is_ottla_only=True)
+CONTROLLER_QUORUM_VOTER_COUNT = _quorum.row("controller.quorum.voter.count", integer_of(1, 3, 5), 3,
+    "Number of voters of the metadata log that its leader keeps, if there are as many brokers; with fewer, the next "
+    "smaller of 3 and 1.", is_ottla_only=True)
+CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS = _quorum.row(
+    "controller.quorum.election.timeout.ms", integer(at_least=10), 1000,
+    "Time in milliseconds, doubled at random, that a voter without a leader waits for one, or for votes.")
+CONTROLLER_QUORUM_FETCH_TIMEOUT_MS = _quorum.row("controller.quorum.fetch.timeout.ms", integer(at_least=10), 2000,
+    "Time in milliseconds without a response of the leader after which voters elect another one. A leader whose port "
+    "refuses connections is replaced at once. A leader that no majority has fetched from for one and a half times as "
+    "long resigns.")
+CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS = _quorum.row(
+    "controller.quorum.election.backoff.max.ms", integer(at_least=0), 1000,
+    "Longest pause in milliseconds between elections that no voter wins.")
 
 _network = Section("Listeners and connections", BROKER_SETTINGS)
 _BUFFERS = "today's operating systems size buffers by what a connection needs"

@@ -94,11 +94,6 @@ class Config:
         several, one = self(broker_settings.LOG_DIRS), self(broker_settings.LOG_DIR)
         return several or ((one,) if one else ())
 
-    @property
-    def register(self) -> str:
-        """`store:location`; by default a file in the first log directory."""
-        return self(broker_settings.REGISTER) or f"file:{self.log_dirs[0]}/register.json"
-
     def security_protocol(self, listener: str) -> str:
         return self(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 

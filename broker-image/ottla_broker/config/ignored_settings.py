@@ -6,8 +6,9 @@ has Kafka's default. A name that ends in a dot stands for all names that begin w
 """
 
 _ONE_THREAD = "one event loop and a small thread pool serve all requests"
-_NO_QUORUM = "there is no controller quorum: the cluster is found through `register`"
-_NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `register`"
+_NO_QUORUM = "brokers are the controllers: the cluster is found through `controller.quorum.bootstrap.servers`"
+_NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `controller.quorum.bootstrap.servers`"
+_NO_REGISTER = "brokers elect the controller themselves; name them in `controller.quorum.bootstrap.servers` instead"
 _NO_TRANSACTIONS = "transactions are not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
 _NO_SASL = "SASL is not implemented, and a listener with it is refused"
@@ -141,6 +142,11 @@ REFUSED: dict[str, tuple[str, str]] = {
     "create.topic.policy.class.name": ("", _NO_JAVA),
     "client.quota.callback.class": ("", _NO_JAVA),
     "remote.log.storage.system.enable": ("false", _NO_TIERS),
+    "register": ("", _NO_REGISTER),
+    "register.lease.ms": (
+        "",
+        "brokers elect the controller themselves; set `controller.quorum.fetch.timeout.ms` instead",
+    ),
     "ssl.cipher.suites": ("", "the ciphers are OpenSSL's default"),
     "ssl.engine.factory.class": ("", _NO_JAVA),
     "ssl.principal.mapping.rules": ("DEFAULT", "principals are whole subjects of certificates"),

@@ -59,6 +59,18 @@ def integer(at_least: int | None = None, at_most: int | None = None, *, also: in
     return _whole(ConfigType.INT, MAX_INT32, at_least, at_most, also)
 
 
+def integer_of(*values: int) -> ValueType[int]:
+    by_text = {str(value): value for value in values}
+
+    def parse(text: str) -> int:
+        value = by_text.get(text.strip())
+        if value is None:
+            raise ValueError
+        return value
+
+    return ValueType(ConfigType.INT, _or([*by_text]), parse)
+
+
 def long(at_least: int | None = None, at_most: int | None = None, *, also: int | None = None) -> ValueType[int]:
     return _whole(ConfigType.LONG, MAX_INT64, at_least, at_most, also)
 

@@ -1,10 +1,9 @@
 """The leader of the metadata log in one epoch: which replicas fetch, how far their logs go, what is committed.
 
-Invariants; `quorum_rules` says why they suffice:
-- The leader serves no records before it has heard from enough voters in this epoch and copied the most advanced of
-  their logs.
+Invariants; `voter_set` and `raft_rules` say why they suffice:
 - No record is committed before one of this epoch is.
 - A fetch acknowledges records only if the follower's log is a prefix of this one. Followers fetch after an fsync.
+- Voters change one at a time, and the newest voter set counts from its append on.
 """
 
 import asyncio
@@ -12,18 +11,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ottla_broker.metadata.image import MetadataDelta
-from ottla_broker.metadata.metadata_fetch import UNKNOWN_OFFSET, MetadataFetchRequest, MetadataFetchResponse
+from ottla_broker.metadata.metadata_fetch import (
+    UNKNOWN_OFFSET,
+    LeaderAndEpoch,
+    MetadataFetchRequest,
+    MetadataFetchResponse,
+)
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum import QuorumDescription, QuorumReplica
-from ottla_broker.metadata.quorum_rules import (
-    EpochAndOffset,
+from ottla_broker.metadata.raft_rules import EpochAndOffset
+from ottla_broker.metadata.records import LeaderChangeRecord, MetadataRecord
+from ottla_broker.metadata.voter_set import (
     ReplicaKey,
     Voter,
-    committed_offset,
-    election_quorum_size,
+    VoterSet,
+    can_change_voters,
     majority_size,
+    next_high_watermark,
 )
-from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -43,23 +48,17 @@ class LeaderState:
     """`now`: the event loop's clock. `on_ended` is called once, when this broker no longer leads in the epoch."""
 
     def __init__(
-        self,
-        epoch: int,
-        voters: tuple[Voter, ...],
-        me: Voter,
-        log: MetadataLog,
-        now: Callable[[], float],
-        on_ended: Callable[[], None],
+        self, epoch: int, me: Voter, log: MetadataLog, now: Callable[[], float], on_ended: Callable[[], None]
     ) -> None:
         self.epoch = epoch
         self.me = me
-        self.voter_sets = [voters]  # two while a change of voters is in flight
         self.replicas: dict[ReplicaKey, ReplicaState] = {}
-        self.epoch_start_offset: int | None = None  # None until the most advanced log is copied
+        self.epoch_start_offset = log.end_offset
         self.is_established = False
         self.is_over = False
         self.failure: KafkaError | None = None  # the error of this broker's own log that ended the epoch
         self.started_s = now()
+        self.voters_changed_s = now()
         self._log = log
         self._now = now
         self._on_ended = on_ended
@@ -68,31 +67,22 @@ class LeaderState:
         self._sync_task: asyncio.Task[None] | None = None
 
     @property
-    def voters(self) -> tuple[Voter, ...]:
-        return self.voter_sets[0]
+    def voters(self) -> VoterSet:
+        return self._log.voters.latest
+
+    @property
+    def other_voters(self) -> VoterSet:
+        return tuple(voter for voter in self.voters if voter.key != self.me.key)
 
     # --- start of the epoch
 
-    async def wait_for_election_quorum(self) -> tuple[ReplicaKey, EpochAndOffset] | None:
-        """Waits until enough voters have fetched; the one with the most advanced log, None if that is this broker."""
-        while len(heard := self._heard_voters()) + 1 < election_quorum_size(len(self.voters)):
-            await self.wait_for_change()
-        own = await self._log.wait_until_durable()
-        best = max(heard, key=lambda replica: replica.reported_log_end, default=None)
-        return (best.key, best.reported_log_end) if best is not None and best.reported_log_end > own else None
-
-    def _heard_voters(self) -> list[ReplicaState]:
-        others = [voter.key for voter in self.voters if voter.key != self.me.key]
-        return [self.replicas[key] for key in others if key in self.replicas]
-
-    def remove_replica(self, key: ReplicaKey) -> None:
-        """After a failed connection: the replica counts again once it fetches."""
-        self.replicas.pop(key, None)
-
-    def start_epoch(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[MetadataDelta]":
-        """Appends the first records of the epoch. From now on followers are served."""
-        self.epoch_start_offset = self._log.end_offset
-        return self._append(records)
+    async def establish(self, *, writes_voters: bool) -> None:
+        """Commits the first records of the epoch. `writes_voters`: the voters are in no record yet. KAFKA_STORAGE_ERROR,
+        NOT_CONTROLLER."""
+        if writes_voters:
+            self._log.append_voters(self.voters, self.epoch)
+        await self._append([LeaderChangeRecord(self.me.broker, self.epoch)])
+        self.is_established = True
 
     # --- records
 
@@ -111,10 +101,13 @@ class LeaderState:
 
     def _append(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[MetadataDelta]":
         committed = self._log.append_as_leader(records, self.epoch)
+        self._start_sync()
+        return committed
+
+    def _start_sync(self) -> None:
         self._notify()
         if self._sync_task is None:
             self._sync_task = asyncio.get_running_loop().create_task(self._sync_log())
-        return committed
 
     async def _sync_log(self) -> None:
         """Syncs appended records; those appended during a sync are synced by the next one."""
@@ -129,19 +122,20 @@ class LeaderState:
             self._sync_task = None
 
     def _maybe_advance_high_watermark(self) -> None:
-        if self.epoch_start_offset is None or self.is_over:
+        if self.is_over:
             return
-        offset = committed_offset(self.acknowledged_offsets, self.voter_sets)
-        if self.epoch_start_offset < offset and self._log.high_watermark < offset:
+        offset = next_high_watermark(
+            self.acknowledged_offsets,
+            [voter.key for voter in self.voters],
+            high_watermark=self._log.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+        )
+        if self._log.high_watermark < offset:
             try:
                 self._log.advance_high_watermark(offset)
             except KafkaError as reason:
                 self.fail(reason)
             self._notify()
-
-    def set_voter_sets(self, voter_sets: list[tuple[Voter, ...]]) -> None:
-        self.voter_sets = voter_sets
-        self._maybe_advance_high_watermark()
 
     @property
     def acknowledged_offsets(self) -> dict[ReplicaKey, int]:
@@ -149,24 +143,52 @@ class LeaderState:
         offsets[self.me.key] = self._synced_offset
         return offsets
 
+    # --- voters
+
+    def can_change_voters(self, proposed: VoterSet) -> bool:
+        return not self.is_over and can_change_voters(
+            self.voters,
+            proposed,
+            voters_offset=self._log.voters.latest_offset,
+            high_watermark=self._log.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+        )
+
+    async def change_voters(self, proposed: VoterSet) -> None:
+        """Appends a voter set that `can_change_voters` allows; returns when it is committed. KAFKA_STORAGE_ERROR,
+        NOT_CONTROLLER."""
+        try:
+            offset = self._log.append_voters(proposed, self.epoch)
+        except KafkaError as reason:
+            self.fail(reason)
+            raise
+        self.voters_changed_s = self._now()
+        self._start_sync()
+        while self._log.high_watermark <= offset:
+            if self.is_over:
+                raise KafkaError(ErrorCode.not_controller, "this broker no longer leads the metadata log")
+            await self.wait_for_change()
+
     # --- followers
 
     async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
         """The response to a broker's fetch, when there is news for it or `max_wait_ms` is over."""
-        if request.leader_epoch < self.epoch:
-            return MetadataFetchResponse(ErrorCode.fenced_leader_epoch)
-        if request.leader_epoch > self.epoch:
-            return MetadataFetchResponse(ErrorCode.unknown_leader_epoch)
+        if request.leader_epoch != self.epoch:
+            is_older = request.leader_epoch < self.epoch
+            return self._refuse(ErrorCode.fenced_leader_epoch if is_older else ErrorCode.unknown_leader_epoch)
         replica = self._record_fetch(request)
         deadline_s = self._now() + request.max_wait_ms / 1000
         while not self.is_over:
-            if self.epoch_start_offset is not None and (response := self._build_response(request, replica)) is not None:
+            if (response := self._build_response(request, replica)) is not None:
                 return response
             remaining_s = deadline_s - self._now()
             if remaining_s <= 0:
                 return MetadataFetchResponse(high_watermark=self._reportable_high_watermark())
             await self.wait_for_change(remaining_s)
         return MetadataFetchResponse(ErrorCode.not_leader_or_follower)
+
+    def _refuse(self, error: ErrorCode) -> MetadataFetchResponse:
+        return MetadataFetchResponse(error, leader=LeaderAndEpoch(self.epoch, self.me.broker, self.me.endpoint))
 
     def _record_fetch(self, request: MetadataFetchRequest) -> ReplicaState | None:
         if request.directory_id is None:
@@ -201,16 +223,28 @@ class LeaderState:
     def _reportable_high_watermark(self) -> int:
         """Unknown until a record of this epoch is committed: before, it may be below the one that followers know."""
         high_watermark = self._log.high_watermark
-        is_known = self.epoch_start_offset is not None and high_watermark > self.epoch_start_offset
-        return high_watermark if is_known else UNKNOWN_OFFSET
+        return high_watermark if high_watermark > self.epoch_start_offset else UNKNOWN_OFFSET
 
-    def hears_majority(self, within_s: float) -> bool:
-        """True if a majority of every voter set has fetched within this time."""
-        since_s = self._now() - within_s
-        heard = {key for key, replica in self.replicas.items() if replica.last_fetch_s >= since_s} | {self.me.key}
-        return all(
-            sum(voter.key in heard for voter in voters) >= majority_size(len(voters)) for voters in self.voter_sets
-        )
+    @property
+    def majority_heard_s(self) -> float:
+        """The last time, by the event loop's clock, by which a majority of the voters had fetched. It elected this leader
+        when the epoch began."""
+        heard = [self.last_fetch_s(voter.key) for voter in self.voters]
+        return sorted(heard, reverse=True)[majority_size(len(heard)) - 1]
+
+    def last_fetch_s(self, key: ReplicaKey) -> float:
+        if key == self.me.key:
+            return self._now()
+        replica = self.replicas.get(key)
+        return self.started_s if replica is None else replica.last_fetch_s
+
+    def is_caught_up(self, key: ReplicaKey, within_s: float) -> bool:
+        """True if the replica has fetched within this time and its disk has all committed records."""
+        replica = self.replicas.get(key)
+        if replica is None:
+            return key == self.me.key
+        is_alive = self._now() - replica.last_fetch_s <= within_s
+        return is_alive and replica.acknowledged_offset >= self._log.high_watermark
 
     def describe(self, now_ms: int) -> QuorumDescription:
         """`now_ms`: wall clock."""

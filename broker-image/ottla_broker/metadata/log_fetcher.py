@@ -5,14 +5,21 @@ Each fetch names an offset that is synced to this broker's device, so to the lea
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from ottla_broker.metadata import snapshot_generator
+from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metadata.failure_detector import is_connection_refused
-from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse, truncation_offset
+from ottla_broker.metadata.metadata_fetch import (
+    LeaderAndEpoch,
+    MetadataFetchRequest,
+    MetadataFetchResponse,
+    truncation_offset,
+)
 from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
-from ottla_broker.metadata.quorum_rules import EpochAndOffset, Voter
+from ottla_broker.metadata.raft_rules import EpochAndOffset
+from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -24,22 +31,38 @@ RESPONSE_TIMEOUT_S = 2.0  # in addition to the time that the leader may wait for
 RETRY_PAUSE_S = 0.1
 
 
-class MetadataLogFetcher:
-    """Copies into `log` for broker `me`. `cluster_id`: sent with each fetch, once known."""
+class FetchRefused(KafkaError):
+    """The receiver does not lead the metadata log in the request's epoch. `leader`: what it knows of the leader."""
 
-    def __init__(self, log: MetadataLog, me: Voter, runtime: Runtime) -> None:
+    def __init__(self, code: ErrorCode, leader: LeaderAndEpoch | None) -> None:
+        super().__init__(code, f"fetch of the metadata log failed: {code.name}")
+        self.leader = leader
+
+
+class MetadataLogFetcher:
+    """Copies into `log` for broker `me`. `cluster_id`: sent with each fetch, once known. `is_current_epoch`: False once
+    this broker has promised to follow a newer one. `on_progress` is called after each response."""
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        me: Voter,
+        runtime: Runtime,
+        is_current_epoch: Callable[[int], bool],
+        on_progress: Callable[[], None],
+    ) -> None:
         self.log = log
-        self.last_response_s = 0.0  # event loop time
         self.client_id = f"ottla-quorum-{me.broker}"
         self.cluster_id: str | None = None
         self._me = me
         self._runtime = runtime
-        self._loop = asyncio.get_running_loop()
+        self._is_current_epoch = is_current_epoch
+        self._on_progress = on_progress
 
     async def fetch_once(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> MetadataFetchResponse:
         """Sends one fetch to a broker in `epoch` and applies the response to the log.
 
-        KafkaError: the response's error, or the log's (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged).
+        FetchRefused: the response's error. KafkaError: the log's (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged).
         ConnectionError, TimeoutError.
         """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
@@ -55,12 +78,14 @@ class MetadataLogFetcher:
             max_wait_ms=max_wait_ms,
             cluster_id=self.cluster_id,
         )
+        self._check_epoch(epoch)  # a fetch acknowledges records: after a vote in a newer epoch it may not
         async with asyncio.timeout(max_wait_ms / 1000 + RESPONSE_TIMEOUT_S):
             answer = await channel.send(quorum_messages.build_fetch_request(request))
         response = quorum_messages.parse_fetch_response(answer)
         if response.error is not ErrorCode.none:
-            raise KafkaError(response.error, f"fetch of the metadata log failed: {response.error.name}")
-        self.last_response_s = self._loop.time()
+            raise FetchRefused(response.error, response.leader)
+        self._check_epoch(epoch)
+        self._on_progress()
         if response.snapshot_id is not None:
             await self._store_snapshot(
                 response.snapshot_id,
@@ -79,13 +104,17 @@ class MetadataLogFetcher:
             log.advance_high_watermark(response.high_watermark)
         return response
 
+    def _check_epoch(self, epoch: int) -> None:
+        if not self._is_current_epoch(epoch):
+            raise FetchRefused(ErrorCode.fenced_leader_epoch, None)
+
     async def _store_snapshot(self, snapshot_id: EpochAndOffset, chunks: AsyncIterator[bytes]) -> None:
         """Replaces this broker's log, which ends before the sender's starts or diverges before that."""
         snapshots = self.log.snapshots
         try:
             snapshots.create_partial(snapshot_id)
             async for chunk in chunks:
-                self.last_response_s = self._loop.time()
+                self._on_progress()
                 snapshots.append_partial(snapshot_id, chunk)
             await self._runtime.run_in_thread(snapshots.complete_partial, snapshot_id)
         except OSError as error:
@@ -95,33 +124,30 @@ class MetadataLogFetcher:
         snapshot_generator.install_snapshot(self.log, snapshot_id)
 
 
-class FollowerState:
-    """Follows one leader in one epoch. `on_leader_down` is called when the leader's port refuses connections, and
-    `on_response` after each fetch."""
+class LeaderFollower:
+    """Fetches from one leader in one epoch. `on_response` is called after each fetch, `on_leader_down` when the leader's
+    port refuses connections or its process does not lead, and `on_leader` when it names a newer one."""
 
     def __init__(
         self,
         fetcher: MetadataLogFetcher,
-        leader: Voter,
+        leader_id: int,
+        endpoint: tuple[str, int],
         epoch: int,
         max_wait_ms: int,
-        on_leader_down: Callable[[], None],
         on_response: Callable[[MetadataFetchResponse], None],
+        on_leader_down: Callable[[], None],
+        on_leader: Callable[[LeaderAndEpoch], Awaitable[None]],
     ) -> None:
-        self.is_leader_down = False
         self._fetcher = fetcher
-        self._leader = leader
+        self._leader_id = leader_id
+        self._endpoint = endpoint
         self._epoch = epoch
         self._max_wait_ms = max_wait_ms
-        self._on_leader_down = on_leader_down
         self._on_response = on_response
+        self._on_leader_down = on_leader_down
+        self._on_leader = on_leader
         self._loop = asyncio.get_running_loop()
-        self._started_s = self._loop.time()
-
-    @property
-    def last_response_s(self) -> float:
-        """Event loop time of the last response, or of the start."""
-        return max(self._started_s, self._fetcher.last_response_s)
 
     async def run(self) -> None:
         """Until cancelled. KafkaError when this broker's own log fails or cannot follow."""
@@ -131,22 +157,22 @@ class FollowerState:
             await asyncio.sleep(last_attempt_s + RETRY_PAUSE_S - self._loop.time())
             last_attempt_s = self._loop.time()
             try:
-                async with connect_to_peer(self._leader, self._fetcher.client_id) as channel:
-                    self.is_leader_down = False
+                async with connect(self._endpoint, self._fetcher.client_id) as channel:
                     while True:
                         self._on_response(await self._fetcher.fetch_once(channel, self._epoch, self._max_wait_ms))
             except OSError as error:
-                self._handle_connection_error(error)
+                if is_connection_refused(error):
+                    self._on_leader_down()
+            except FetchRefused as reason:
+                if reason.code is ErrorCode.inconsistent_cluster_id:
+                    raise
+                self._on_leader_down()
+                if reason.leader is not None:
+                    await self._on_leader(reason.leader)
             except KafkaError as reason:
                 if self._fetcher.log.partition_log.failure is not None or is_fatal(reason):
                     raise
-                logger.info("cannot follow broker %d in epoch %d: %s", self._leader.broker, self._epoch, reason)
-
-    def _handle_connection_error(self, error: OSError) -> None:
-        if is_connection_refused(error) and not self.is_leader_down:
-            logger.info("broker %d, the leader of the metadata log, refuses connections", self._leader.broker)
-            self.is_leader_down = True
-            self._on_leader_down()
+                logger.info("cannot follow broker %d in epoch %d: %s", self._leader_id, self._epoch, reason)
 
 
 def is_fatal(reason: KafkaError) -> bool:
@@ -155,12 +181,10 @@ def is_fatal(reason: KafkaError) -> bool:
 
 
 @asynccontextmanager
-async def connect_to_peer(peer: Voter, client_id: str) -> AsyncIterator[Channel]:
+async def connect(endpoint: tuple[str, int], client_id: str) -> AsyncIterator[Channel]:
     """A connection to another broker, closed at the end. OSError, ConnectionRefusedError among them; TimeoutError."""
-    if peer.endpoint is None:
-        raise ConnectionError(f"the address of broker {peer.broker} is unknown")
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-        channel = await open_channel(*peer.endpoint, client_id)
+        channel = await open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)
     try:
         yield channel
     finally:

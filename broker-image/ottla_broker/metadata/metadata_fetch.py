@@ -4,13 +4,22 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ottla_broker.log.leader_epochs import LeaderEpochs
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
+from ottla_broker.metadata.raft_rules import NO_LEADER, EpochAndOffset
 from ottla_broker.wire.errors import ErrorCode
 
 METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
 CONSUMER_REPLICA_ID = -1
 UNKNOWN_OFFSET = -1
 NO_EPOCH_AND_OFFSET = EpochAndOffset(-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndEpoch:
+    """The newest epoch that a broker knows, with its leader (−1: unknown) and that one's host and port."""
+
+    epoch: int
+    leader: int = NO_LEADER
+    endpoint: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,8 @@ class MetadataFetchRequest:
 @dataclass(frozen=True, slots=True)
 class MetadataFetchResponse:
     """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: where the follower's log may still agree
-    with the leader's. `snapshot_id`: the snapshot to fetch instead of deleted records."""
+    with the leader's. `snapshot_id`: the snapshot to fetch instead of deleted records. `leader`: with an error, the
+    leader as the sender knows it."""
 
     error: ErrorCode = ErrorCode.none
     high_watermark: int = UNKNOWN_OFFSET
@@ -39,6 +49,7 @@ class MetadataFetchResponse:
     records: bytes = b""
     diverging_epoch: EpochAndOffset | None = None
     snapshot_id: EpochAndOffset | None = None
+    leader: LeaderAndEpoch | None = None
 
 
 def find_diverging_epoch(epochs: LeaderEpochs, log_end: int, follower_end: EpochAndOffset) -> EpochAndOffset | None:

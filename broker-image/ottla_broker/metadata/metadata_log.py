@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse, find_diverging_epoch
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
+from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import MetadataRecord, decode_record, encode_record
 from ottla_broker.metadata.snapshots import SnapshotStore
+from ottla_broker.metadata.voter_history import VoterHistory, encode_voters_batch
+from ottla_broker.metadata.voter_set import VoterSet
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -24,8 +26,8 @@ READ_BYTES = 1 << 20
 
 
 class CommittedLogDiverged(KafkaError):
-    """A leader's log diverges from this broker's below the high watermark: two clusters share a register, or a disk has
-    lost synced data. Committed records are never truncated."""
+    """A leader's log diverges from this broker's below the high watermark: two clusters were mixed, or a disk has lost synced
+    data. Committed records are never truncated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class MetadataLog:
         self.partition_log = partition_log
         self.image = image
         self.snapshots = snapshots
+        self.voters = VoterHistory()
         self.on_commit = on_commit
         self.records_read = 0  # from disk, since this broker started
         self.bytes_since_snapshot = 0
@@ -97,12 +100,12 @@ class MetadataLog:
         records = bytes(log.read(request.log_end.offset, request.max_bytes, up_to=log.high_watermark))
         return MetadataFetchResponse(high_watermark=log.high_watermark, log_start_offset=log.start, records=records)
 
-    def read_for_new_leader(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
-        """The response to the leader of a new epoch, which copies the records that its own log lacks."""
-        if (divergence := self.find_divergence(request.log_end)) is not None:
-            return divergence
-        records = bytes(self.partition_log.read(request.log_end.offset, request.max_bytes, up_to=self.end_offset))
-        return MetadataFetchResponse(log_start_offset=self.partition_log.start, records=records)
+    def load_voters(self, from_offset: int) -> None:
+        """Finds the voter sets in the log from an offset on, committed or not. CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR."""
+        while from_offset < self.end_offset:
+            data = self.partition_log.read(from_offset, READ_BYTES, up_to=self.end_offset)
+            self.voters.add_from_batches(data)
+            from_offset = max([header.next_offset for _, header in iter_batches(data)], default=self.end_offset)
 
     # --- as leader
 
@@ -115,6 +118,14 @@ class MetadataLog:
         future: asyncio.Future[MetadataDelta] = asyncio.get_running_loop().create_future()
         self._pending.append(PendingCommit(appended.first_offset, records, future))
         return future
+
+    def append_voters(self, voters: VoterSet, epoch: int) -> int:
+        """Appends a voter set, which is in effect from now on; its offset. KAFKA_STORAGE_ERROR."""
+        now_ms = self._runtime.now_ms()
+        batch = encode_voters_batch(voters, now_ms)
+        appended = self.partition_log.append_as_leader(batch, leader_epoch=epoch, now_ms=now_ms, from_client=False)
+        self.voters.add(appended.first_offset, voters)
+        return appended.first_offset
 
     def fail_pending_commits(self) -> None:
         """Fails them with NOT_CONTROLLER: this broker is no longer the leader. The next leader may commit their records."""
@@ -129,7 +140,8 @@ class MetadataLog:
 
     def append_as_follower(self, data: bytes, epoch: int) -> None:
         """Appends a leader's batches. CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
-        self.partition_log.append_as_follower(data, leader_epoch=epoch)
+        appended = self.partition_log.append_as_follower(data, leader_epoch=epoch)
+        self.voters.add_from_batches(memoryview(data)[: appended.byte_count])
         self.bytes_since_snapshot += len(data)
 
     def truncate_to(self, offset: int) -> None:
@@ -141,6 +153,7 @@ class MetadataLog:
                 f"{self.high_watermark}: committed records are not truncated",
             )
         self.partition_log.truncate_to(offset)
+        self.voters.truncate_to(self.end_offset)
 
     # --- commits
 

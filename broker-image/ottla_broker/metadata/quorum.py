@@ -1,18 +1,20 @@
 """The quorum of the metadata log as the rest of the broker uses it: commits, fetches, who leads.
 
-How the leader is elected is known to an implementation alone (`register_quorum`), so that it can be exchanged.
+How the leader is elected is known to an implementation alone (`raft_quorum`), so that it can be exchanged.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ottla_broker.config import BROKER_SESSION_TIMEOUT_MS, REGISTER_LEASE_MS, Config
+from ottla_broker.config import BROKER_SESSION_TIMEOUT_MS, CONTROLLER_QUORUM_FETCH_TIMEOUT_MS, Config
 from ottla_broker.metadata.image import MetadataDelta
-from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse
+from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRequest, MetadataFetchResponse
 from ottla_broker.metadata.metadata_log import MetadataLog
-from ottla_broker.metadata.quorum_rules import ReplicaKey
+from ottla_broker.metadata.raft_rules import VoteRequest
 from ottla_broker.metadata.records import MetadataRecord
+from ottla_broker.metadata.voter_set import ReplicaKey
+from ottla_broker.wire.errors import ErrorCode
 
 
 class CommitLog(Protocol):
@@ -70,7 +72,7 @@ class MetadataQuorum(CommitLog, Protocol):
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that this broker knows; −1 before the first."""
+        """The newest epoch that this broker knows; 0 before the first."""
         ...
 
     def leader_endpoint(self) -> tuple[str, int] | None: ...
@@ -93,12 +95,27 @@ class MetadataQuorum(CommitLog, Protocol):
 
     async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse: ...
 
-    async def handle_begin_quorum_epoch(self, leader: int, epoch: int, address: str) -> None:
-        """A broker announces that it leads in `epoch`; `address`: host:port."""
+    def current_leader(self) -> LeaderAndEpoch: ...
+
+    def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
+        """The error of a request between replicas that is meant for another cluster, or another replica; `receiver` None:
+        for any."""
+        ...
+
+    async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:
+        """Whether the vote is granted; it is stored before this returns. KAFKA_STORAGE_ERROR."""
+        ...
+
+    async def handle_begin_quorum_epoch(self, leader: LeaderAndEpoch) -> None:
+        """A broker announces that it leads. KAFKA_STORAGE_ERROR."""
+        ...
+
+    async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
+        """The leader asks for another one, the first of `successors` above all. KAFKA_STORAGE_ERROR."""
         ...
 
 
 def leadership_timeout_s(config: Config) -> float:
-    """How long a controller that hears from no majority continues to answer as controller: no other broker becomes
-    leader in this time."""
-    return min(config(BROKER_SESSION_TIMEOUT_MS), config(REGISTER_LEASE_MS)) / 1000
+    """How long a controller that hears from no majority continues to answer as controller: followers elect no other
+    leader before their fetch timeout."""
+    return min(config(BROKER_SESSION_TIMEOUT_MS), config(CONTROLLER_QUORUM_FETCH_TIMEOUT_MS)) / 1000

@@ -1,41 +1,54 @@
-"""Protocol messages between the replicas of the metadata log: Fetch (1), FetchSnapshot (59), BeginQuorumEpoch (53).
+"""Protocol messages between the replicas of the metadata log: Fetch (1), FetchSnapshot (59), Vote (52),
+BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeCluster (60).
 
 A broker without peers never imports this module: loading the schemas takes 20 ms of processor time.
 """
 
-import asyncio
 import datetime
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest, LeaderEndpoint, TopicData
 from kio.schema.begin_quorum_epoch.v1.request import PartitionData as BeginQuorumEpochPartition
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest, ReplicaInfo
+from kio.schema.end_quorum_epoch.v1.request import LeaderEndpoint as EndQuorumEpochEndpoint
+from kio.schema.end_quorum_epoch.v1.request import PartitionData as EndQuorumEpochPartition
+from kio.schema.end_quorum_epoch.v1.request import TopicData as EndQuorumEpochTopic
 from kio.schema.fetch.v18.request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kio.schema.fetch.v18.response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     SnapshotId,
 )
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest, PartitionSnapshot, TopicSnapshot
 from kio.schema.fetch_snapshot.v1.request import SnapshotId as RequestedSnapshotId
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.vote.v2.request import PartitionData as VotePartition
+from kio.schema.vote.v2.request import TopicData as VoteTopic
+from kio.schema.vote.v2.request import VoteRequest as VoteMessage
+from kio.schema.vote.v2.response import VoteResponse
 from kio.static.primitive import Records, i8, i32, i32Timedelta, i64, u16
 
 from ottla_broker.metadata.metadata_fetch import (
     METADATA_TOPIC_ID,
     NO_EPOCH_AND_OFFSET,
+    LeaderAndEpoch,
     MetadataFetchRequest,
     MetadataFetchResponse,
 )
-from ottla_broker.metadata.quorum_rules import EpochAndOffset, Voter
+from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
 from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.metadata.voter_history import VOTER_LISTENER
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 SNAPSHOT_CHUNK_BYTES = 1 << 20
-ANNOUNCED_LISTENER = "BROKERS"
-BEGIN_QUORUM_EPOCH_TIMEOUT_S = 1.0
 
 
 def build_fetch_request(request: MetadataFetchRequest) -> FetchRequest:
@@ -78,6 +91,7 @@ def parse_fetch_request(request: FetchRequest) -> MetadataFetchRequest:
 def build_fetch_response(response: MetadataFetchResponse) -> FetchResponse:
     diverging = response.diverging_epoch or NO_EPOCH_AND_OFFSET
     snapshot = response.snapshot_id or NO_EPOCH_AND_OFFSET
+    leader = response.leader or LeaderAndEpoch(-1)
     partition = PartitionData(
         partition_index=i32(0),
         error_code=response.error,
@@ -86,13 +100,19 @@ def build_fetch_response(response: MetadataFetchResponse) -> FetchResponse:
         log_start_offset=i64(response.log_start_offset),
         diverging_epoch=EpochEndOffset(epoch=i32(diverging.epoch), end_offset=i64(diverging.offset)),
         snapshot_id=SnapshotId(end_offset=i64(snapshot.offset), epoch=i32(snapshot.epoch)),
+        current_leader=LeaderIdAndEpoch(leader_id=BrokerId(leader.leader), leader_epoch=i32(leader.epoch)),
         aborted_transactions=None,
         records=Records(response.records),
     )
+    nodes: tuple[NodeEndpoint, ...] = ()
+    if leader.endpoint is not None:
+        host, port = leader.endpoint
+        nodes = (NodeEndpoint(node_id=BrokerId(leader.leader), host=host, port=i32(port), rack=None),)
     return FetchResponse(
         throttle_time=_milliseconds(0),
         error_code=ErrorCode.none,
         responses=(FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
+        node_endpoints=nodes,
     )
 
 
@@ -109,7 +129,14 @@ def parse_fetch_response(response: FetchResponse) -> MetadataFetchResponse:
         bytes(partition.records or b""),
         None if diverging == NO_EPOCH_AND_OFFSET else diverging,
         None if snapshot == NO_EPOCH_AND_OFFSET else snapshot,
+        _leader(partition.current_leader.leader_id, partition.current_leader.leader_epoch, response.node_endpoints),
     )
+
+
+def _leader(leader: int, epoch: int, nodes: Sequence[Any]) -> LeaderAndEpoch | None:
+    """The leader that a response names, with its endpoint if that is in the response; None without an epoch."""
+    endpoint = next(((node.host, int(node.port)) for node in nodes if int(node.node_id) == leader), None)
+    return LeaderAndEpoch(int(epoch), int(leader), endpoint) if epoch >= 0 else None
 
 
 async def fetch_snapshot(
@@ -143,18 +170,88 @@ async def fetch_snapshot(
         yield data
 
 
-async def send_begin_quorum_epoch(channel: Channel, leader: Voter, epoch: int) -> None:
-    """Returns when the receiver follows `epoch`. OSError, TimeoutError, KafkaError."""
+async def send_vote(
+    channel: Channel, voter: ReplicaKey, request: VoteRequest, cluster_id: str | None
+) -> tuple[bool, LeaderAndEpoch | None]:
+    """Whether `voter` grants its vote, and the leader that it knows. KafkaError: INVALID_VOTER_KEY from a broker that is
+    not that voter, and others; ConnectionError."""
+    partition = VotePartition(
+        partition_index=i32(0),
+        replica_epoch=i32(request.epoch),
+        replica_id=BrokerId(request.candidate[0]),
+        replica_directory_id=request.candidate[1],
+        voter_directory_id=voter[1],
+        last_offset_epoch=i32(request.log_end.epoch),
+        last_offset=i64(request.log_end.offset),
+        pre_vote=request.is_pre_vote,
+    )
+    topic = VoteTopic(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,))
+    response: VoteResponse = await channel.send(
+        VoteMessage(cluster_id=cluster_id, voter_id=BrokerId(voter[0]), topics=(topic,))
+    )
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code)
+    answer = response.topics[0].partitions[0]
+    if answer.error_code not in (ErrorCode.none, ErrorCode.fenced_leader_epoch):
+        raise KafkaError(answer.error_code)
+    return answer.vote_granted, _leader(answer.leader_id, answer.leader_epoch, response.node_endpoints)
+
+
+async def send_begin_quorum_epoch(
+    channel: Channel, receiver: ReplicaKey, leader: Voter, epoch: int, cluster_id: str | None
+) -> None:
+    """Returns when the receiver follows `epoch`. OSError, KafkaError: INVALID_VOTER_KEY from another broker."""
     host, port = leader.endpoint or ("", 0)
     partition = BeginQuorumEpochPartition(
-        partition_index=i32(0), voter_directory_id=None, leader_id=BrokerId(leader.broker), leader_epoch=i32(epoch)
+        partition_index=i32(0),
+        voter_directory_id=receiver[1],
+        leader_id=BrokerId(leader.broker),
+        leader_epoch=i32(epoch),
     )
     request = BeginQuorumEpochRequest(
+        cluster_id=cluster_id,
+        voter_id=BrokerId(receiver[0]),
         topics=(TopicData(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,)),),
-        leader_endpoints=(LeaderEndpoint(name=ANNOUNCED_LISTENER, host=host, port=u16(port)),),
+        leader_endpoints=(LeaderEndpoint(name=VOTER_LISTENER, host=host, port=u16(port)),),
     )
-    async with asyncio.timeout(BEGIN_QUORUM_EPOCH_TIMEOUT_S):
-        await channel.send(request)
+    response = await channel.send(request)
+    code = response.error_code or response.topics[0].partitions[0].error_code
+    if code is not ErrorCode.none:
+        raise KafkaError(code)
+
+
+async def send_end_quorum_epoch(
+    channel: Channel, leader: Voter, epoch: int, successors: Sequence[ReplicaKey], cluster_id: str | None
+) -> None:
+    """OSError, KafkaError."""
+    host, port = leader.endpoint or ("", 0)
+    partition = EndQuorumEpochPartition(
+        partition_index=i32(0),
+        leader_id=BrokerId(leader.broker),
+        leader_epoch=i32(epoch),
+        preferred_candidates=tuple(
+            ReplicaInfo(candidate_id=BrokerId(broker), candidate_directory_id=directory)
+            for broker, directory in successors
+        ),
+    )
+    request = EndQuorumEpochRequest(
+        cluster_id=cluster_id,
+        topics=(EndQuorumEpochTopic(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,)),),
+        leader_endpoints=(EndQuorumEpochEndpoint(name=VOTER_LISTENER, host=host, port=u16(port)),),
+    )
+    response = await channel.send(request)
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code)
+
+
+async def request_cluster_id(channel: Channel) -> str:
+    """The cluster id of a broker; empty if it belongs to no cluster. KafkaError while it starts; ConnectionError."""
+    response = await channel.send(
+        DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
+    )
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code)
+    return str(response.cluster_id)
 
 
 def _milliseconds(number: int) -> i32Timedelta:

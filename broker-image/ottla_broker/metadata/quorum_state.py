@@ -1,74 +1,86 @@
-"""The newest epoch that a broker follows, in the file `quorum-state` beside the metadata log.
+"""The newest epoch that a broker knows, its leader and this broker's vote, in Kafka's file `quorum-state` beside the
+metadata log.
 
-A broker follows no leader of an older epoch. The file is synced before the broker sends the first fetch in an epoch, so
-that a restart does not lose the epoch. It holds the register's value as last known, and with it the leader's address
-while the register is unavailable.
+The file is synced before any message leaves that follows from it, so that a restart neither votes twice in an epoch nor
+goes back to an older one.
 """
 
-import asyncio
-from collections.abc import Callable
+from uuid import UUID
 
 import msgspec
 
 from ottla_broker.log.disk import Disk
-from ottla_broker.metadata.register import RegisterValue
-from ottla_broker.runtime import Runtime
+from ottla_broker.metadata.raft_rules import ElectionState
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter, VoterSet
+from ottla_broker.runtime import Runtime, uuid_from_text, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 FILE_NAME = "quorum-state"
-NO_EPOCH = -1
-_APACHE_KAFKA_FIELD = b'"data_version"'  # Apache Kafka has a file of the same name, with this field
+NO_VOTE = -1
 
 
-class QuorumState:
-    """`value` None: no epoch was stored. `on_change` is called after each new value."""
+class _StoredState(msgspec.Struct, rename="camel"):
+    """Kafka's format, version 1."""
 
-    def __init__(self, folder: str, disk: Disk, runtime: Runtime, on_change: Callable[[], None] = lambda: None) -> None:
+    leader_id: int
+    leader_epoch: int
+    voted_id: int
+    voted_directory_id: str
+    data_version: int = msgspec.field(default=1, name="data_version")
+
+
+class _RegisterState(msgspec.Struct):
+    """What Ottla 0.1 stored: a leader that was elected through a register outside of the brokers."""
+
+    epoch: int
+    isr: tuple[Voter, ...]
+
+
+class QuorumStateFile:
+    """`stored`: what the file holds. `register_voters`: the voters of a file of Ottla 0.1, which is taken over when this
+    broker was the only one."""
+
+    def __init__(self, folder: str, disk: Disk, runtime: Runtime, me: ReplicaKey) -> None:
         self._path = f"{folder}/{FILE_NAME}"
         self._disk = disk
         self._runtime = runtime
-        self._on_change = on_change
-        self._lock = asyncio.Lock()
-        self.value: RegisterValue | None = self._load()
+        self.register_voters: VoterSet = ()
+        self.stored = self._load(me)
 
-    @property
-    def epoch(self) -> int:
-        return NO_EPOCH if self.value is None else self.value.epoch
+    async def store(self, state: ElectionState) -> None:
+        """Returns when the state is synced. KAFKA_STORAGE_ERROR."""
+        voted_id, voted_directory = state.voted or (NO_VOTE, UUID(int=0))
+        data = msgspec.json.encode(_StoredState(state.leader, state.epoch, voted_id, uuid_text(voted_directory)))
+        try:
+            await self._runtime.run_in_thread(self._disk.replace_file, self._path, data)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.kafka_storage_error, f"{self._path} cannot be written: {error.strerror or error}"
+            ) from error
+        self.stored = state
 
-    @property
-    def leader_id(self) -> int:
-        return -1 if self.value is None else self.value.leader
-
-    async def store(self, value: RegisterValue) -> bool:
-        """Stores `value`, and with it the promise to follow no older epoch; False when a newer epoch is stored.
-        KAFKA_STORAGE_ERROR. In the stored epoch only a change of voters is written, not a renewed lease."""
-        async with self._lock:
-            stored = self.value
-            if stored is not None and value.epoch < stored.epoch:
-                return False
-            if stored is not None and (value.epoch, value.isr) == (stored.epoch, stored.isr):
-                return True
-            try:
-                await self._runtime.run_in_thread(self._disk.replace_file, self._path, msgspec.json.encode(value))
-            except OSError as error:
-                raise KafkaError(
-                    ErrorCode.kafka_storage_error, f"{self._path} cannot be written: {error.strerror or error}"
-                ) from error
-            self.value = value
-            self._on_change()
-            return True
-
-    def _load(self) -> RegisterValue | None:
+    def _load(self, me: ReplicaKey) -> ElectionState:
         try:
             if not self._disk.exists(self._path):
-                return None
-            data = self._disk.read_file(self._path)
-            return msgspec.json.decode(data, type=RegisterValue)
-        except (OSError, msgspec.MsgspecError) as error:
-            if isinstance(error, msgspec.ValidationError) and _APACHE_KAFKA_FIELD in data:
-                raise KafkaError(
-                    ErrorCode.kafka_storage_error,
-                    f"{self._path} is Apache Kafka's, whose metadata have another format: name a new folder in log.dirs "
-                    "and copy the topics' partition folders into it",
-                ) from error
+                return ElectionState()
+            found = msgspec.json.decode(self._disk.read_file(self._path), type=dict[str, object])
+            if "data_version" not in found:
+                return self._take_over(msgspec.convert(found, _RegisterState), me)
+            stored = msgspec.convert(found, _StoredState)
+            voted = None
+            if stored.voted_id != NO_VOTE:
+                voted = stored.voted_id, uuid_from_text(stored.voted_directory_id)
+            return ElectionState(stored.leader_epoch, stored.leader_id, voted)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self._path} cannot be read: {error}") from error
+
+    def _take_over(self, old: _RegisterState, me: ReplicaKey) -> ElectionState:
+        if [voter.key for voter in old.isr] != [me]:
+            brokers = ", ".join(str(voter.broker) for voter in old.isr)
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"{self._path} is of Ottla 0.1, whose voters were brokers {brokers}, elected through a register: "
+                "`ottla cluster recover` takes their metadata over from the most advanced of their disks",
+            )
+        self.register_voters = old.isr
+        return ElectionState(old.epoch)

@@ -3,7 +3,8 @@
 Each function takes the state of one replica and an event, and returns the next state. There is no clock, disk or network
 here. The caller does what a change of state asks for, in this order:
 
-1. If `stored` differs, it is written and synced before any message leaves that follows from the new state.
+1. From this moment on nothing is acknowledged in an older epoch: neither a follower's fetch nor a leader's own sync. If
+   `stored` differs, it is written and synced before any message leaves that follows from the new state.
 2. In PROSPECTIVE and CANDIDATE, a vote of `epoch` is requested from every other voter (a pre-vote in PROSPECTIVE).
    The answers, and connections that fail, come back through `count_vote`.
 3. In LEADER, the log of `epoch` is led; in FOLLOWER, that of `leader` is fetched.
@@ -132,8 +133,9 @@ def count_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, *, granted
         return state
     if granted:
         return _elect_if_won(replace(state, granted=state.granted | {voter}), me)
-    state = replace(state, refused=state.refused | ({voter} - state.granted))
-    return state if has_majority(me.voters - state.refused, me.voters) else _lose_election(state)
+    state = replace(state, refused=state.refused | {voter})
+    can_win = has_majority(me.voters - (state.refused - state.granted), me.voters)
+    return state if can_win else _lose_election(state)
 
 
 def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
@@ -145,7 +147,9 @@ def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
 
 
 def stand_for_election(state: RaftState, me: Replica) -> RaftState:
-    """CANDIDATE of the next epoch, with its own vote."""
+    """CANDIDATE of the next epoch, with its own vote. It does not wait for voters that gave no pre-vote: when two stand at
+    the same time while the former leader is silent, both stand again soon."""
+    silent = me.voters - state.granted if state.role is Role.PROSPECTIVE else NO_VOTES
     candidate = replace(
         state,
         role=Role.CANDIDATE,
@@ -153,7 +157,7 @@ def stand_for_election(state: RaftState, me: Replica) -> RaftState:
         leader=NO_LEADER,
         voted=me.key,
         granted=frozenset({me.key}),
-        refused=NO_VOTES,
+        refused=silent,
         hears_leader=False,
     )
     return _elect_if_won(candidate, me)
@@ -242,7 +246,7 @@ def election_timeout_s(state: RaftState, me: Replica, timeouts: ElectionTimeouts
     elections that nobody won, from an interval that doubles."""
     if state.role is Role.LEADER or (not me.is_voter and state.role is not Role.FOLLOWER):
         return None
-    if not me.voters - {me.key}:
+    if me.voters == {me.key}:
         return 0.0  # nobody else can lead
     if state.failed_elections and not state.is_electing and not state.hears_leader:
         longest_s = MIN_BACKOFF_S * 2 ** min(state.failed_elections, 16)

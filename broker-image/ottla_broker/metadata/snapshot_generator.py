@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
+from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.snapshots import MAX_SNAPSHOTS
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -61,8 +61,9 @@ async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffse
     end, counted = log.image.end_offset, log.bytes_since_snapshot
     snapshot = EpochAndOffset(log.partition_log.epochs.epoch_for_offset(end - 1), end)
     records = log.image.to_records(snapshot.epoch)
+    voters = log.voters.at(end)
     await log.partition_log.wait_until_synced(end)
-    await runtime.run_in_thread(log.snapshots.write, snapshot, records, runtime.now_ms())
+    await runtime.run_in_thread(log.snapshots.write, snapshot, voters, records, runtime.now_ms())
     oldest = log.snapshots.add_snapshot(snapshot)
     log.bytes_since_snapshot -= counted
     if len(log.snapshots.snapshot_ids) == MAX_SNAPSHOTS:
@@ -86,6 +87,8 @@ def load_image(log: MetadataLog) -> None:
             logger.warning("ignoring the metadata snapshot at offset %d: %s", snapshot.offset, reason)
             continue
         log.image.replace_with(found)
+        log.voters.restart(log.snapshots.read_voters(snapshot))
+        log.load_voters(snapshot.offset)
         if snapshot.offset > log.partition_log.end:  # the records after it were lost in a power failure
             log.partition_log.truncate_fully_and_start_at(snapshot.offset)
         log.bytes_since_snapshot = log.partition_log.size_from(snapshot.offset)
@@ -97,6 +100,7 @@ def load_image(log: MetadataLog) -> None:
             f"{log.partition_log.directory} starts at offset {log.partition_log.start}, and no snapshot holds the state before it",
         )
     log.bytes_since_snapshot = log.partition_log.size
+    log.load_voters(0)
     log.apply_committed()
 
 
@@ -117,6 +121,7 @@ def install_snapshot(log: MetadataLog, snapshot: EpochAndOffset) -> None:
         )
     found = read_snapshot_image(log, snapshot)
     log.snapshots.add_snapshot(snapshot)
+    log.voters.restart(log.snapshots.read_voters(snapshot))
     log.partition_log.truncate_fully_and_start_at(snapshot.offset)
     log.bytes_since_snapshot = 0
     logger.info("installed the leader's metadata snapshot at offset %d", snapshot.offset)

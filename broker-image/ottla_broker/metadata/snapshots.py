@@ -1,6 +1,6 @@
 """Snapshots of the metadata in the metadata log's folder, with Kafka's file names: `<offset>-<epoch>.checkpoint`.
 
-A snapshot holds, as record batches, the state that results from the records below `offset`; `epoch` is that of the last
+A snapshot holds, as record batches, the voters and the state that results from the records below `offset`; `epoch` is that of the last
 of them. A file is written under another name, synced and renamed, so it is always complete. The newest two are kept, and
 the log from the older one on, so that a broker that is slightly behind needs no snapshot.
 """
@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ottla_broker.log.disk import Disk
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
+from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import MetadataRecord, decode_record, encode_record
+from ottla_broker.metadata.voter_history import encode_voters_batch, iter_voter_sets
+from ottla_broker.metadata.voter_set import VoterSet
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 
@@ -58,22 +60,29 @@ class SnapshotStore:
 
     def read_records(self, snapshot: EpochAndOffset) -> Iterator[MetadataRecord]:
         """KafkaError CORRUPT_MESSAGE, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR."""
+        for header, record in iter_records(self._read_file(snapshot)):
+            if record.value is not None and not header.is_control:
+                yield decode_record(record.value)
+
+    def read_voters(self, snapshot: EpochAndOffset) -> VoterSet:
+        """Empty in a snapshot of Ottla 0.1. KafkaError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR."""
+        return next((voters for _, voters in iter_voter_sets(self._read_file(snapshot))), ())
+
+    def _read_file(self, snapshot: EpochAndOffset) -> bytes:
         try:
-            data = self._disk.read_file(self.path(snapshot))
+            return self._disk.read_file(self.path(snapshot))
         except OSError as error:
             raise KafkaError(
                 ErrorCode.kafka_storage_error, f"{self.path(snapshot)}: {error.strerror or error}"
             ) from error
-        for _, record in iter_records(data):
-            if record.value is not None:
-                yield decode_record(record.value)
 
-    def write(self, snapshot: EpochAndOffset, records: Sequence[MetadataRecord], now_ms: int) -> None:
+    def write(self, snapshot: EpochAndOffset, voters: VoterSet, records: Sequence[MetadataRecord], now_ms: int) -> None:
         """Blocks until synced. OSError."""
-        batches = [
+        batches = [encode_voters_batch(voters, now_ms, leader_epoch=snapshot.epoch)]
+        batches += [
             encode_batch(
                 [Record(now_ms, None, encode_record(record)) for record in records[at : at + RECORDS_PER_BATCH]],
-                base_offset=at,
+                base_offset=at + 1,
                 leader_epoch=snapshot.epoch,
             )
             for at in range(0, len(records), RECORDS_PER_BATCH)

@@ -42,7 +42,7 @@ def encode_end_transaction_marker(
 ) -> bytes:
     """The control batch that ends a producer's transaction in a partition."""
     kind = ControlRecordType.commit if commit else ControlRecordType.abort
-    marker = Record(timestamp_ms, _KEY.pack(0, kind), _END_TRANSACTION.pack(0, coordinator_epoch))
+    marker = Record(timestamp_ms, control_record_key(kind), _END_TRANSACTION.pack(0, coordinator_epoch))
     return encode_batch(
         [marker],
         base_offset=base_offset,
@@ -52,6 +52,10 @@ def encode_end_transaction_marker(
         transactional=True,
         control=True,
     )
+
+
+def control_record_key(kind: ControlRecordType) -> bytes:
+    return _KEY.pack(0, kind)
 
 
 def control_record_type(record: Record) -> ControlRecordType:

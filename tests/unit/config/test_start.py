@@ -49,7 +49,6 @@ def test_a_file_made_for_kafka_works_and_says_what_it_does_not_do(tmp_path: Path
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
     assert config.inter_broker_listener == "PLAINTEXT"
-    assert config.register == "file:/data/kafka/register.json"
     assert f"{file}:9: num.network.threads has no effect" in "\n".join(config.notes)
     assert len(config.notes) == 8
 

@@ -131,7 +131,7 @@ def test_every_declared_metric_is_told(tmp_path: Path) -> None:
 def test_a_broker_that_has_not_started_is_told_as_starting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
-            fresh = Broker(on.config, on._register, answer_locally)  # never started: nothing of it is closed either
+            fresh = Broker(on.config, answer_locally)  # never started: nothing of it is closed either
             async with getting(fresh, small_server()) as get:
                 assert (await get("/readyz"))[0] == 503
                 status, text = await get("/metrics")

@@ -7,7 +7,7 @@ from kio.schema.fetch.v18.request import FetchTopic
 
 from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest
 from ottla_broker.metadata.quorum_messages import build_fetch_request, parse_fetch_request
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
+from ottla_broker.metadata.raft_rules import EpochAndOffset
 
 ASK = MetadataFetchRequest(2, UUID(int=5), 7, EpochAndOffset(6, 100), 90, 1000, 250, "cluster")
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.quorum_rules import ReplicaKey
 from ottla_broker.metadata.records import MetadataRecord, encode_record
 from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.wire.errors import KafkaError
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.processes import SimulatedLoop
@@ -20,7 +20,7 @@ from tests.unit.making_topics import ensure_topic
 
 T = TypeVar("T")
 
-LEASE_S = 2.5
+FETCH_TIMEOUT_S = 2.0
 SETTINGS = {"offsets.topic.num.partitions": "1", "default.replication.factor": "1"}
 
 
@@ -46,7 +46,7 @@ class WholeCluster(SimulatedCluster):
             if not node.is_running:
                 node.start()
         await self.until(lambda: all(node.is_serving for node in self))
-        await self.until(lambda: len(self.members) == min(3, len(self.brokers)))
+        await self.until(lambda: len(self.members) == (3 if len(self.brokers) >= 3 else 1))
         return self.leader
 
     @property
@@ -55,7 +55,13 @@ class WholeCluster(SimulatedCluster):
 
     @property
     def member_keys(self) -> set[ReplicaKey]:
-        return {member.key for member in self.register.value.isr} if self.register.value else set()
+        """The voters that the newest leader has committed."""
+        if not self.leaders:
+            return set()
+        broker = self.leader.broker
+        assert broker is not None
+        log = broker.quorum.metadata_log
+        return {voter.key for voter in log.voters.at(log.high_watermark)}
 
     @property
     def leaders(self) -> list[SimulatedBroker]:

@@ -12,8 +12,8 @@ from ottla_broker.broker import Broker
 from ottla_broker.config import MAX_CONNECTIONS
 from ottla_broker.log.config import LogConfig
 from ottla_broker.metadata.image import BROKER_RESOURCE
+from ottla_broker.metadata.raft_quorum import RaftQuorum
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -176,7 +176,7 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
     async def run() -> None:
         async with running(tmp_path) as broker:
             with monkeypatch.context() as patch:
-                patch.setattr(RegisterQuorum, "commit", refuse)
+                patch.setattr(RaftQuorum, "commit", refuse)
                 with pytest.raises(KafkaError, match="the disk is full"):
                     await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert broker.image.topics == {}

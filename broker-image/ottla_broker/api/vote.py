@@ -1,0 +1,59 @@
+"""Vote (52), versions 0–2: between brokers only.
+
+- A voter of the metadata log that wants to lead asks the others for their votes (KIP-595).
+- A vote is stored before it is answered. One is granted in an epoch, to a log that is at least as long.
+- FENCED_LEADER_EPOCH for an older epoch than the known one. The response contains the known epoch and leader.
+- v1 names the receiver by its id and directory id: INVALID_VOTER_KEY from any other broker (KIP-853).
+- v2 adds pre-votes, which are not stored and are refused while the leader is heard (KIP-996).
+"""
+
+from uuid import UUID
+
+from kio.schema.types import BrokerId
+from kio.schema.vote.v2.request import PartitionData as VotePartition
+from kio.schema.vote.v2.request import VoteRequest as VoteMessage
+from kio.schema.vote.v2.response import NodeEndpoint, PartitionData, TopicData, VoteResponse
+from kio.static.primitive import i32, u16
+
+from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.quorum_requests import authorize, metadata_partition
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode
+
+API = Api(ApiKey.VOTE, versions=(0, 2), flexible=0, is_served_while_starting=True)
+
+
+@API.handler()
+async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
+    authorize(ctx)
+    topic, asked = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
+    quorum = ctx.broker.quorum
+    receiver = None if request.voter_id < 0 else (int(request.voter_id), asked.voter_directory_id or UUID(int=0))
+    code, granted = quorum.check_receiver(request.cluster_id, receiver), False
+    if code is ErrorCode.none:
+        code, granted = await quorum.handle_vote(vote_request(asked))
+    leader = quorum.current_leader()
+    answer = PartitionData(
+        partition_index=i32(0),
+        error_code=code,
+        leader_id=BrokerId(leader.leader),
+        leader_epoch=i32(leader.epoch),
+        vote_granted=granted,
+    )
+    nodes: tuple[NodeEndpoint, ...] = ()
+    if leader.endpoint is not None:
+        nodes = (NodeEndpoint(node_id=BrokerId(leader.leader), host=leader.endpoint[0], port=u16(leader.endpoint[1])),)
+    return VoteResponse(
+        error_code=ErrorCode.none, topics=(TopicData(topic_name=topic, partitions=(answer,)),), node_endpoints=nodes
+    )
+
+
+def vote_request(asked: VotePartition) -> VoteRequest:
+    return VoteRequest(
+        (int(asked.replica_id), asked.replica_directory_id or UUID(int=0)),
+        int(asked.replica_epoch),
+        EpochAndOffset(int(asked.last_offset_epoch), int(asked.last_offset)),
+        asked.pre_vote,
+    )

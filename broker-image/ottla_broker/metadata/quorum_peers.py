@@ -1,0 +1,148 @@
+"""Requests of one replica of the metadata log to others, each over a connection of its own.
+
+The voter set names an address of each voter, which may be out of date: disks may have been moved to other machines. A
+vote is also requested at `controller.quorum.bootstrap.servers`. Requests carry the voter's id and directory id, and any
+other receiver refuses them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from ottla_broker.config.addresses import format_host_and_port
+from ottla_broker.metadata.failure_detector import is_connection_refused
+from ottla_broker.metadata.log_fetcher import connect
+from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRequest
+from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+Endpoint = tuple[str, int]
+
+NO_EPOCH = -1
+FOUNDING_TIMEOUT_S = 5.0
+RETRY_PAUSE_S = 0.2
+
+
+class QuorumPeers:
+    """`bootstrap_servers`: of the inter-broker listener. `cluster_id` None: not known yet. `timeout_s`: of one request."""
+
+    def __init__(
+        self, me: Voter, bootstrap_servers: Iterable[Endpoint], client_id: str, timeout_s: float, cluster_id: str | None
+    ) -> None:
+        self.cluster_id = cluster_id
+        self._me = me
+        self._bootstrap_servers = [endpoint for endpoint in bootstrap_servers if endpoint != me.endpoint]
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._found_at: dict[ReplicaKey, Endpoint] = {}  # where a replica has answered
+
+    def endpoints(self, known: Iterable[Voter]) -> list[Endpoint]:
+        """Where other brokers may be: those that are `known`, and the bootstrap servers."""
+        voters = [self._found_at.get(voter.key, voter.endpoint) for voter in known if voter.key != self._me.key]
+        return list(dict.fromkeys(at for at in (*voters, *self._bootstrap_servers) if at and at != self._me.endpoint))
+
+    # --- the leader's and candidates' requests
+
+    async def request_vote(self, voter: Voter, request: VoteRequest) -> tuple[bool, LeaderAndEpoch | None]:
+        """Whether the vote is granted, False also when the voter cannot be reached; the leader that the voter knows."""
+        from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
+
+        for endpoint in self.endpoints([voter]):
+            try:
+                async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+                    answer = await quorum_messages.send_vote(channel, voter.key, request, self.cluster_id)
+            except (OSError, KafkaError) as reason:
+                logger.debug("no vote of broker %d at %s: %s", voter.broker, format_host_and_port(*endpoint), reason)
+                continue
+            self._found_at[voter.key] = endpoint
+            return answer
+        return False, None
+
+    async def announce_leader(self, peer: Voter, leader: Voter, epoch: int) -> None:
+        """BeginQuorumEpoch. Failures are logged: the leader repeats it."""
+        from ottla_broker.metadata import quorum_messages
+
+        await self._notify(
+            peer,
+            lambda channel: quorum_messages.send_begin_quorum_epoch(channel, peer.key, leader, epoch, self.cluster_id),
+        )
+
+    async def end_epoch(self, peer: Voter, leader: Voter, epoch: int, successors: Sequence[ReplicaKey]) -> None:
+        """EndQuorumEpoch. Failures are logged: the receiver's fetch timeout does without it."""
+        from ottla_broker.metadata import quorum_messages
+
+        await self._notify(
+            peer,
+            lambda channel: quorum_messages.send_end_quorum_epoch(channel, leader, epoch, successors, self.cluster_id),
+        )
+
+    async def _notify(self, peer: Voter, send: Callable[[Channel], Awaitable[None]]) -> None:
+        endpoint = self._found_at.get(peer.key, peer.endpoint)
+        if endpoint is None:
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+                await send(channel)
+        except (OSError, KafkaError) as reason:
+            logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
+
+    # --- joining
+
+    async def find_leader(self, endpoint: Endpoint) -> LeaderAndEpoch | None:
+        """The leader as the broker at `endpoint` knows it. Learns the cluster id where this broker has none. OSError,
+        TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker belongs to another cluster."""
+        from ottla_broker.metadata import quorum_messages
+
+        async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+            if self.cluster_id is None:
+                self.cluster_id = await quorum_messages.request_cluster_id(channel) or None
+            # No leader has this epoch, so every broker refuses the fetch and names the leader.
+            request = MetadataFetchRequest(
+                self._me.broker, self._me.directory, NO_EPOCH, EpochAndOffset(-1, 0), cluster_id=self.cluster_id
+            )
+            answer = await channel.send(quorum_messages.build_fetch_request(request))
+            response = quorum_messages.parse_fetch_response(answer)
+            if response.error is ErrorCode.inconsistent_cluster_id:
+                other = await quorum_messages.request_cluster_id(channel)
+                raise KafkaError(
+                    ErrorCode.inconsistent_cluster_id,
+                    f"the log directory belongs to cluster {self.cluster_id}, but the broker at "
+                    f"{format_host_and_port(*endpoint)} to cluster {other}",
+                )
+            return response.leader
+
+    async def find_cluster(self) -> str | None:
+        """Asks every bootstrap server for its cluster before this broker founds one; the first that is named. None when
+        each has refused the connection or said that it has no cluster, or has not answered within a time: those are
+        logged."""
+        deadline_s = asyncio.get_running_loop().time() + FOUNDING_TIMEOUT_S
+        pending: dict[Endpoint, str] = dict.fromkeys(self._bootstrap_servers, "")
+        while pending and asyncio.get_running_loop().time() < deadline_s:
+            answers = await asyncio.gather(*(self._ask_cluster_id(endpoint) for endpoint in pending))
+            for endpoint, (cluster_id, failure) in zip(tuple(pending), answers, strict=True):
+                if cluster_id:
+                    return cluster_id
+                if failure is None:
+                    del pending[endpoint]
+                else:
+                    pending[endpoint] = failure
+            if pending:
+                await asyncio.sleep(RETRY_PAUSE_S)
+        for endpoint, failure in pending.items():
+            logger.warning("%s did not say whether it has a cluster: %s", format_host_and_port(*endpoint), failure)
+        return None
+
+    async def _ask_cluster_id(self, endpoint: Endpoint) -> tuple[str, str | None]:
+        """The cluster id, empty without one; and why it is not known."""
+        from ottla_broker.metadata import quorum_messages
+
+        try:
+            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+                return await quorum_messages.request_cluster_id(channel), None
+        except (OSError, KafkaError) as reason:
+            is_absent = isinstance(reason, OSError) and is_connection_refused(reason)
+            return "", None if is_absent else str(reason) or type(reason).__name__

@@ -1,0 +1,507 @@
+"""One broker's part in the quorum of the metadata log: implements `quorum.MetadataQuorum` by the rules of `raft_rules`.
+
+One loop does what the role asks for until the role, the epoch or the leader changes: it leads, follows, requests votes or
+looks for a leader. Every change goes through `_transition`, which promises the new state before it is stored, and shows
+it to the loop, and to the senders of requests, once it is.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ottla_broker.config import (
+    CLUSTER_FOUND,
+    CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
+    CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS,
+    CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS,
+    CONTROLLER_QUORUM_FETCH_TIMEOUT_MS,
+    CONTROLLER_QUORUM_VOTER_COUNT,
+    Config,
+)
+from ottla_broker.config.addresses import format_host_and_port
+from ottla_broker.log.disk import Disk
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata import raft_rules, snapshot_generator
+from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.leader_state import LeaderState
+from ottla_broker.metadata.leader_term import LeaderTerm, registered_brokers
+from ottla_broker.metadata.log_fetcher import LeaderFollower, MetadataLogFetcher
+from ottla_broker.metadata.metadata_fetch import (
+    CONSUMER_REPLICA_ID,
+    LeaderAndEpoch,
+    MetadataFetchRequest,
+    MetadataFetchResponse,
+)
+from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.quorum import QuorumDescription
+from ottla_broker.metadata.quorum_peers import Endpoint, QuorumPeers
+from ottla_broker.metadata.quorum_state import QuorumStateFile
+from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionTimeouts, RaftState, Replica, Role, VoteRequest
+from ottla_broker.metadata.records import MetadataRecord
+from ottla_broker.metadata.snapshots import SnapshotStore
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter
+from ottla_broker.runtime import Runtime, uuid_text
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+ASK_PAUSE_S = 0.1
+ASK_LOG_INTERVAL_S = 10.0
+DISK_RETRY_PAUSE_S = 0.5
+MAX_ELECTION_DELAY_S = 0.05  # after the leader's port has refused a connection
+SUCCESSION_TIMEOUT_S = 1.0
+MAJORITY_TIMEOUT_S = 0.6  # voters fetch more often
+
+Rule = Callable[[RaftState, Replica], RaftState]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSettings:
+    """`may_found`: cluster.found. `listener`: the name of the inter-broker listener."""
+
+    bootstrap_servers: tuple[Endpoint, ...]
+    may_found: bool
+    max_voters: int
+    timeouts: ElectionTimeouts
+    listener: str
+
+    @classmethod
+    def from_config(cls, config: Config) -> "QuorumSettings":
+        return cls(
+            config(CONTROLLER_QUORUM_BOOTSTRAP_SERVERS),
+            config(CLUSTER_FOUND),
+            config(CONTROLLER_QUORUM_VOTER_COUNT),
+            ElectionTimeouts(
+                config(CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS) / 1000,
+                config(CONTROLLER_QUORUM_FETCH_TIMEOUT_MS) / 1000,
+                config(CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS) / 1000,
+            ),
+            config.inter_broker_listener,
+        )
+
+
+class RaftQuorum:
+    """`cluster_id` None: the log directory belongs to no cluster yet. `on_elected` and `on_resigned` are called when this
+    broker becomes the active controller and when it no longer is."""
+
+    def __init__(
+        self,
+        me: Voter,
+        partition_log: PartitionLog,
+        image: MetadataImage,
+        runtime: Runtime,
+        disk: Disk,
+        settings: QuorumSettings,
+        *,
+        cluster_id: str | None,
+        snapshot_intervals: snapshot_generator.SnapshotIntervals,
+        on_commit: Callable[[MetadataDelta], None],
+        on_elected: Callable[[], None],
+        on_resigned: Callable[[], None],
+    ) -> None:
+        snapshots = SnapshotStore(partition_log.directory, disk)
+        self.metadata_log = MetadataLog(partition_log, image, snapshots, runtime, on_commit)
+        self._me = me
+        self._image = image
+        self._runtime = runtime
+        self._settings = settings
+        self._timeouts = settings.timeouts
+        self._cluster_id = cluster_id
+        self._snapshot_intervals = snapshot_intervals
+        self._on_elected = on_elected
+        self._on_resigned = on_resigned
+        self._loop = asyncio.get_running_loop()
+        self._file = QuorumStateFile(partition_log.directory, disk, runtime, me.key)
+        self._state = raft_rules.restart(self._file.stored, me.key)
+        self._promised_epoch = self._state.epoch
+        self._lock = asyncio.Lock()
+        self._is_loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._expires_s: float | None = None  # event loop time at which the role's timer expires
+        self._announced = LeaderAndEpoch(-1)  # the newest leader whose endpoint is known
+        self._fetcher = MetadataLogFetcher(self.metadata_log, me, runtime, self._is_current_epoch, self._hear_leader)
+        self._peers = QuorumPeers(
+            me, settings.bootstrap_servers, self._fetcher.client_id, self._timeouts.election_s, cluster_id
+        )
+        self._leader_state: LeaderState | None = None
+        self._writes_voters = False
+        self._excluded: set[ReplicaKey] = set()
+        self._caught_up: asyncio.Future[None] = self._loop.create_future()
+        self._is_stopping = False
+        self._asked_s = self._loop.time()
+
+    # --- queries
+
+    @property
+    def cluster_id(self) -> str:
+        """COORDINATOR_NOT_AVAILABLE before this broker belongs to a cluster."""
+        if self._cluster_id is None:
+            raise KafkaError(ErrorCode.coordinator_not_available, "this broker belongs to no cluster yet")
+        return self._cluster_id
+
+    @property
+    def leader_id(self) -> int:
+        is_former = self._state.role is Role.RESIGNED
+        return NO_LEADER if is_former else self._state.leader
+
+    @property
+    def epoch(self) -> int:
+        return self._state.epoch
+
+    def leader_endpoint(self) -> Endpoint | None:
+        leader = self.leader_id
+        if (self._announced.epoch, self._announced.leader) == (self.epoch, leader):
+            return self._announced.endpoint
+        voter = next((voter for voter in self.metadata_log.voters.latest if voter.broker == leader), None)
+        return None if voter is None else voter.endpoint
+
+    def current_leader(self) -> LeaderAndEpoch:
+        return LeaderAndEpoch(self.epoch, self.leader_id, self.leader_endpoint())
+
+    def hears_majority(self, within_s: float) -> bool:
+        leader = self._leader_state
+        return leader is not None and not leader.is_over and self._loop.time() - leader.majority_heard_s <= within_s
+
+    def describe(self) -> QuorumDescription:
+        return self._led().describe(self._runtime.now_ms())
+
+    def _led(self) -> LeaderState:
+        if self._leader_state is None:
+            raise KafkaError(ErrorCode.not_controller, f"broker {self.leader_id} leads the metadata log")
+        return self._leader_state
+
+    # --- requests
+
+    async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
+        return await self._led().commit(records)
+
+    async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
+        if None not in (request.cluster_id, self._cluster_id) and request.cluster_id != self._cluster_id:
+            return MetadataFetchResponse(ErrorCode.inconsistent_cluster_id)
+        if request.replica_id == CONSUMER_REPLICA_ID:
+            return self.metadata_log.read_committed(request)
+        if self._leader_state is not None:
+            response = await self._leader_state.handle_fetch(request)
+            if response.error is not ErrorCode.not_leader_or_follower:
+                return response
+        return MetadataFetchResponse(ErrorCode.not_leader_or_follower, leader=self.current_leader())
+
+    def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
+        """The error of a request between replicas that is meant for another cluster, or another replica; `receiver` None:
+        for any."""
+        if None not in (cluster_id, self._cluster_id) and cluster_id != self._cluster_id:
+            return ErrorCode.inconsistent_cluster_id
+        return ErrorCode.none if receiver in (None, self._me.key) else ErrorCode.invalid_voter_key
+
+    async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:
+        """Whether the vote is granted; it is stored before this returns. KAFKA_STORAGE_ERROR."""
+        granted = False
+
+        def answer(state: RaftState, me: Replica) -> RaftState:
+            nonlocal granted
+            state, granted = raft_rules.answer_vote(state, request, me)
+            return state
+
+        await self._transition(answer)
+        is_older = request.epoch < self._state.epoch
+        return ErrorCode.fenced_leader_epoch if is_older and not granted else ErrorCode.none, granted
+
+    async def handle_begin_quorum_epoch(self, leader: LeaderAndEpoch) -> None:
+        await self._observe(leader)
+
+    async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
+        def end(state: RaftState, me: Replica) -> RaftState:
+            return raft_rules.end_quorum_epoch(state, leader.epoch, leader.leader, successors, me)
+
+        if not self._is_stopping:
+            await self._transition(end)
+
+    # --- start and stop
+
+    async def wait_until_caught_up(self) -> None:
+        await self._caught_up
+
+    async def run(self) -> None:
+        """KafkaError INCONSISTENT_CLUSTER_ID, or the log's when it fails."""
+        generator: asyncio.Task[None] | None = None
+        try:
+            snapshot_generator.load_image(self.metadata_log)
+            await self._found_cluster()
+            if self._state.epoch < (log_epoch := self.metadata_log.log_end.epoch):
+                self._state = RaftState(epoch=log_epoch, failed_elections=1)  # quorum-state was lost
+            self._is_loaded.set()
+            self._set_state(self._state)
+            generator = self._loop.create_task(
+                snapshot_generator.run_snapshot_generator(self.metadata_log, self._snapshot_intervals, self._runtime)
+            )
+            while True:
+                await self._run_role()
+        except KafkaError as reason:
+            if self._caught_up.done():
+                raise
+            self._caught_up.set_exception(reason)
+        finally:
+            if generator is not None:
+                generator.cancel()
+
+    async def _found_cluster(self) -> None:
+        """Makes this broker the only voter of an empty log: alone, or where cluster.found allows it and no other broker
+        has a cluster."""
+        log = self.metadata_log
+        if log.voters.latest:
+            return
+        if self._settings.bootstrap_servers and not self._file.register_voters:
+            if log.end_offset > 0 or not self._settings.may_found:
+                return
+            if (found := await self._peers.find_cluster()) is not None:
+                logger.info("broker %d founds no cluster: there is cluster %s", self._me.broker, found)
+                return
+        logger.info("broker %d is the only voter of the metadata log", self._me.broker)
+        log.voters.restart((self._me,))
+        self._writes_voters = True
+
+    async def resign(self) -> None:
+        was_stopping, self._is_stopping = self._is_stopping, True
+        leader = self._leader_state
+        if was_stopping or leader is None or not leader.other_voters:
+            return
+        await self._end_epoch(leader)
+        try:
+            async with asyncio.timeout(SUCCESSION_TIMEOUT_S):
+                while not leader.is_over and self.hears_majority(MAJORITY_TIMEOUT_S):
+                    await leader.wait_for_change(MAJORITY_TIMEOUT_S / 10)
+        except TimeoutError:
+            logger.info("no other voter became leader of the metadata log within %g s", SUCCESSION_TIMEOUT_S)
+
+    async def _end_epoch(self, leader: LeaderState) -> None:
+        """Tells the other voters to elect another leader, the most caught-up one first."""
+        voters = leader.other_voters
+        acknowledged, brokers = leader.acknowledged_offsets, self._image.brokers
+        staying = [v.key for v in voters if v.broker not in brokers or not brokers[v.broker].shutting_down]
+        successors = sorted(staying, key=lambda key: -acknowledged.get(key, 0))
+        await asyncio.gather(*(self._peers.end_epoch(voter, self._me, leader.epoch, successors) for voter in voters))
+
+    # --- transitions
+
+    def _replica(self) -> Replica:
+        log = self.metadata_log
+        return Replica(self._me.key, frozenset(voter.key for voter in log.voters.latest), log.log_end)
+
+    def _is_current_epoch(self, epoch: int) -> bool:
+        return epoch == self._promised_epoch == self._state.epoch
+
+    async def _transition(self, rule: Rule) -> None:
+        """Applies a rule. Returns when the new state is stored. KAFKA_STORAGE_ERROR, and the state is the old one."""
+        await self._is_loaded.wait()
+        # Not cancelled with the caller: the file would be written, and the state would not show it.
+        await asyncio.shield(self._loop.create_task(self._apply_rule(rule)))
+
+    async def _apply_rule(self, rule: Rule) -> None:
+        async with self._lock:
+            new = rule(self._state, self._replica())
+            if new == self._state:
+                return
+            self._promised_epoch = new.epoch
+            if new.epoch != self._state.epoch and self._leader_state is not None:
+                self._leader_state.end_term()
+            stored = self._file.stored
+            forgets_leader = new.stored == stored._replace(leader=NO_LEADER)
+            if new.stored != stored and not forgets_leader:
+                try:
+                    await self._file.store(new.stored)
+                except BaseException:
+                    self._promised_epoch = self._state.epoch
+                    raise
+            self._set_state(new)
+
+    def _set_state(self, state: RaftState) -> None:
+        self._state = state
+        self._arm_timer()
+        self._changed.set()
+
+    def _arm_timer(self) -> None:
+        state = self._state
+        timeout_s = raft_rules.election_timeout_s(state, self._replica(), self._timeouts, self._runtime.random)
+        self._expires_s = None if timeout_s is None else self._loop.time() + timeout_s
+
+    async def _observe(self, leader: LeaderAndEpoch) -> None:
+        if leader.endpoint is not None and leader.epoch >= self._announced.epoch:
+            self._announced = leader
+        await self._transition(lambda state, me: raft_rules.observe_epoch(state, leader.epoch, leader.leader, me))
+
+    def _hear_leader(self) -> None:
+        """The leader has answered a fetch."""
+        state = raft_rules.hear_leader(self._state)
+        if state == self._state:
+            self._arm_timer()
+        else:
+            self._set_state(state)
+
+    def _handle_leader_down(self) -> None:
+        """The leader does not run any more: an election begins soon, but not in all voters at the same time. After failed
+        elections the pauses between them stay."""
+        if self._state.failed_elections == 0:
+            soon_s = self._loop.time() + self._runtime.random.uniform(0.0, MAX_ELECTION_DELAY_S)
+            self._expires_s = soon_s if self._expires_s is None else min(self._expires_s, soon_s)
+            self._changed.set()
+
+    # --- roles
+
+    async def _run_role(self) -> None:
+        """Until the role, the epoch or the leader changes."""
+        state = self._state
+        role = (state.role, state.epoch, state.leader)
+        work = self._loop.create_task(self._work_as(state))
+        try:
+            while (self._state.role, self._state.epoch, self._state.leader) == role:
+                if work.done():
+                    work.result()
+                self._changed.clear()
+                expires_s = None if self._is_stopping else self._expires_s
+                if expires_s is not None and expires_s <= self._loop.time():
+                    await self._transition(raft_rules.expire)
+                else:
+                    await self._wait_for_change(work, expires_s)
+        except KafkaError as reason:
+            if self._is_fatal(reason):
+                raise
+            logger.warning("broker %d cannot take part in epochs of the metadata log: %s", self._me.broker, reason)
+            await asyncio.sleep(DISK_RETRY_PAUSE_S)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    def _is_fatal(self, reason: KafkaError) -> bool:
+        """A full disk is not: its other files may become smaller."""
+        return reason.code is not ErrorCode.kafka_storage_error or self.metadata_log.partition_log.failure is not None
+
+    async def _wait_for_change(self, work: "asyncio.Task[None]", expires_s: float | None) -> None:
+        """Returns when the state or the timer changed, the timer expired, or `work` has just ended."""
+        change = self._loop.create_task(self._changed.wait())
+        awaited = {change} if work.done() else {change, work}
+        timeout_s = None if expires_s is None else expires_s - self._loop.time()
+        try:
+            await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+
+    async def _work_as(self, state: RaftState) -> None:
+        match state.role:
+            case Role.LEADER:
+                await self._lead(state.epoch)
+            case Role.PROSPECTIVE | Role.CANDIDATE:
+                await self._request_votes(state)
+            case Role.FOLLOWER:
+                while (endpoint := self.leader_endpoint()) is None or self._peers.cluster_id is None:
+                    await self._ask_for_leader()
+                await self._follow(state, endpoint)
+            case _:
+                while True:
+                    await self._ask_for_leader()
+
+    async def _request_votes(self, state: RaftState) -> None:
+        me = self._replica()
+        request = VoteRequest(me.key, state.epoch, me.log_end, is_pre_vote=state.role is Role.PROSPECTIVE)
+
+        async def request_vote(voter: Voter) -> None:
+            granted, leader = await self._peers.request_vote(voter, request)
+            if leader is not None and not granted:
+                await self._observe(leader)
+            await self._transition(lambda now, me: raft_rules.count_vote(now, voter.key, state, granted=granted, me=me))
+
+        others = [voter for voter in self.metadata_log.voters.latest if voter.key != me.key]
+        await asyncio.gather(*map(request_vote, others))
+
+    async def _follow(self, state: RaftState, endpoint: Endpoint) -> None:
+        # Voters fetch more often than their leader's timeout for them.
+        fetch_ms = round(self._timeouts.fetch_s * 1000)
+        max_wait_ms = fetch_ms // (10 if self._replica().is_voter else 3)
+        follower = LeaderFollower(
+            self._fetcher,
+            state.leader,
+            endpoint,
+            state.epoch,
+            max_wait_ms,
+            self._on_fetch_response,
+            self._handle_leader_down,
+            self._observe,
+        )
+        self._fetcher.cluster_id = self._peers.cluster_id
+        await follower.run()
+
+    def _on_fetch_response(self, response: MetadataFetchResponse) -> None:
+        if response.high_watermark >= 0 and self._image.end_offset >= response.high_watermark:
+            self._set_caught_up()
+
+    def _set_caught_up(self) -> None:
+        if not self._caught_up.done():
+            self._cluster_id = self._peers.cluster_id
+            self._caught_up.set_result(None)
+
+    async def _ask_for_leader(self) -> None:
+        """Asks the other brokers in turn for the leader, which may announce itself meanwhile. INCONSISTENT_CLUSTER_ID when
+        none of them belongs to this broker's cluster, before this one has served."""
+        strangers: list[KafkaError] = []
+        known = (*self.metadata_log.voters.latest, *registered_brokers(self._image, self._settings.listener))
+        endpoints = self._peers.endpoints(known)
+        for endpoint in endpoints:
+            try:
+                leader = await self._peers.find_leader(endpoint)
+            except (OSError, KafkaError) as reason:
+                if isinstance(reason, KafkaError) and reason.code is ErrorCode.inconsistent_cluster_id:
+                    strangers.append(reason)
+                continue
+            if leader is not None:
+                await self._observe(leader)
+        if strangers and len(strangers) == len(endpoints) and not self._caught_up.done():
+            raise strangers[0]
+        if self._loop.time() - self._asked_s >= ASK_LOG_INTERVAL_S:
+            self._asked_s = self._loop.time()
+            asked = ", ".join(format_host_and_port(*endpoint) for endpoint in endpoints) or "nobody"
+            logger.info("broker %d knows no leader of the metadata log; asking %s", self._me.broker, asked)
+        await asyncio.sleep(ASK_PAUSE_S)
+
+    # --- leading
+
+    async def _lead(self, epoch: int) -> None:
+        """Until there is a newer epoch, no majority fetches, or this broker's log fails."""
+        over: asyncio.Future[None] = self._loop.create_future()
+        leader = LeaderState(epoch, self._me, self.metadata_log, self._loop.time, lambda: over.set_result(None))
+        term = LeaderTerm(
+            leader,
+            self.metadata_log,
+            self._peers,
+            self._timeouts,
+            listener=self._settings.listener,
+            max_voters=self._settings.max_voters,
+            excluded=self._excluded,
+            writes_voters=self._writes_voters,
+        )
+        self._leader_state = leader
+        work = self._loop.create_task(term.run(self._on_established))
+        try:
+            await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            leader.end_term()
+            self._leader_state = None
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            if leader.is_established:
+                self._on_resigned()
+            logger.info("broker %d is no longer the leader of the metadata log", self._me.broker)
+        if leader.failure is not None:
+            await self._end_epoch(leader)
+            if self._is_fatal(leader.failure):
+                raise leader.failure
+            logger.warning("broker %d cannot lead the metadata log: %s", self._me.broker, leader.failure)
+        await self._transition(lambda state, me: raft_rules.resign(state) if state.epoch == epoch else state)
+
+    def _on_established(self) -> None:
+        self._writes_voters = False
+        if self._peers.cluster_id is None:
+            self._peers.cluster_id = uuid_text(self._runtime.new_uuid())
+        self._set_caught_up()
+        self._on_elected()
