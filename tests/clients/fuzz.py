@@ -19,7 +19,7 @@ from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.message_schema import FieldSchema, schema_of
+from ottla_broker.wire.message_schema import FieldSchema, MessageSchema, schema_of
 from ottla_broker.wire.records import Record, encode_batch
 
 HELLO = ApiVersionsRequest(client_software_name="fuzz", client_software_version="1")
@@ -109,10 +109,12 @@ class RequestGenerator:
             body[at:at] = random.randbytes(random.randrange(1, 9))
 
     def message(self, key: int, version: int, name: str) -> object:
-        return self._entity(request_class(key, version), small=name in CREATES_TOPICS)
+        return self._entity(schema_of(request_class(key, version)), small=name in CREATES_TOPICS)
 
-    def _entity(self, cls: type, *, small: bool) -> object:
-        return cls(**{field.name: self._field(field, small=small) for field in schema_of(cls).all_fields})
+    def _entity(self, schema: MessageSchema, *, small: bool) -> object:
+        values = {field.name: self._field(field, small=small) for field in schema.all_fields}
+        made: object = schema.cls(**values)
+        return made
 
     def _field(self, field: FieldSchema, *, small: bool) -> object:
         random = self.random
@@ -154,10 +156,36 @@ def shorten_fetch_wait(body: bytearray) -> None:
     """Set a Fetch request's max_wait to 20 ms: a correct broker would wait as long as it says."""
     key, version = int.from_bytes(body[:2]), int.from_bytes(body[2:4])
     if key == FETCH:
-        client_id = max(0, int.from_bytes(body[8:10], signed=True))
-        at = 10 + client_id + (version >= FLEXIBLE_FETCH) + (0 if version >= FETCH_WITHOUT_REPLICA else 4)
+        at = 10 + max(0, int.from_bytes(body[8:10], signed=True))
+        if version >= FLEXIBLE_FETCH:
+            at = end_of_tagged_fields(body, at)
+        if version < FETCH_WITHOUT_REPLICA:
+            at += 4
         if len(body) >= at + 4:
             body[at : at + 4] = (20).to_bytes(4)
+
+
+def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
+    """The position behind the tagged fields at `at`, which a mutation may have made up (KIP-482); at most the end."""
+
+    def read_varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while at < len(body):
+            value |= (body[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if body[at - 1] < 0x80:
+                break
+        return value
+
+    fields = read_varint()
+    while fields and at < len(body):
+        read_varint()  # the tag
+        size = read_varint()
+        at += size
+        fields -= 1
+    return at
 
 
 async def send_frames(port: int, host: str, frames: list[bytes], tried: FuzzResult) -> None:

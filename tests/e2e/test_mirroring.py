@@ -285,7 +285,7 @@ def test_failover_while_records_and_transactions_are_written() -> None:
 
 
 def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
-    """4 MB at 1 MB per second, with a burst of one second."""
+    """4 MB at 1 MB per second: 1 MB is the burst, and the last fetch of up to 1 MB is not waited for."""
     with run_ottla_broker() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("slow")
@@ -296,13 +296,14 @@ def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
         assert 0 < told["lagBytes"] <= 4_100_000 and told["lagBytes"] == pytest.approx(told["lag"] * 10_000, rel=0.05)
         assert 0 <= told["silentSeconds"] < 3
         pair.caught_up("slow")
-        assert time.monotonic() - begun > 2.5
+        throttled_s = time.monotonic() - begun
+        assert throttled_s > 1.9
         pair.assert_same("slow")
         pair.mirror(throttled_rate="100000000")
         begun = time.monotonic()
         produce(there.bootstrap, "slow", [b"x" * 10_000] * 400)
         pair.caught_up("slow")
-        assert time.monotonic() - begun < 2.5
+        assert time.monotonic() - begun < throttled_s
 
 
 def seen_so_far(bootstrap: str, topic: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from kio.static.primitive import i32
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.quorum_requests import authorize, metadata_partition
+from ottla_broker.requests.quorum_requests import metadata_partition
+from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
@@ -23,7 +24,7 @@ API = Api(ApiKey.END_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_while_
 
 @API.handler()
 async def end_quorum_epoch(ctx: RequestContext, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
-    authorize(ctx)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     topic, ended = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
     code = quorum.check_receiver(request.cluster_id, None)

@@ -18,7 +18,8 @@ from kio.static.primitive import i32, u16
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.quorum_requests import authorize, metadata_partition
+from ottla_broker.requests.quorum_requests import metadata_partition
+from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
@@ -27,7 +28,7 @@ API = Api(ApiKey.VOTE, versions=(0, 2), flexible=0, is_served_while_starting=Tru
 
 @API.handler()
 async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
-    authorize(ctx)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     topic, asked = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
     receiver = None if request.voter_id < 0 else (int(request.voter_id), asked.voter_directory_id or UUID(int=0))

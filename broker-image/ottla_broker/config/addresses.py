@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla_broker.config.value_types import ValueType, parsed, split_list
+from ottla_broker.config.value_types import ConfigType, ValueType, parsed, split_list
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
@@ -119,6 +119,7 @@ def host_and_port_list() -> ValueType[tuple[tuple[str, int], ...]]:
         parse_endpoints,
         "host:port, several separated by commas",
         _endpoints_text,
+        code=ConfigType.LIST,
     )
 
 

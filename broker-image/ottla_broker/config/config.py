@@ -94,6 +94,14 @@ class Config:
         several, one = self(broker_settings.LOG_DIRS), self(broker_settings.LOG_DIR)
         return several or ((one,) if one else ())
 
+    @property
+    def quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
+        """Without the listeners of controllers that Kafka's own server.properties names, and that are not opened."""
+        listeners = (*self(broker_settings.LISTENERS), *self(broker_settings.ADVERTISED_LISTENERS))
+        unopened = {(one.host, one.port) for one in listeners if one.name in self.static.controller_listeners}
+        servers = self(broker_settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
+        return tuple(server for server in servers if server not in unopened)
+
     def security_protocol(self, listener: str) -> str:
         return self(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 

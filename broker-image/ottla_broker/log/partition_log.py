@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla_broker.log import flush, reading, retention, rolling, truncation
-from ottla_broker.log.config import MAX_INT32, LogConfig
-from ottla_broker.log.indexes import AbortedTransaction, CorruptSegment, TimestampOffset
+from ottla_broker.log.config import MAX_INT32
+from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_rebuild import replay_batch, restore_recent_batches
 from ottla_broker.log.producer_state import BatchMetadata
+from ottla_broker.log.record_validation import validate_records
 from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.log.validation import (
     HeaderFields,
@@ -27,7 +28,6 @@ from ottla_broker.log.validation import (
     validate_base_offset,
     validate_client_batch,
     validate_crc,
-    validate_keys,
     validate_size,
 )
 from ottla_broker.wire.batch import (
@@ -84,7 +84,7 @@ class PartitionLog(LogState):
         bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling.
-        KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        InvalidRecords or KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
@@ -101,10 +101,10 @@ class PartitionLog(LogState):
         validate_size(fields, config)
         validate_crc(records, 0, fields)
         if from_client:
-            validate_client_batch(fields, config, now_ms)
-        if not self.appends_unchanged and config.cleanup_compact and not fields[5] & CONTROL_FLAG:
+            validate_client_batch(records, fields, config, now_ms)
+        if self.validates_records and not fields[5] & CONTROL_FLAG:
             # Before the producer's sequence is checked, as in Kafka.
-            validate_keys(records, BatchHeader(*fields))
+            validate_records(records, BatchHeader(*fields), config, now_ms)
         if fields[9] >= 0 and (sent := self._check_producer(records, fields, from_client)):
             # Kafka answers a duplicate with the batch's own timestamp, whoever set it.
             return LogAppendInfo(
@@ -253,10 +253,6 @@ class PartitionLog(LogState):
         self.end = end
         self.is_checkpoint_stale = True
 
-    def roll(self) -> None:
-        """Starts a new segment, unless the active one is empty. KafkaError: KAFKA_STORAGE_ERROR."""
-        rolling.roll(self)
-
     # --- reading
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True) -> Buffer:
@@ -278,52 +274,26 @@ class PartitionLog(LogState):
         data = self.tail.read(offset, max_bytes, up_to, at_least_one)
         return reading.read_files(self, offset, max_bytes, up_to, at_least_one) if data is None else data
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those that have records in [from_offset, to_offset), for read_committed readers."""
-        return reading.aborted_transactions(self, from_offset, to_offset)
+    aborted_transactions = reading.aborted_transactions
+    offset_for_timestamp = reading.offset_for_timestamp
+    offset_of_max_timestamp = reading.offset_of_max_timestamp
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp (ms) is at least `timestamp`; None if there is none."""
-        return reading.offset_for_timestamp(self, timestamp)
+    # --- rolling and shortening
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp; None in an empty log."""
-        return reading.offset_of_max_timestamp(self)
-
-    # --- shortening
-
-    def delete_records_before(self, offset: int) -> int:
-        """Raises the log start offset; returns it. OFFSET_OUT_OF_RANGE above the high watermark."""
-        return retention.delete_records_before(self, offset)
-
-    def retention_offset(self, config: LogConfig, now_ms: int) -> int:
-        """The offset below which these settings' time and size would delete everything."""
-        return retention.retention_offset(self, config, now_ms)
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Deletes expired segments; returns how many."""
-        return retention.apply_retention(self, now_ms)
-
-    def truncate_to(self, offset: int) -> None:
-        """Cuts off everything at and above `offset`, and the batch that holds it."""
-        truncation.truncate_to(self, offset)
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops every record: the log is empty, starts and ends at `offset`."""
-        truncation.truncate_fully_and_start_at(self, offset)
+    roll = rolling.roll
+    delete_records_before = retention.delete_records_before
+    retention_offset = retention.retention_offset
+    apply_retention = retention.apply_retention
+    truncate_to = truncation.truncate_to
+    truncate_fully_and_start_at = truncation.truncate_fully_and_start_at
 
     def clear_tail_cache(self) -> None:
         self.tail.clear()
 
     # --- durability
 
-    async def wait_until_synced(self, offset: int) -> None:
-        """Returns when all records below `offset` that the log still has are durable."""
-        await flush.wait_until_synced(self, offset)
-
-    async def checkpoint(self) -> None:
-        """Brings everything to the device and moves the recovery point to the log's end."""
-        await flush.checkpoint(self)
+    wait_until_synced = flush.wait_until_synced
+    checkpoint = flush.checkpoint
 
     @property
     def is_sync_due(self) -> bool:

@@ -13,7 +13,7 @@ from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRe
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.raft_rules import VoteRequest
 from ottla_broker.metadata.records import MetadataRecord
-from ottla_broker.metadata.voter_set import ReplicaKey
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter
 from ottla_broker.wire.errors import ErrorCode
 
 
@@ -100,6 +100,20 @@ class MetadataQuorum(CommitLog, Protocol):
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
         """The error of a request between replicas that is meant for another cluster, or another replica; `receiver` None:
         for any."""
+        ...
+
+    async def add_voter(self, voter: Voter, timeout_s: float) -> None:
+        """Returns when the new voter set is committed; likewise the next two. DUPLICATE_VOTER, REQUEST_TIMED_OUT,
+        NOT_CONTROLLER."""
+        ...
+
+    async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
+        """The leader may be removed too: it resigns. VOTER_NOT_FOUND, INVALID_REQUEST for the only voter,
+        REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+        ...
+
+    async def update_voter(self, voter: Voter, timeout_s: float) -> None:
+        """Changes the address. VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
         ...
 
     async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:

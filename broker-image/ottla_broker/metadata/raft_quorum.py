@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ottla_broker.config import (
     CLUSTER_FOUND,
-    CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
     CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS,
     CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS,
     CONTROLLER_QUORUM_FETCH_TIMEOUT_MS,
@@ -22,7 +21,7 @@ from ottla_broker.config import (
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.metadata import raft_rules, snapshot_generator
+from ottla_broker.metadata import raft_rules, snapshot_generator, voter_changes
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.leader_term import LeaderTerm, registered_brokers
@@ -69,7 +68,7 @@ class QuorumSettings:
     @classmethod
     def from_config(cls, config: Config) -> "QuorumSettings":
         return cls(
-            config(CONTROLLER_QUORUM_BOOTSTRAP_SERVERS),
+            config.quorum_bootstrap_servers,
             config(CLUSTER_FOUND),
             config(CONTROLLER_QUORUM_VOTER_COUNT),
             ElectionTimeouts(
@@ -216,6 +215,26 @@ class RaftQuorum:
 
         if not self._is_stopping:
             await self._transition(end)
+
+    async def add_voter(self, voter: Voter, timeout_s: float) -> None:
+        leader = self._led()
+        self._excluded.discard(voter.key)
+        await voter_changes.add_voter(leader, voter, timeout_s)
+
+    async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
+        leader = self._led()
+        self._excluded.add(key)  # before the change: the leader would add it again
+        try:
+            await voter_changes.remove_voter(leader, key, timeout_s)
+        except KafkaError:
+            self._excluded.discard(key)
+            raise
+        if key == self._me.key:
+            await self._end_epoch(leader)
+            leader.end_term()
+
+    async def update_voter(self, voter: Voter, timeout_s: float) -> None:
+        await voter_changes.update_voter(self._led(), voter, timeout_s)
 
     # --- start and stop
 

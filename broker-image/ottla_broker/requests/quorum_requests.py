@@ -7,16 +7,9 @@ from kio.schema.types import TopicName
 
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 P = TypeVar("P")
-
-
-def authorize(ctx: RequestContext, operation: Operation = Operation.cluster_action) -> None:
-    """CLUSTER_AUTHORIZATION_FAILED."""
-    if not ctx.is_authorized(operation, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
 
 
 def metadata_partition(topics: Iterable[tuple[TopicName, Sequence[P]]]) -> tuple[TopicName, P]:
@@ -25,3 +18,11 @@ def metadata_partition(topics: Iterable[tuple[TopicName, Sequence[P]]]) -> tuple
         if topic == METADATA_TOPIC and partitions:
             return topic, partitions[0]
     raise KafkaError(ErrorCode.invalid_request, f"the request names no partition of {METADATA_TOPIC}")
+
+
+def check_cluster_id(ctx: RequestContext, cluster_id: str | None) -> None:
+    """INCONSISTENT_CLUSTER_ID."""
+    if cluster_id not in (None, ctx.broker.cluster_id):
+        raise KafkaError(
+            ErrorCode.inconsistent_cluster_id, f"the request is for cluster {cluster_id}, not {ctx.broker.cluster_id}"
+        )

@@ -52,6 +52,9 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
 
     @property
     def title(self) -> str:

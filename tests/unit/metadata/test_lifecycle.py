@@ -66,7 +66,7 @@ class Broker:
         disk: Any = None,
         image: Any = None,
         interval_ms: int = 20,
-        lease_ms: int = 2500,
+        fetch_timeout_ms: int = 2000,
     ) -> None:
         self.small = small
         self.held: asyncio.Event | None = None  # answers wait for it
@@ -83,7 +83,7 @@ class Broker:
                 "broker.heartbeat.interval.ms": str(interval_ms),
                 "broker.session.timeout.ms": str(max(200, interval_ms)),
                 "initial.broker.registration.timeout.ms": "400",
-                "register.lease.ms": str(lease_ms),
+                "controller.quorum.fetch.timeout.ms": str(fetch_timeout_ms),
             }
         )
         ask = Asking(small).ask
@@ -190,7 +190,7 @@ async def test_rule_6_what_it_answered_itself_just_before_does_not_come_after() 
 @on_a_loop
 async def test_rule_6_a_controller_believes_itself_no_longer_than_others_wait_before_they_follow_it() -> None:
     small = SmallController()
-    broker = await Broker(small, lease_ms=100).come()
+    broker = await Broker(small, fetch_timeout_ms=100).come()
     assert broker.life.is_in_session
     assert broker.asked_majority_within_s == {0.1}
     broker.running.cancel()

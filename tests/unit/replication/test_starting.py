@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -198,30 +199,24 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
     marker = tmp_path / ".kafka_cleanshutdown"
     points = (tmp_path / "recovery-point-offset-checkpoint").read_text()
     assert "t 0 1" in points
-    register = tmp_path / "register.json"
-    kept = register.read_text()
-    register.write_text(wiped(kept))
+    state = tmp_path / "__cluster_metadata-0" / "quorum-state"
+    kept = state.read_text()
+    voters = [{"broker": broker, "directory": str(UUID(int=broker))} for broker in (1, 2)]
+    state.write_text(json.dumps({"epoch": 1, "isr": voters}))
     for was_clean in (True, False):
         if not was_clean:
             marker.unlink()
-        with pytest.raises(KafkaError, match="will not lead"):
+        with pytest.raises(KafkaError, match="ottla cluster recover"):
             asyncio.run(run())
         assert marker.exists() is was_clean
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
-    register.write_text(kept)
+    state.write_text(kept)
 
     async def look() -> None:
         async with running(tmp_path) as broker:
             assert records_of(broker, "t", 0) == [b"v"]
 
     asyncio.run(look())
-
-
-def wiped(register: str) -> str:
-    """The register of a cluster whose metadata lie on another directory."""
-    value = json.loads(register)
-    value["isr"][0]["directory"] = "00000000-0000-4000-8000-000000000000"
-    return json.dumps(value)
 
 
 def test_settings_that_change_while_a_broker_starts_are_its_own(

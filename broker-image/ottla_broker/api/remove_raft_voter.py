@@ -1,0 +1,34 @@
+"""RemoveRaftVoter (81), version 0: what `kafka-metadata-quorum.sh remove-controller` sends (KIP-853).
+
+- The broker stays in the cluster, and its copy of the metadata log no longer counts for commits and elections.
+- VOTER_NOT_FOUND when no voter has this id and directory id; INVALID_REQUEST for the only voter.
+- The leader can be removed too: it commits the change, and then another voter is elected.
+- The leader that removed a voter does not add it again by itself; it may add another broker in its place.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.quorum_requests import check_cluster_id
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode
+
+API = Api(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0, is_forwarded=True)
+
+TIMEOUT_S: Final = 10.0
+
+
+@API.handler()
+async def remove_raft_voter(ctx: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    ctx.check_authorized(Operation.alter, CLUSTER)
+    check_cluster_id(ctx, request.cluster_id)
+    key = (int(request.voter_id), request.voter_directory_id or UUID(int=0))
+    await ctx.broker.quorum.remove_voter(key, TIMEOUT_S)
+    return RemoveRaftVoterResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
