@@ -150,7 +150,8 @@ class LeaderFollower:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Until cancelled. KafkaError when this broker's own log fails or cannot follow."""
+        """Until cancelled. FetchRefused by another cluster's broker; KafkaError when this broker's own log fails or cannot
+        follow."""
         last_attempt_s = self._loop.time() - RETRY_PAUSE_S
         while True:
             # A connection that worked and broke is replaced at once.

@@ -25,7 +25,7 @@ from ottla_broker.metadata import raft_rules, snapshot_generator, voter_changes
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.leader_term import LeaderTerm, registered_brokers
-from ottla_broker.metadata.log_fetcher import LeaderFollower, MetadataLogFetcher
+from ottla_broker.metadata.log_fetcher import FetchRefused, LeaderFollower, MetadataLogFetcher
 from ottla_broker.metadata.metadata_fetch import (
     CONSUMER_REPLICA_ID,
     LeaderAndEpoch,
@@ -447,7 +447,12 @@ class RaftQuorum:
             self._observe,
         )
         self._fetcher.cluster_id = self._peers.cluster_id
-        await follower.run()
+        try:
+            await follower.run()
+        except FetchRefused:  # another cluster's broker has the address now
+            if not self._caught_up.done():
+                await self._peers.find_leader(endpoint)  # raises, with the names of both clusters
+            self._handle_leader_down()
 
     def _on_fetch_response(self, response: MetadataFetchResponse) -> None:
         if response.high_watermark >= 0 and self._image.end_offset >= response.high_watermark:

@@ -13,6 +13,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.config import MAX_CONNECTIONS
 from ottla_broker.log.config import LogConfig
 from ottla_broker.metadata.image import BROKER_RESOURCE
+from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.raft_quorum import RaftQuorum
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.topic_plans import NewTopic
@@ -237,3 +238,33 @@ def test_settings_that_change_while_a_broker_starts_are_its_own(
             assert broker.config(MAX_CONNECTIONS) == 7
 
     asyncio.run(run())
+
+
+def test_the_only_broker_of_a_cluster_with_a_register_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ottla 0.1 had no voters in the metadata log, and kept the register's value in quorum-state."""
+
+    async def first() -> tuple[str, UUID]:
+        with monkeypatch.context() as patch:
+            patch.setattr(MetadataLog, "append_voters", lambda log, *_: log.end_offset)
+            async with running(tmp_path) as broker:
+                await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+                return broker.cluster_id, broker.log_dirs[0].directory_id
+
+    cluster_id, directory = asyncio.run(first())
+    state = tmp_path / "__cluster_metadata-0" / "quorum-state"
+    epoch = json.loads(state.read_text())["leaderEpoch"]
+    voter = {"broker": 1, "directory": str(directory), "address": "somewhere:9092"}
+    state.write_text(json.dumps({"cluster_id": cluster_id, "epoch": epoch, "leader": 1, "isr": [voter]}))
+
+    async def second() -> None:
+        async with running(tmp_path) as broker:
+            assert broker.cluster_id == cluster_id and "t" in broker.image.topics
+            assert broker.quorum.epoch == epoch + 1
+            log = broker.quorum.metadata_log
+            assert [voter.key for voter in log.voters.at(log.high_watermark)] == [(1, directory)]
+            assert log.voters.latest_offset >= 0
+
+    asyncio.run(second())
+    assert "data_version" in state.read_text()
