@@ -21,7 +21,7 @@ from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
 from tests.unit.metadata.raft_model import Left, Rules, World, contested_world, led_world, world_of
 from tests.unit.metadata.raft_search import Explored, explore, wander
 
-WALKS = 60
+WALKS = 24
 STEPS = 250
 AT_MOST_WALKS = 1_000
 LONG = Left(epochs=1_000, crashes=4, wipes=3, records=20, changes=15, resignations=3)
@@ -41,7 +41,7 @@ def test_no_short_history_breaks_the_quorum() -> None:
         Left(epochs=1, records=1, crashes=1),
         Left(epochs=2, changes=1, resignations=1),
     ):
-        explored = explore(world_of(3, 3, left), Rules(), 12_000)
+        explored = explore(world_of(3, 3, left), Rules(), 4_000)
         assert explored.broken is None, str(explored)
 
 
