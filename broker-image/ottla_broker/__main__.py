@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = Config.load(options.config, options.set)
         for note in config.notes:
             print(f"ottla broker: {note}", file=sys.stderr)
-        uvloop.run(run_broker(config, started))
+        while uvloop.run(run_broker(config, started)):
+            started = time.monotonic()
     except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
         for line in str(reason).splitlines():
             print(f"ottla broker: {line}", file=sys.stderr)
@@ -81,13 +82,16 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_broker(config: Config, started: float) -> None:
-    """Bind, start, serve until a signal, stop. Sockets are bound first, so that a port in use is reported before any
+async def run_broker(config: Config, started: float) -> bool:
+    """Bind, start, serve until a signal, stop. True if the broker is to be started again, as a recovery orders.
+
+    Sockets are bound first, so that a port in use is reported before any
     file is changed. Other brokers are served while this one starts, clients once it is ready."""
     runtime = Runtime(boot_id=machine_boot_id)
     broker = Broker(config, answer_locally, runtime=runtime)
     server = Server(broker, busy_poll=make_busy_poll(config))
     close_http: Callable[[], Awaitable[None]] | None = None
+    restart: asyncio.Task[None] | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
@@ -98,19 +102,29 @@ async def run_broker(config: Config, started: float) -> None:
         endpoints = {
             name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in advertised.items()
         }
+        restart = asyncio.create_task(_stop_on_order(broker, stop))
         if not await completes_before(stop, broker.start(endpoints)):
-            return
+            return broker.restart_ordered.is_set()
         gc.freeze()  # objects that live as long as the broker: no later collection delays a record by examining them
         addresses = ", ".join(map(str, server.bound_listeners))
         took_ms = (time.monotonic() - started) * 1000
         print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()
-        await broker.controlled_shutdown()
+        if not broker.restart_ordered.is_set():
+            await broker.controlled_shutdown()
+        return broker.restart_ordered.is_set()
     finally:
+        if restart is not None:
+            restart.cancel()
         await server.close()
         await broker.stop()
         if close_http is not None:
             await close_http()
+
+
+async def _stop_on_order(broker: Broker, stop: asyncio.Event) -> None:
+    await broker.restart_ordered.wait()
+    stop.set()
 
 
 async def completes_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:

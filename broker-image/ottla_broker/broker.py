@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import (
@@ -36,6 +37,7 @@ from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.quorum import MetadataQuorum
+from ottla_broker.metadata.quorum_recovery import RecoveryOrder, RecoveryOrders
 from ottla_broker.metadata.raft_quorum import QuorumSettings, RaftQuorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
@@ -71,7 +73,8 @@ class Broker:
     """Everything that a request may need: handlers call the public attributes.
 
     `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`: clients are served.
-    `started`: set once the broker has become ready. `unrecoverable_errors`: reasons why it is not ready any more.
+    `started`: set once the broker has become ready. `restart_ordered`: set when it is to be stopped and started again.
+    `unrecoverable_errors`: reasons why it is not ready any more.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Broker:
         self.ready = False
         self.started = asyncio.Event()
         self.unrecoverable_errors: list[str] = []
+        self.restart_ordered = asyncio.Event()
         self._tasks = BackgroundTasks(self.unrecoverable_errors.append)
 
         # Metadata: the image of the cluster, the quorum that commits it, and the controller that changes it
@@ -244,6 +248,13 @@ class Broker:
 
     # Metadata
 
+    async def order_recovery(self, order: RecoveryOrder, receiver: UUID) -> None:
+        """Stores the order and stops the broker, whose next start carries it out. Raises INVALID_REQUEST and
+        KAFKA_STORAGE_ERROR."""
+        orders = RecoveryOrders(self.log_dirs, self._disk, self.runtime)
+        await orders.store(order, receiver, self.quorum.describe_replica())
+        self.restart_ordered.set()
+
     @property
     def quorum(self) -> MetadataQuorum:
         """The quorum of the metadata log. Raises NOT_CONTROLLER before the broker has opened its metadata log."""
@@ -256,14 +267,20 @@ class Broker:
         config = self.config
         home = self.log_dirs[0]
         at = endpoints[config.inter_broker_listener]
+        orders = RecoveryOrders(self.log_dirs, self._disk, self.runtime)
+        recovery = orders.carry_out()
+        settings = QuorumSettings.from_config(config)
+        if recovery is not None:
+            settings = settings.with_bootstrap_server(recovery.leader_address)
         self._quorum = RaftQuorum(
             Voter(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
             self._open_metadata_log(home),
             self.image,
             self.runtime,
             self._disk,
-            QuorumSettings.from_config(config),
+            settings,
             cluster_id=home.cluster_id,
+            recovery=recovery,
             snapshot_intervals=SnapshotIntervals(
                 config(METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS), config(METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS)
             ),
@@ -273,9 +290,19 @@ class Broker:
         )
         self._tasks.start(self._quorum.run())
         await self._quorum.wait_until_caught_up()
+        if recovery is not None:
+            await self._unregister_lost_brokers(recovery)
+            orders.complete()
         self.cluster_id = self._quorum.cluster_id
         for log_dir in self.log_dirs:
             log_dir.set_cluster_id(self.cluster_id)
+
+    async def _unregister_lost_brokers(self, recovery: RecoveryOrder) -> None:
+        """As the leader of a recovered cluster, before this broker registers: replicas on lost disks are in sync no
+        more, so that those on the disks that are left lead."""
+        if recovery.leads:
+            for broker in sorted(self.image.brokers.keys() - {*recovery.survivors, self.node_id}):
+                await self.active_controller().cluster_control.unregister_broker(broker)
 
     def _open_metadata_log(self, home: LogDir) -> PartitionLog:
         """Its segments are removed by snapshots alone, whatever the cluster's defaults for retention are."""

@@ -1,10 +1,11 @@
-"""Brokers in pods without an operator: a StatefulSet with a volume for each broker, a service
-account, a Role for one Lease, and that Lease.
+"""Brokers in pods without an operator: a StatefulSet with a volume for each broker, and a service
+account without rights.
 
 Each broker has two listeners: INTERNAL, with the broker's DNS name in the cluster, for brokers and
 for clients in pods; CLIENTS, with the pod's address, for clients on the host network.
 """
 
+import asyncio
 import os
 import signal
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from typing import Any
 
 import confluent_kafka as ck
 
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka.client import Unreachable, connect
+from ottla_operator.kafka.cluster import describe_cluster
 from tests.clients import librdkafka as rd
 from tests.kube.api_client import ApiClient, Json
 from tests.kube.images.build import image_reference
@@ -47,7 +51,7 @@ class BrokerPods:
         """Create the objects of a cluster in a new namespace that enforces the restricted Pod
         Security level. `settings` are added to those of `_container_spec`.
         """
-        core, rbac = f"/api/v1/namespaces/{self.namespace}", self._group_path("rbac.authorization.k8s.io/v1")
+        core = f"/api/v1/namespaces/{self.namespace}"
         self.api.request(
             "POST",
             "/api/v1/namespaces",
@@ -55,12 +59,6 @@ class BrokerPods:
         )
         metadata = {"metadata": {"name": self.name}}
         self.api.request("POST", f"{core}/serviceaccounts", metadata)
-        self.api.request("POST", f"{self._group_path('coordination.k8s.io/v1')}/leases", metadata)
-        rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [self.name]}
-        self.api.request("POST", f"{rbac}/roles", metadata | {"rules": [rule | {"verbs": ["get", "watch", "patch"]}]})
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.name}
-        account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
-        self.api.request("POST", f"{rbac}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
         self.api.request("POST", f"{core}/services", metadata | {"spec": self._service_spec()})
         self.api.request(
             "POST",
@@ -118,21 +116,28 @@ class BrokerPods:
             it.leader in it.isrs and sorted(it.isrs) == sorted(it.replicas) for it in partitions
         )
 
-    def lease_holder(self) -> int:
-        """The id of the broker that leads the metadata log, from the Lease; -1 if none does."""
-        return int(self.get_lease()["spec"].get("holderIdentity", "broker--1").removeprefix("broker-"))
+    def controller(self, bootstrap: str) -> int:
+        """The id of the controller, as a broker at `bootstrap` reports it; −1 without one."""
+
+        async def request() -> int:
+            async with connect(bootstrap, timeout_s=10) as client:
+                return (await describe_cluster(client)).controller
+
+        try:
+            return asyncio.run(request())
+        except (Unreachable, KafkaError):
+            return -1
 
     def kill_process(self, broker: int, machine: Machine) -> None:
         """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
         container.
         """
         node_id = f"--set node.id={broker} "
-        register = f"--set register=kubernetes:{self.namespace}/{self.name} "
-        [pid] = [pid for pid, line in machine.list_processes().items() if node_id in line and register in line]
+        [pid] = [pid for pid, line in machine.list_processes().items() if node_id in line and self._host(0) in line]
         os.kill(pid, signal.SIGKILL)
 
-    def get_lease(self) -> Json:
-        return self.api.request("GET", f"{self._group_path('coordination.k8s.io/v1')}/leases/{self.name}")
+    def _host(self, broker: int | str) -> str:
+        return f"{self.name}-{broker}.{self.name}.{self.namespace}.svc.cluster.local"
 
     def _group_path(self, group: str) -> str:
         return f"/apis/{group}/namespaces/{self.namespace}"
@@ -154,9 +159,10 @@ class BrokerPods:
         volume = {"metadata": {"name": "data"}, "spec": claim}
         pod = {
             "serviceAccountName": self.name,
+            "automountServiceAccountToken": False,
             "securityContext": POD_SECURITY_CONTEXT,
             "terminationGracePeriodSeconds": 30,
-            "containers": [self._container_spec(settings)],
+            "containers": [self._container_spec(replicas, settings)],
             "volumes": [{"name": "tmp", "emptyDir": {}}],
         }
         return {
@@ -168,27 +174,29 @@ class BrokerPods:
             "volumeClaimTemplates": [volume],
         }
 
-    def _container_spec(self, settings: dict[str, str]) -> Json:
+    def _container_spec(self, replicas: int, settings: dict[str, str]) -> Json:
+        """Broker 0 may found the cluster."""
+        founds = '$([ "$BROKER" = 0 ] && echo true || echo false)'
         config = {
             "node.id": "$(BROKER)",
             "log.dirs": "/var/lib/ottla/data",
-            "register": f"kubernetes:{self.namespace}/{self.name}",
+            "controller.quorum.bootstrap.servers": ",".join(f"{self._host(it)}:9091" for it in range(replicas)),
             "listeners": "INTERNAL://:9091,CLIENTS://:9092",
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
-            "advertised.listeners": f"INTERNAL://$(POD).{self.name}.{self.namespace}.svc.cluster.local:9091,CLIENTS://$(ADDRESS):9092",
+            "advertised.listeners": f"INTERNAL://{self._host('$(BROKER)')}:9091,CLIENTS://$(ADDRESS):9092",
             "http.listener": ":8080",
         } | settings
         fields = {
             "BROKER": "metadata.labels['apps.kubernetes.io/pod-index']",
-            "POD": "metadata.name",
             "ADDRESS": "status.podIP",
         }
         return {
             "name": "broker",
             "image": image_reference("broker"),
             "imagePullPolicy": "Never",
-            "args": [part for key, value in config.items() for part in ("--set", f"{key}={value}")],
+            "command": ["sh", "-c", f'exec python -m ottla_broker "$@" --set cluster.found={founds}'],
+            "args": ["sh", *(part for key, value in config.items() for part in ("--set", f"{key}={value}"))],
             "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
             "securityContext": CONTAINER_SECURITY_CONTEXT,
             "readinessProbe": _http_probe("/readyz"),

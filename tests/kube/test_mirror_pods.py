@@ -112,7 +112,6 @@ def test_clients_fail_over_to_the_copy_after_an_edit_of_the_role(
     assert "data-west-1" in west.list_objects("v1", "persistentvolumeclaims"), (
         "the volume claims of a deleted Cluster remain"
     )
-    assert "west-register" in west.list_objects("coordination.k8s.io/v1", "leases")
 
     def is_failed_over() -> bool:
         return demo.resources.condition("Mirror", "west").get("reason") == "FailedOver"

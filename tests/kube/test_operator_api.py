@@ -91,7 +91,7 @@ def test_the_objects_of_a_cluster_are_written_once(resources: NamespaceClient, o
     )
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
     before = versions(resources)
-    expected = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo", "leases/demo-register"}
+    expected = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo"}
     assert expected <= before.keys()
     reconciles, writes = operator.count_reconciles(), operator.count_writes()
     eventually(lambda: operator.count_reconciles() >= reconciles + 2, within_s=30)
@@ -104,6 +104,26 @@ def test_the_objects_of_a_cluster_are_written_once(resources: NamespaceClient, o
     # The API server normalises some values (1000m to 1). The operator detects that they are equal
     # without writing.
     assert operator.count_writes() == {}
+
+
+def test_brokers_found_a_cluster_unless_a_claim_may_hold_one(
+    resources: NamespaceClient, operator: OperatorProcess
+) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    core = f"/api/v1/namespaces/{resources.namespace}"
+    resources.api.request("POST", f"{core}/persistentvolumeclaims", {"metadata": {"name": "data-old-2"}, "spec": claim})
+    for name in ("new", "old"):
+        resources.create("Cluster", name, SPEC)
+    eventually(
+        lambda: {"new", "old"} <= resources.list_objects("apps/v1", "statefulsets").keys(),
+        message=operator.daemon.log_tail,
+    )
+    settings = {
+        it["metadata"]["labels"]["app.kubernetes.io/instance"]: it["data"]["broker-1.properties"]
+        for it in resources.list_objects("v1", "configmaps").values()
+        if "broker-1.properties" in it.get("data", {})
+    }
+    assert settings == {"new": "cluster.found=true\n", "old": ""}
 
 
 def test_drift_is_corrected(resources: NamespaceClient, operator: OperatorProcess) -> None:

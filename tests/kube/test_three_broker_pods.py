@@ -60,10 +60,11 @@ def test_clients_continue_when_each_broker_pod_is_deleted_in_turn(pods: BrokerPo
 
 def test_clients_continue_when_the_controller_is_killed(pods: BrokerPods, kube: Kubernetes) -> None:
     with run_clients(pods, "controller-killed") as load:
-        before = pods.lease_holder()
+        bootstrap = pods.bootstrap(*BROKERS)
+        before = pods.controller(bootstrap)
         pods.kill_process(before, kube.nodes[0].machine)
         eventually(
-            lambda: pods.lease_holder() not in (-1, before), within_s=30, message="another broker holds the Lease"
+            lambda: pods.controller(bootstrap) not in (-1, before), within_s=30, message="another broker is controller"
         )
         wait_for_progress(load)
 
@@ -72,7 +73,8 @@ def test_clients_continue_when_a_leader_is_killed_while_the_api_server_is_unavai
     pods: BrokerPods, kube: Kubernetes
 ) -> None:
     with run_clients(pods, "api-server-outage") as load:
-        controller, bootstrap = pods.lease_holder(), pods.bootstrap(*BROKERS)
+        bootstrap = pods.bootstrap(*BROKERS)
+        controller = pods.controller(bootstrap)
         kube.plane.api_server.kill()
         try:
             victim = next(broker for broker in BROKERS if broker != controller)
@@ -84,8 +86,7 @@ def test_clients_continue_when_a_leader_is_killed_while_the_api_server_is_unavai
                 message="other brokers lead its partitions",
             )
             wait_for_progress(load, 1000)
-            # The kubelet restarts the container, and the broker serves without access to its
-            # register.
+            # The kubelet restarts the container.
             eventually(
                 lambda: pods.is_fully_replicated(3, bootstrap),
                 within_s=RECOVERY_WITHIN_S,
@@ -100,10 +101,17 @@ def test_clients_continue_after_the_controller_was_killed_while_the_api_server_w
     pods: BrokerPods, kube: Kubernetes
 ) -> None:
     with run_clients(pods, "both-unavailable") as load:
-        controller = pods.lease_holder()
+        bootstrap = pods.bootstrap(*BROKERS)
+        controller = pods.controller(bootstrap)
         kube.plane.api_server.kill()
         try:
             pods.kill_process(controller, kube.nodes[0].machine)
+            eventually(
+                lambda: pods.controller(bootstrap) not in (-1, controller),
+                within_s=20,
+                message="another broker is controller",
+            )
+            wait_for_progress(load, 1000)
         finally:
             kube.plane.start_api_server()
         wait_for_progress(load)

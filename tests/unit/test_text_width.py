@@ -31,7 +31,6 @@ NOT_WRAPPED = {
     "docs/moving-data.md",
     "docs/operator.md",
     "docs/pipelines.md",
-    "docs/register.md",
     "docs/scale.md",
     "docs/several-brokers.md",
     "docs/simulation.md",

@@ -26,7 +26,7 @@ from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
-from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3, is_served_while_starting=True)
@@ -54,6 +54,7 @@ def api_versions_response(error: ErrorCode, features_epoch: int = -1) -> ApiVers
         api_keys=tuple(
             ApiVersion(api_key=i16(key), min_version=i16(first), max_version=i16(last))
             for key, (first, last) in SERVED_VERSIONS.items()
+            if key < FIRST_OWN_KEY
         ),
         throttle_time=NO_THROTTLE,
         supported_features=(SupportedFeatureKey(name="metadata.version", min_version=level, max_version=level),),

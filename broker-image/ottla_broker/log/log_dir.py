@@ -33,6 +33,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 META_VERSION: Final = "1"
+PREVIOUS_CLUSTER_ID: Final = "previous.cluster.id"
 NO_EPOCH: Final = -1
 _CHECKPOINTS: Final = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS, file_names.LOG_STARTS)
 _MAX_CLOSING_LOGS: Final = 16
@@ -72,12 +73,14 @@ class LogDir:
         directory_id: UUID,
         node_id: int,
         cluster_id: str | None,
+        previous_cluster_id: str | None,
     ) -> None:
         self.path = path
         self.storage = Storage(disk, runtime, lambda: self._write_now(file_names.RECOVERY_POINTS))
         self.directory_id = directory_id
         self.node_id = node_id
         self.cluster_id = cluster_id
+        self.previous_cluster_id = previous_cluster_id
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.failure: str | None = None
         self.was_clean_shutdown = False
@@ -112,9 +115,16 @@ class LogDir:
             except LockHeld as error:
                 raise LogDirError(f"{path} is in use: {error}") from None
             try:
-                directory_id, cluster_id = _read_identity(disk, runtime, path, node_id, cluster_id)
+                directory_id, cluster_id, previous_cluster_id = _read_identity(disk, runtime, path, node_id, cluster_id)
                 attached = cls(
-                    path, disk, runtime, lock, directory_id=directory_id, node_id=node_id, cluster_id=cluster_id
+                    path,
+                    disk,
+                    runtime,
+                    lock,
+                    directory_id=directory_id,
+                    node_id=node_id,
+                    cluster_id=cluster_id,
+                    previous_cluster_id=previous_cluster_id,
                 )
                 attached._read_files()
             except BaseException:
@@ -171,6 +181,17 @@ class LogDir:
             self.cluster_id = cluster_id
             properties = _identity_properties(self.node_id, cluster_id, self.directory_id)
             _write_identity(self.storage.disk, self.path, properties)
+
+    def move_to_cluster(self, cluster_id: str) -> None:
+        """Names another cluster in `meta.properties`, as which the present one is recovered, and keeps the id of the
+        present one. LogDirError."""
+        if self.cluster_id == cluster_id:
+            return
+        previous = {} if self.cluster_id is None else {PREVIOUS_CLUSTER_ID: self.cluster_id}
+        properties = _identity_properties(self.node_id, cluster_id, self.directory_id) | previous
+        with _log_dir_errors(self.path):
+            _write_identity(self.storage.disk, self.path, properties)
+        self.cluster_id, self.previous_cluster_id = cluster_id, self.cluster_id
 
     # --- partitions
 
@@ -327,9 +348,9 @@ class LogDir:
 
 def _read_identity(
     disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
-) -> tuple[UUID, str | None]:
-    """(directory id, cluster id) from `meta.properties`, which is made or completed if need be.
-    LogDirError."""
+) -> tuple[UUID, str | None, str | None]:
+    """(directory id, cluster id, cluster id before a recovery) from `meta.properties`, which is made
+    or completed if need be. LogDirError."""
     file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(disk, file)
     if found and found.get("version") != META_VERSION:
@@ -344,7 +365,7 @@ def _read_identity(
     properties = _identity_properties(node_id, cluster_id, directory_id)
     if not properties.items() <= found.items():
         _write_identity(disk, path, properties)
-    return directory_id, cluster_id
+    return directory_id, cluster_id, found.get(PREVIOUS_CLUSTER_ID)
 
 
 def _mismatch(file: str, key: str, found: str, expected: str) -> str:

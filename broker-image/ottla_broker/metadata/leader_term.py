@@ -4,7 +4,7 @@ when it hears no majority, and keeps the number of voters.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.image import MetadataImage
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 ANNOUNCEMENT_INTERVAL_S = 0.3
 MAX_ANNOUNCEMENTS = 10  # to a broker that is no voter
 VOTER_CHECK_INTERVAL_S = 0.25
+HANDOVER_TIMEOUT_S = 1.0
 VOTER_LOSS_TIMEOUT_S = 60.0
 """How long a voter does not fetch before another broker replaces it, and how long a voter beyond the target stays."""
 
@@ -159,3 +160,20 @@ def registered_brokers(image: MetadataImage, listener: str) -> list[Voter]:
             address = format_host_and_port(endpoint.host, endpoint.port)
             brokers.append(Voter(broker.id, broker.directories[0], address))
     return brokers
+
+
+async def hand_over_vote(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> None:
+    """Makes another of `brokers` the only voter: of one or two voters a leader that stops would leave no majority."""
+    others = (voter for voter in brokers if voter.key != leader.me.key)
+    successors = [voter for voter in others if leader.is_caught_up(voter.key, fetch_timeout_s)]
+    if not successors:
+        return
+    known = {voter.key for voter in leader.voters}
+    successor = min(successors, key=lambda voter: (voter.key not in known, voter.broker))
+    try:
+        async with asyncio.timeout(HANDOVER_TIMEOUT_S):
+            for voters in ((leader.me, successor), (successor,)):
+                if {voter.key for voter in voters} != known and leader.can_change_voters(voters):
+                    await leader.change_voters(voters)
+    except (TimeoutError, KafkaError) as reason:
+        logger.info("broker %d did not become the only voter: %s", successor.broker, reason or "no answer in time")

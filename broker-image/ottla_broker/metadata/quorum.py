@@ -11,9 +11,9 @@ from ottla_broker.config import BROKER_SESSION_TIMEOUT_MS, CONTROLLER_QUORUM_FET
 from ottla_broker.metadata.image import MetadataDelta
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRequest, MetadataFetchResponse
 from ottla_broker.metadata.metadata_log import MetadataLog
-from ottla_broker.metadata.raft_rules import VoteRequest
+from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
 from ottla_broker.metadata.records import MetadataRecord
-from ottla_broker.metadata.voter_set import ReplicaKey, Voter
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter, VoterSet
 from ottla_broker.wire.errors import ErrorCode
 
 
@@ -56,6 +56,20 @@ class QuorumDescription:
     endpoints: Mapping[int, tuple[str, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 if it hears none. `address`:
+    host:port for other brokers."""
+
+    key: ReplicaKey
+    address: str
+    leader_id: int
+    epoch: int
+    log_end: EpochAndOffset
+    high_watermark: int
+    voters: VoterSet
+
+
 class MetadataQuorum(CommitLog, Protocol):
     """One broker's part in the quorum: it follows the leader or is the leader."""
 
@@ -80,6 +94,8 @@ class MetadataQuorum(CommitLog, Protocol):
     def describe(self) -> QuorumDescription:
         """NOT_CONTROLLER when another broker leads."""
         ...
+
+    def describe_replica(self) -> ReplicaDescription: ...
 
     async def run(self) -> None:
         """Until cancelled. KafkaError when this broker cannot take part."""

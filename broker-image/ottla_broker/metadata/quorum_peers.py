@@ -16,7 +16,7 @@ from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRe
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
 from ottla_broker.metadata.voter_set import ReplicaKey, Voter
 from ottla_broker.wire.channel import Channel
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class QuorumPeers:
         self, me: Voter, bootstrap_servers: Iterable[Endpoint], client_id: str, timeout_s: float, cluster_id: str | None
     ) -> None:
         self.cluster_id = cluster_id
+        self.failures: dict[int, str] = {}  # broker id of a voter → why it did not answer the last request for its vote
         self._me = me
         self._bootstrap_servers = [endpoint for endpoint in bootstrap_servers if endpoint != me.endpoint]
         self._client_id = client_id
@@ -57,7 +58,12 @@ class QuorumPeers:
                     answer = await quorum_messages.send_vote(channel, voter.key, request, self.cluster_id)
             except (OSError, KafkaError) as reason:
                 logger.debug("no vote of broker %d at %s: %s", voter.broker, format_host_and_port(*endpoint), reason)
+                if endpoint == voter.endpoint:
+                    self.failures[voter.broker] = describe_failure(reason)
+                if isinstance(reason, KafkaError) and reason.code is ErrorCode.inconsistent_cluster_id:
+                    await self.check_not_recovered(endpoint)
                 continue
+            self.failures.pop(voter.broker, None)
             self._found_at[voter.key] = endpoint
             return answer
         return False, None
@@ -89,6 +95,23 @@ class QuorumPeers:
                 await send(channel)
         except (OSError, KafkaError) as reason:
             logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
+
+    async def check_not_recovered(self, endpoint: Endpoint) -> None:
+        """After INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was recovered as that of the broker at
+        `endpoint`: its old majority must not go on beside it (`quorum_recovery`)."""
+        from ottla_broker.metadata import quorum_messages
+
+        try:
+            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+                replica = await quorum_messages.request_replica(channel)
+        except (OSError, KafkaError):
+            return
+        if replica.previous_cluster_id is not None and replica.previous_cluster_id == self.cluster_id:
+            raise KafkaError(
+                ErrorCode.inconsistent_cluster_id,
+                f"cluster {self.cluster_id} was recovered as cluster {replica.cluster_id}, to which the broker at "
+                f"{format_host_and_port(*endpoint)} belongs: this disk is of the lost majority, give this broker an empty one",
+            )
 
     # --- joining
 
@@ -146,3 +169,11 @@ class QuorumPeers:
         except (OSError, KafkaError) as reason:
             is_absent = isinstance(reason, OSError) and is_connection_refused(reason)
             return "", None if is_absent else str(reason) or type(reason).__name__
+
+
+def describe_failure(reason: OSError | KafkaError) -> str:
+    if isinstance(reason, TimeoutError):
+        return "does not answer"
+    if isinstance(reason, KafkaError):
+        return "has another disk" if reason.code is ErrorCode.invalid_voter_key else reason.message or reason.code.name
+    return describe_os_error(reason)

@@ -36,6 +36,12 @@ class _RegisterState(msgspec.Struct):
     isr: tuple[Voter, ...]
 
 
+def encode_election_state(state: ElectionState) -> bytes:
+    """The content of the file."""
+    voted_id, voted_directory = state.voted or (NO_VOTE, UUID(int=0))
+    return msgspec.json.encode(_StoredState(state.leader, state.epoch, voted_id, uuid_text(voted_directory)))
+
+
 class QuorumStateFile:
     """`stored`: what the file holds. `register_voters`: the voters of a file of Ottla 0.1, which is taken over when this
     broker was the only one."""
@@ -49,8 +55,7 @@ class QuorumStateFile:
 
     async def store(self, state: ElectionState) -> None:
         """Returns when the state is synced. KAFKA_STORAGE_ERROR."""
-        voted_id, voted_directory = state.voted or (NO_VOTE, UUID(int=0))
-        data = msgspec.json.encode(_StoredState(state.leader, state.epoch, voted_id, uuid_text(voted_directory)))
+        data = encode_election_state(state)
         try:
             await self._runtime.run_in_thread(self._disk.replace_file, self._path, data)
         except OSError as error:

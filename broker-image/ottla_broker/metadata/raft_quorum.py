@@ -8,7 +8,7 @@ it to the loop, and to the senders of requests, once it is.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla_broker.config import (
     CLUSTER_FOUND,
@@ -24,7 +24,7 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata import raft_rules, snapshot_generator, voter_changes
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.leader_state import LeaderState
-from ottla_broker.metadata.leader_term import LeaderTerm, registered_brokers
+from ottla_broker.metadata.leader_term import LeaderTerm, hand_over_vote, registered_brokers
 from ottla_broker.metadata.log_fetcher import FetchRefused, LeaderFollower, MetadataLogFetcher
 from ottla_broker.metadata.metadata_fetch import (
     CONSUMER_REPLICA_ID,
@@ -33,13 +33,14 @@ from ottla_broker.metadata.metadata_fetch import (
     MetadataFetchResponse,
 )
 from ottla_broker.metadata.metadata_log import MetadataLog
-from ottla_broker.metadata.quorum import QuorumDescription
+from ottla_broker.metadata.quorum import QuorumDescription, ReplicaDescription
 from ottla_broker.metadata.quorum_peers import Endpoint, QuorumPeers
+from ottla_broker.metadata.quorum_recovery import RecoveryOrder
 from ottla_broker.metadata.quorum_state import QuorumStateFile
 from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionTimeouts, RaftState, Replica, Role, VoteRequest
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.snapshots import SnapshotStore
-from ottla_broker.metadata.voter_set import ReplicaKey, Voter
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter, majority_size, parse_endpoint
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -79,10 +80,15 @@ class QuorumSettings:
             config.inter_broker_listener,
         )
 
+    def with_bootstrap_server(self, address: str) -> "QuorumSettings":
+        """`address`: host:port of another broker that is asked for the leader."""
+        endpoint = parse_endpoint(address)
+        return self if endpoint is None else replace(self, bootstrap_servers=(*self.bootstrap_servers, endpoint))
+
 
 class RaftQuorum:
-    """`cluster_id` None: the log directory belongs to no cluster yet. `on_elected` and `on_resigned` are called when this
-    broker becomes the active controller and when it no longer is."""
+    """`cluster_id` None: the log directory belongs to no cluster yet. `recovery`: the order that this start carries out.
+    `on_elected` and `on_resigned` are called when this broker becomes the active controller and when it no longer is."""
 
     def __init__(
         self,
@@ -94,6 +100,7 @@ class RaftQuorum:
         settings: QuorumSettings,
         *,
         cluster_id: str | None,
+        recovery: RecoveryOrder | None = None,
         snapshot_intervals: snapshot_generator.SnapshotIntervals,
         on_commit: Callable[[MetadataDelta], None],
         on_elected: Callable[[], None],
@@ -107,6 +114,7 @@ class RaftQuorum:
         self._settings = settings
         self._timeouts = settings.timeouts
         self._cluster_id = cluster_id
+        self._recovery = recovery
         self._snapshot_intervals = snapshot_intervals
         self._on_elected = on_elected
         self._on_resigned = on_resigned
@@ -164,6 +172,19 @@ class RaftQuorum:
 
     def describe(self) -> QuorumDescription:
         return self._led().describe(self._runtime.now_ms())
+
+    def describe_replica(self) -> ReplicaDescription:
+        state, log = self._state, self.metadata_log
+        is_heard = state.role is Role.LEADER or state.hears_leader
+        return ReplicaDescription(
+            self._me.key,
+            self._me.address,
+            state.leader if is_heard else NO_LEADER,
+            state.epoch,
+            log.log_end,
+            log.high_watermark,
+            log.voters.latest,
+        )
 
     def _led(self) -> LeaderState:
         if self._leader_state is None:
@@ -268,6 +289,10 @@ class RaftQuorum:
         """Makes this broker the only voter of an empty log: alone, or where cluster.found allows it and no other broker
         has a cluster."""
         log = self.metadata_log
+        if self._recovery is not None:
+            if self._recovery.leads:
+                self._become_only_voter()
+            return
         if log.voters.latest:
             return
         if self._settings.bootstrap_servers and not self._file.register_voters:
@@ -276,14 +301,23 @@ class RaftQuorum:
             if (found := await self._peers.find_cluster()) is not None:
                 logger.info("broker %d founds no cluster: there is cluster %s", self._me.broker, found)
                 return
+        self._become_only_voter()
+
+    def _become_only_voter(self) -> None:
         logger.info("broker %d is the only voter of the metadata log", self._me.broker)
-        log.voters.restart((self._me,))
+        self.metadata_log.voters.restart((self._me,))
         self._writes_voters = True
 
     async def resign(self) -> None:
         was_stopping, self._is_stopping = self._is_stopping, True
         leader = self._leader_state
-        if was_stopping or leader is None or not leader.other_voters:
+        if was_stopping or leader is None:
+            return
+        if len(leader.voters) <= 2:
+            brokers = registered_brokers(self._image, self._settings.listener)
+            staying = [voter for voter in brokers if not self._image.brokers[voter.broker].shutting_down]
+            await hand_over_vote(leader, staying, self._timeouts.fetch_s)
+        if not leader.other_voters:
             return
         await self._end_epoch(leader)
         try:
@@ -431,6 +465,16 @@ class RaftQuorum:
 
         others = [voter for voter in self.metadata_log.voters.latest if voter.key != me.key]
         await asyncio.gather(*map(request_vote, others))
+        self._log_missing_majority(others)
+
+    def _log_missing_majority(self, others: Sequence[Voter]) -> None:
+        """Now and then, which voters keep this one from being elected."""
+        failures = {voter.broker: self._peers.failures.get(voter.broker, "") for voter in others}
+        missing = [f"broker {broker} {why}" for broker, why in failures.items() if why]
+        is_majority = len(others) + 1 - len(missing) >= majority_size(len(others) + 1)
+        if not is_majority and self._loop.time() - self._asked_s >= ASK_LOG_INTERVAL_S:
+            self._asked_s = self._loop.time()
+            logger.warning("no majority of the voters of the metadata log answers: %s", "; ".join(missing))
 
     async def _follow(self, state: RaftState, endpoint: Endpoint) -> None:
         # Voters fetch more often than their leader's timeout for them.
@@ -474,6 +518,12 @@ class RaftQuorum:
                 leader = await self._peers.find_leader(endpoint)
             except (OSError, KafkaError) as reason:
                 if isinstance(reason, KafkaError) and reason.code is ErrorCode.inconsistent_cluster_id:
+                    if (
+                        self._cluster_id is None
+                    ):  # the disk belongs to no cluster yet: this broker joins whichever leads
+                        self._peers.cluster_id = None
+                        continue
+                    await self._peers.check_not_recovered(endpoint)
                     strangers.append(reason)
                 continue
             if leader is not None:

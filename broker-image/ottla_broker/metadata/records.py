@@ -201,5 +201,7 @@ def decode_record(value: bytes) -> MetadataRecord:
         return record
     except msgspec.MsgspecError as reason:
         raise KafkaError(
-            ErrorCode.unsupported_version, f"not a metadata record that this version knows: {reason}"
+            ErrorCode.unsupported_version,
+            f"not a metadata record that this version knows: {reason}; of Apache Kafka's log.dirs only the topics' "
+            "partition folders can be copied",
         ) from reason

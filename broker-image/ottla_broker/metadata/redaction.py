@@ -26,7 +26,8 @@ def redact_secrets(data: bytes) -> bytes:
     redacted = bytearray()
     for position, header in iter_batches(data):
         batch = data[position : position + header.size]
-        redacted += _redact_batch(batch, header) if _CONFIG_TAG in batch else batch
+        has_config = _CONFIG_TAG in batch and not header.is_control
+        redacted += _redact_batch(batch, header) if has_config else batch
     return bytes(redacted)
 
 

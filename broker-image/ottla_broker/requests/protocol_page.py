@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla_broker.requests.api import Api
-from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 
 PACKAGE: Final = Path(__file__).parents[1]
 SERVED_VERSIONS: Final = PACKAGE / "requests" / "served_versions.py"
@@ -43,6 +43,7 @@ what the API does, what each version added, and what is left out.
 - *Flexible since* is the first version with tagged fields and compact arrays (KIP-482).
 - *Forwarded* APIs may be sent to any broker, which forwards them to the active controller
   (KIP-590).
+- *Ottla's own* APIs are sent by the operator and the command line. ApiVersions does not list them.
 
 | API | key | versions | flexible since | |
 |---|---|---|---|---|
@@ -68,9 +69,8 @@ def _row(api: Api) -> str:
     first, last = api.versions
     versions = f"{first}" if first == last else f"{first}–{last}"
     flexible = "–" if api.flexible is None else str(api.flexible)
-    return (
-        f"| {api.key.title} | {int(api.key)} | {versions} | {flexible} | {'forwarded' if api.is_forwarded else ''} |\n"
-    )
+    note = "Ottla's own" if api.key >= FIRST_OWN_KEY else "forwarded" if api.is_forwarded else ""
+    return f"| {api.key.title} | {int(api.key)} | {versions} | {flexible} | {note} |\n"
 
 
 if __name__ == "__main__":

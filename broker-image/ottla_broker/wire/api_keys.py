@@ -1,6 +1,10 @@
-"""API keys of the protocol that Ottla serves or sends: https://kafka.apache.org/protocol#protocol_api_keys."""
+"""API keys of the protocol that Ottla serves or sends: https://kafka.apache.org/protocol#protocol_api_keys. Ottla's own
+begin at FIRST_OWN_KEY."""
 
 from enum import IntEnum
+from typing import Final
+
+FIRST_OWN_KEY: Final = 10000
 
 
 class ApiKey(IntEnum):
@@ -55,6 +59,9 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+
+    DESCRIBE_METADATA_REPLICA = 10000
+    RECOVER_QUORUM = 10001
 
     @property
     def title(self) -> str:

@@ -18,6 +18,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, message_reader, skip_tagged_fields
 from ottla_broker.wire.message_writer import message_writer
+from ottla_broker.wire.recovery_messages import MESSAGES
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _HEADER: Final = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
@@ -39,12 +40,16 @@ class RequestHeader:
 
 @cache
 def request_class(api_key: int, version: int) -> type:
-    """kio's class of a request. Raises KioIndexError (a RuntimeError) if there is none."""
+    """The class of a request: kio's, or Ottla's own. Raises KioIndexError (a RuntimeError) if there is none."""
+    if (own := MESSAGES.get(api_key)) is not None:
+        return own[0]
     return load_request_schema(api_key, version)
 
 
 @cache
 def response_class(api_key: int, version: int) -> type:
+    if (own := MESSAGES.get(api_key)) is not None:
+        return own[1]
     return load_response_schema(api_key, version)
 
 

@@ -10,6 +10,7 @@ from ottla_operator.cli.metadata import metadata
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, new_app
 from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.cli.reassignment import Throttle, Watch, describe_moves, execute_moves, parse_rate, print_plan
+from ottla_operator.cli.recover import recover
 from ottla_operator.formatting import format_count, format_size
 from ottla_operator.kafka import cluster, log_dirs, quorum, reassignments, topics
 from ottla_operator.kafka.client import KafkaClient
@@ -188,3 +189,4 @@ async def _check_registered(client: KafkaClient, broker: int) -> None:
 
 
 app.command()(metadata)
+app.command()(recover)

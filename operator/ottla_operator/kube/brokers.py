@@ -140,6 +140,7 @@ class PodBrokerSet:
         self.state = parse_state(inputs.state_annotations)
         self.desired = {id_: started_with(desired.config, id_) for id_ in broker_ids(cluster.spec.replicas)}
         self.addresses = ready_addresses(observed.pods.values())
+        self.replica_addresses = [it.address for it in observed.pods.values() if it.address and not it.is_terminating]
         self.bootstrap = bootstrap_addresses(cluster, inputs.addresses)
         self.selector = names.selector_text(cluster)
         self.certificate_error = certificate_error

@@ -145,6 +145,10 @@ class BrokerProcesses:
         return [it.plan.address for it in self.by_id.values() if it.is_ready]
 
     @property
+    def replica_addresses(self) -> list[str]:
+        return [it.plan.address for it in self.by_id.values() if it.supervisor.status.pid is not None]
+
+    @property
     def bootstrap(self) -> dict[str, str]:
         return {"": ",".join(self.bootstrap_addresses)}
 

@@ -51,8 +51,8 @@ class ClusterObservations:
     `scales_from`: brokers before the scaling that is in progress; None if none is. `scaling`: what it is doing;
     `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
     when no broker could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker
-    could be asked. `certificate_error`: why the listeners' certificates cannot be used.
-    `start_timeout_s`: how long a broker may take to become ready.
+    could be asked. `quorum_loss`: why there is no controller. `certificate_error`: why the
+    listeners' certificates cannot be used. `start_timeout_s`: how long a broker may take to become ready.
     """
 
     replicas: int
@@ -74,6 +74,7 @@ class ClusterObservations:
     moving_partitions: int | None = None
     moves_started: int = 0
     connect_error: str = ""
+    quorum_loss: str = ""
     certificate_error: str = ""
     start_timeout_s: float = 600.0
     cluster_id: str | None = None
@@ -155,7 +156,7 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
         return Reconciling("RollingRestart", ". ".join(filter(None, said)))
     if missing:
         said = [f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {_brokers(missing)}"]
-        more = filter(None, [_problems(observed), observed.connect_error])
+        more = filter(None, [_problems(observed), observed.connect_error, observed.quorum_loss])
         reason = UNSCHEDULABLE if _with_problem(observed, (UNSCHEDULABLE,)) else "InsufficientReplicas"
         return Reconciling(reason, ". ".join([*said, *more]))
     if observed.scaling:

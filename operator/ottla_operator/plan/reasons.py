@@ -86,6 +86,12 @@ STALLED_REASONS: Final = (
     Reason("RejectedByBrokers", "Topic, Mirror", "The brokers rejected a change.", "Correct what the message names."),
     Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
     Reason(
+        "QuorumLost",
+        "Cluster",
+        "A majority of the metadata log's voters has lost its disks.",
+        "Restore one, or `ottla cluster recover` (docs/quorum.md).",
+    ),
+    Reason(
         "FailedCreate",
         "Cluster",
         "Kubernetes cannot create a broker's pod or claim.",

@@ -1,8 +1,7 @@
 """How a cluster gets the number of brokers that its spec asks for, one step at a time.
 
-Invariant: a broker is removed only when it holds no replica, when no broker that was removed before is a voter of
-the metadata log any more, and when the voters that stay are a majority: of three voters two that stop leave the third
-without a majority for ever. Partitions are
+Invariant: a broker is removed only when it holds no replica, and when no broker that was removed before is a voter of
+the metadata log any more: of three voters two that stop leave the third without a majority for ever. Partitions are
 moved only while all desired brokers are up and nothing else is moving. What cannot be completed is not begun. Steps
 are decided from what is observed, so a scaling that was interrupted anywhere goes on from there.
 """
@@ -97,17 +96,11 @@ def next_scale_step(inputs: ScaleInputs) -> ScaleStep:
         return MovePartitions(drained, f"off broker {_list(leaving)}")
     if leaving and (removed := inputs.voters - inputs.present):
         return WaitToScale(f"waiting for the metadata log to drop removed broker {_list(removed)} as a voter")
-    if leaving and not _keeps_majority(inputs.voters, max(leaving)):
-        return WaitToScale(f"waiting for the metadata log to get a majority of voters without broker {max(leaving)}")
     if leaving:
         return RemoveBroker(max(leaving))
     if inputs.spread_over and inputs.on_scale and (moves := spread_replicas(inputs.partitions, targets)):
         return MovePartitions(moves, f"spread over broker {_list(inputs.desired)}")
     return RecordSpread(inputs.desired)
-
-
-def _keeps_majority(voters: frozenset[int], removed: int) -> bool:
-    return removed not in voters or len(voters) - 1 > len(voters) // 2
 
 
 def _moves_of_internal_topics(inputs: ScaleInputs, targets: Sequence[UsableBroker]) -> tuple[Move, ...]:

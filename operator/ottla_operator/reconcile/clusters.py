@@ -37,6 +37,7 @@ from ottla_operator.plan.conditions import (
 from ottla_operator.plan.refused_settings import describe_refused_settings, find_refused_settings
 from ottla_operator.reconcile.connection import try_connect
 from ottla_operator.reconcile.platform import Blocked, BrokerSet, Platform, PlatformError
+from ottla_operator.reconcile.quorum_loss import explain_missing_controller
 from ottla_operator.reconcile.rolling_restart import AppliedConfig, Restarted, apply_config, restart_next_broker
 from ottla_operator.reconcile.scaling import Scaled, is_scaled, scale_step, unregister_removed_brokers
 from ottla_operator.reconcile.validation import ValidationCache, error_readiness
@@ -110,6 +111,7 @@ class ClusterReconciler:
         async with try_connect(brokers.addresses, CONNECT_TIMEOUT_S) as connection:
             client = connection.client
             described = await describe_cluster(client) if client else None
+            quorum_loss = "" if _has_controller(described) else await explain_missing_controller(resource, brokers)
             config = await apply_config(client, brokers)
             rejected = _remember_rejected(cached, config, cluster)
             await self._record(resource, _config_events(config))
@@ -137,6 +139,7 @@ class ClusterReconciler:
                 scale_down_blocked=scaled.blocked,
                 moves_started=scaled.moves_started,
                 connect_error=connection.error,
+                quorum_loss=quorum_loss,
                 certificate_error=brokers.certificate_error,
                 creation_error=brokers.creation_error,
                 start_timeout_s=self._start_timeout_s(cluster),
@@ -260,6 +263,10 @@ def _scales_from(scaled: Scaled, brokers: BrokerSet, resource: Json) -> int | No
         return None
     before: Json = ((resource.get("status") or {}).get("scaling") or {}).get("from")
     return before or len(spread_over)
+
+
+def _has_controller(described: ClusterDescription | None) -> bool:
+    return _controller(described) is not None
 
 
 def _registered(described: ClusterDescription | None) -> frozenset[int]:

@@ -70,7 +70,8 @@ class BrokerSet(Protocol):
     """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or the removal of one.
 
     `brokers`: those that exist. `count`: how many there are to be now, those being removed included. `desired`:
-    settings of each broker of the spec. `addresses`: of ready brokers, for the reconciler's own requests.
+    settings of each broker of the spec. `addresses`: of ready brokers, for the reconciler's own requests;
+    `replica_addresses`: of all that run.
     `certificate_error`: why no broker may be restarted. `creation_error`: why a missing broker cannot be created; empty
     if none is missing, or nothing is known.
     """
@@ -89,6 +90,9 @@ class BrokerSet(Protocol):
 
     @property
     def addresses(self) -> Sequence[str]: ...
+
+    @property
+    def replica_addresses(self) -> Sequence[str]: ...
 
     @property
     def bootstrap(self) -> Mapping[str, str]: ...

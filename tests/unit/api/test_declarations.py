@@ -9,12 +9,14 @@ import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
 import ottla_broker.api
+from ottla_broker.api.api_versions import api_versions_response
 from ottla_broker.requests import protocol_page
 from ottla_broker.requests.api import Api, find_handler
 from ottla_broker.requests.protocol_page import declared_apis
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
-from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.codec import request_class, response_class
+from ottla_broker.wire.errors import ErrorCode
 
 APIS = declared_apis()
 FRAME_HANDLED = (ApiKey.PRODUCE, ApiKey.FETCH)  # their codecs are written by hand: wire/produce.py, wire/fetch.py
@@ -35,7 +37,10 @@ def test_only_apis_lie_in_api() -> None:
     assert files - NO_APIS == {api.key.name.lower() for api in APIS}
 
 
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name.lower())
+KAFKA_APIS = [api for api in APIS if api.key < FIRST_OWN_KEY]
+
+
+@pytest.mark.parametrize("api", KAFKA_APIS, ids=lambda api: api.key.name.lower())
 def test_versions_are_those_that_kio_knows(api: Api) -> None:
     name = api.key.name.lower()
     assert api_key_map[api.key] == name
@@ -44,6 +49,12 @@ def test_versions_are_those_that_kio_knows(api: Api) -> None:
     assert api.versions[0] == min(known) or api.key is ApiKey.PRODUCE  # rule 16: produce is offered from 0
     flexible = [version for version in sorted(known) if getattr(request_class(api.key, version), "__flexible__")]  # noqa: B009
     assert api.flexible == (flexible[0] if flexible else None)
+
+
+def test_ottlas_own_apis_are_served_and_not_listed_to_clients() -> None:
+    own = {int(api.key) for api in APIS} - {int(api.key) for api in KAFKA_APIS}
+    assert own and own <= SERVED_VERSIONS.keys()
+    assert not own & {it.api_key for it in api_versions_response(ErrorCode.none).api_keys}
 
 
 def test_rule_16_produce_is_offered_from_version_0() -> None:

@@ -1,6 +1,5 @@
 """Scaling up and down: every step from what is observed, until nothing is left to do."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,11 +134,3 @@ def test_the_next_broker_is_removed_once_the_last_is_no_voter() -> None:
         "waiting for the metadata log to drop removed broker 3 as a voter"
     )
     assert next_scale_step(inputs(**smaller, **two, voters=frozenset({1}))) == RemoveBroker(2)
-
-
-@pytest.mark.parametrize("voters", [{1, 2}, {2}])
-def test_a_broker_whose_removal_would_leave_no_majority_of_voters_stays(voters: set[int]) -> None:
-    two = {"present": frozenset({1, 2}), "available": (UsableBroker(1), UsableBroker(2)), "desired": frozenset({1})}
-    assert next_scale_step(
-        inputs(**two, partitions=[PartitionReplicas("a", 0, (1,), (1,), 1)], voters=frozenset(voters))
-    ) == WaitToScale("waiting for the metadata log to get a majority of voters without broker 2")

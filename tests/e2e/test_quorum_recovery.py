@@ -1,0 +1,93 @@
+"""`ottla up` when the disks of a majority of the metadata log's voters are gone: it says so, and `ottla cluster recover`
+goes on from what is left."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_up import consume_values, produce_values, resource, topic
+from tests.e2e.up_process import UpProcess, up_process
+from tests.waiting import eventually
+
+BROKERS = (1, 2, 3, 4)
+LOST = (2, 3)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as made:
+        made.brokers = len(BROKERS)
+        config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+        listeners = [{"name": "plain", "port": made.port}]
+        demo = resource("Cluster", "demo", replicas=len(BROKERS), listeners=listeners, config=config)
+        made.write_resources(demo, topic("flights", partitions=6, replicas=3))
+        made.start()
+        made.wait_for_line("topic flights created")
+        eventually(lambda: voters(made) == [1, 2, 3], message="three voters")
+        yield made
+
+
+def voters(home: UpProcess) -> list[int]:
+    done = home.run_ottla("cluster", "metadata", "-o", "json")
+    return [it["id"] for it in json.loads(done.stdout)["brokers"] if it["member"]] if done.returncode == 0 else []
+
+
+def data(home: UpProcess, broker: int) -> Path:
+    return home.folder / ".ottla" / "demo" / str(broker) / "data"
+
+
+def cluster_id(home: UpProcess, broker: int) -> str:
+    lines = (data(home, broker) / "meta.properties").read_text().splitlines()
+    return next((it.partition("=")[2] for it in lines if it.startswith("cluster.id=")), "")
+
+
+def restart_with_lost_disks(home: UpProcess) -> None:
+    """The disks of LOST are kept aside."""
+    home.stop()
+    for broker in LOST:
+        data(home, broker).rename(home.folder / f"lost-{broker}")
+    home.start()
+    home.wait_for_line("broker 2 has another disk; broker 3 has another disk")
+
+
+def test_a_cluster_without_a_majority_of_its_disks_goes_on_from_what_is_left(home: UpProcess) -> None:
+    values = [f"v{number}" for number in range(300)]
+    produce_values(home, "flights", *values)
+    before = cluster_id(home, 1)
+    restart_with_lost_disks(home)
+    addresses = home.bootstrap
+
+    tried = home.run_ottla("cluster", "recover", "-b", addresses, "--dry-run")
+    assert tried.returncode == 0, tried.stderr
+    assert "1 of the voters 1, 2, 3 of the metadata log answer, and a majority is 2" in tried.stdout
+    assert "continues with the disks of brokers 1, 4" in tried.stdout
+    assert cluster_id(home, 1) == before
+
+    done = home.run_ottla("cluster", "recover", "-b", addresses, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    home.wait_for_line("4 brokers ready")
+    after = cluster_id(home, 1)
+    assert after != before and [cluster_id(home, it) for it in BROKERS] == 4 * [after]
+    assert sorted(consume_values(home, "flights", len(values))) == sorted(values)
+    produce_values(home, "flights", "more")
+    eventually(lambda: len(voters(home)) == 3, message="three voters again")
+    again = home.run_ottla("cluster", "recover", "-b", addresses, "--yes")
+    assert again.returncode == 1 and "nothing is to be recovered" in again.stderr
+
+    home.stop()
+    shutil.rmtree(data(home, 2))
+    (home.folder / "lost-2").rename(data(home, 2))
+    home.start()
+    home.wait_for_line(f"broker demo-2: ottla broker: cluster {before} was recovered as cluster {after}")
+
+
+def test_a_majority_is_not_recovered_but_waited_for(home: UpProcess) -> None:
+    home.stop()
+    data(home, 3).rename(home.folder / "lost-3")
+    home.start()
+    home.wait_for_line("4 brokers ready")
+    done = home.run_ottla("cluster", "recover", "-b", home.bootstrap, "--yes")
+    assert done.returncode == 1 and "nothing is to be recovered" in done.stderr
