@@ -1,8 +1,9 @@
 """Simulate clusters on virtual time.
 
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
-cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--disable
-RULE` the broker runs without a rule, to see whether the checks detect it.
+cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
+only metadata change, and the faults are those of voters. With `--disable RULE` the broker runs
+without a rule, to see whether the checks detect it.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from functools import partial
 
 from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_seed
+from tests.sim.scenario import run_metadata_seed, run_seed
 from tests.sim.simulation import Outcome
 
 MAX_PRINTED = 12  # violations of one run
@@ -28,8 +29,11 @@ def main() -> int:
     parser.add_argument("seed", nargs="?", type=int, help="seed to replay")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="number of seeds to run")
     parser.add_argument("--first", type=int, default=1, metavar="K", help="first seed")
-    parser.add_argument("--brokers", type=int, choices=[1, 3, 5], help="number of brokers (default: the seed chooses)")
+    parser.add_argument(
+        "--brokers", type=int, choices=[1, 2, 3, 4, 5], help="number of brokers (default: the seed chooses)"
+    )
     parser.add_argument("--mirrors", action="store_true", help="simulate two clusters with a mirror")
+    parser.add_argument("--metadata", action="store_true", help="simulate elections and voters, without records")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--disable", metavar="RULE", help="switch this rule off; all: one after the other")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
@@ -42,12 +46,14 @@ def main() -> int:
         if options.seed is not None:
             return replay_without_rule(rules[0], options.seed)
         return detect_disabled_rules(rules, range(options.first, options.first + options.seeds), options.jobs)
-    if options.mirrors and options.brokers is not None:
-        parser.error("--brokers cannot be used with --mirrors: the seed chooses")
-    one: Callable[..., Outcome] = run_mirror_seed if options.mirrors else partial(run_seed, brokers=options.brokers)
+    if options.mirrors and (options.metadata or options.brokers is not None):
+        parser.error("--mirrors cannot be used with --metadata or --brokers")
+    run_cluster = run_metadata_seed if options.metadata else run_seed
+    one: Callable[..., Outcome] = run_mirror_seed if options.mirrors else partial(run_cluster, brokers=options.brokers)
     if options.seed is not None:
         return replay(one, options.seed, getattr(logging, options.log_level.upper()))
-    replay_options = " --mirrors" if options.mirrors else f" --brokers {options.brokers}" if options.brokers else ""
+    replay_options = " --mirrors" * options.mirrors + " --metadata" * options.metadata
+    replay_options += f" --brokers {options.brokers}" if options.brokers else ""
     return run_many(one, range(options.first, options.first + options.seeds), replay_options, options.jobs)
 
 

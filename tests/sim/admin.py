@@ -67,7 +67,7 @@ class TopicAdmin(SimulatedAdmin):
         while not self.stopping:
             await asyncio.sleep(self.random.uniform(0.5, 6))
             number += 1
-            name = f"passing-{number}"
+            name = f"passing-{self.name[-1]}-{number}"
             if not await self.create(name, self.random.randrange(1, 4)):
                 continue
             for _ in range(self.random.randrange(3)):

@@ -53,7 +53,7 @@ class Workload:
     `stop_event` tells them to finish. `counts` has the operations that administrators completed.
     """
 
-    brokers: Sequence[str]  # host:port of each
+    addresses: Callable[[], Sequence[str]]  # host:port of each broker
     history: History
     trace: Trace
     stop_event: asyncio.Event = field(default_factory=asyncio.Event)
@@ -104,7 +104,8 @@ class SimulatedClient:
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Client]:
         """Connect through a random broker: a fixed one might be the unreachable one."""
-        brokers = self.random.sample(self.workload.brokers, len(self.workload.brokers))
+        brokers = self.workload.addresses()
+        brokers = self.random.sample(brokers, len(brokers))
         async with Client.connect(",".join(brokers), client_id=self.name, timeout_s=REQUEST_TIMEOUT_S) as client:
             yield client
 

@@ -21,6 +21,8 @@ from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
 from tests.sim.trace import Trace
 
 PORT = 9092
+DEFAULT_VOTERS = 3
+FETCH_TIMEOUT_MS = 2_000
 START_MS = 1_750_000_000_000  # the wall clock at the start of a run
 FOLDER = "/data"
 START_FAILURES = (KafkaError, LogDirError, ListenError)
@@ -43,6 +45,7 @@ class SimulatedBroker:
         self.is_serving = False
         self.starts = 0
         self.boots = 0
+        self._moves = 0
         self._cluster = cluster
         self._loop = cluster.loop
         self._trace = cluster.trace
@@ -183,9 +186,16 @@ class SimulatedBroker:
         self.disk.mount(FOLDER)
         self.founds = False
 
+    def move(self) -> None:
+        """Give the disk to a machine with another address."""
+        assert not self.is_running
+        self._moves += 1
+        self.host = f"{self._cluster.hosts}-{self.node_id}-{self._moves}"
+        self._trace.add_line("has the disk of another machine", self.host)
+
 
 class SimulatedCluster:
-    """Brokers 1 to `count`, their network.
+    """Brokers 1 to `count` and their network.
 
     `network` None creates one. Names of hosts start with `hosts`.
     """
@@ -206,16 +216,27 @@ class SimulatedCluster:
         self.trace = trace
         self.hosts = hosts
         self.network = SimulatedNetwork(loop, Random(random.getrandbits(64))) if network is None else network
+        self.settings = settings
         self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}
 
-    @property
-    def addresses(self) -> list[str]:
+    def list_addresses(self) -> list[str]:
         return [f"{broker.host}:{PORT}" for broker in self]
 
     @property
     def peer_addresses(self) -> list[str]:
         """Where brokers ask for the cluster; a broker that is alone asks nobody."""
-        return self.addresses if len(self.brokers) > 1 else []
+        return self.list_addresses() if len(self.brokers) > 1 else []
+
+    @property
+    def check_quorum_s(self) -> float:
+        """How long a leader leads on that hears no majority of the voters."""
+        return 1.5 * float(self.settings.get("controller.quorum.fetch.timeout.ms", FETCH_TIMEOUT_MS)) / 1000
+
+    @property
+    def voter_count(self) -> int:
+        """The number of brokers that vote when the cluster is complete."""
+        wanted = int(self.settings.get("controller.quorum.voter.count", DEFAULT_VOTERS))
+        return max(count for count in (1, 3, 5) if count == 1 or count <= min(wanted, len(self.brokers)))
 
     def __iter__(self) -> Iterator[SimulatedBroker]:
         return iter(self.brokers.values())

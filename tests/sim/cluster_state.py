@@ -8,6 +8,8 @@ from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
+from ottla_broker.metadata.voter_set import ReplicaKey
+from ottla_broker.wire.errors import KafkaError
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.history import TopicPartition
 
@@ -69,10 +71,31 @@ def metadata_log(broker: Broker) -> PartitionLog | None:
     return broker.log_dirs[0].logs.get((METADATA_TOPIC, 0)) if broker.log_dirs else None
 
 
+def active_controllers(cluster: SimulatedCluster) -> Iterator[tuple[SimulatedBroker, Broker]]:
+    """Running brokers that act as controller; a former one may not know of its successor yet."""
+    return ((node, broker) for node, broker in running_brokers(cluster) if broker.controller is not None)
+
+
 def controller_broker(cluster: SimulatedCluster) -> SimulatedBroker | None:
-    """The broker that the register names as leader."""
-    value = cluster.register.value
-    return None if value is None else cluster.brokers.get(value.leader)
+    """The active controller of the newest epoch; None while the metadata log has no leader."""
+    found = max(active_controllers(cluster), key=lambda one: one[1].quorum.epoch, default=None)
+    return None if found is None else found[0]
+
+
+def committed_voters(cluster: SimulatedCluster) -> frozenset[ReplicaKey]:
+    """The voters of the metadata log according to its leader; empty while there is none, or while
+    it has records that are not committed.
+    """
+    node = controller_broker(cluster)
+    if node is None or node.broker is None:
+        return frozenset()
+    log = node.broker.quorum.metadata_log.partition_log
+    if log.high_watermark < log.end:
+        return frozenset()
+    try:
+        return frozenset(voter.key for voter in node.broker.quorum.describe().voters)
+    except KafkaError:
+        return frozenset()  # it resigns just now
 
 
 def has_caught_up(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:

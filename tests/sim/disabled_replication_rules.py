@@ -10,14 +10,13 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from ottla_broker.metadata.quorum_rules import EpochAndOffset
 
 from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.metadata import broker_plans, election, isr_changes, replication_control
-from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication import replica_fetchers
 from ottla_broker.replication.cluster_view import MetadataClusterView
@@ -140,19 +139,6 @@ def unclean_shutdown_ignored() -> Iterator[None]:
 
 
 @contextmanager
-def controller_elected_without_majority() -> Iterator[None]:
-    """The broker that wins the register becomes controller with its own metadata log
-    (decision 6).
-    """
-
-    async def wait_for_election_quorum(_: LeaderState) -> None:
-        return None
-
-    with patch.object(LeaderState, "wait_for_election_quorum", wait_for_election_quorum):
-        yield
-
-
-@contextmanager
 def metadata_acknowledged_before_sync() -> Iterator[None]:
     """A broker acknowledges metadata that are only in its page cache (decision 6)."""
 
@@ -231,7 +217,6 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         broker_epochs_not_checked,
         unclean_elections,
         unclean_shutdown_ignored,
-        controller_elected_without_majority,
         metadata_acknowledged_before_sync,
         followers_acknowledge_before_sync,
         producer_state_lost_on_failover,

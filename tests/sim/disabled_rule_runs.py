@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final
 
-from tests.sim import disabled_mirroring_rules, disabled_replication_rules, disabled_rules
+from tests.sim import disabled_mirroring_rules, disabled_quorum_rules, disabled_replication_rules, disabled_rules
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_seed
+from tests.sim.scenario import run_metadata_seed, run_seed
 from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
@@ -31,6 +31,12 @@ INVARIANT_BY_TEXT: Final = {
     "not sent:": "not sent",
     "doubled:": "doubled",
     "out of order:": "out of order",
+    "two controllers:": "two controllers",
+    "elected without committed metadata:": "elected without committed metadata",
+    "committed metadata replaced:": "committed metadata replaced",
+    "two clusters:": "two clusters",
+    "disturbed:": "leader disturbed",
+    "leads on:": "leader without majority",
     "both lead": "two leaders",
     "electable:": "electable without the records",
     "changed:": "changed after a read",
@@ -57,11 +63,13 @@ class DisabledRule:
     """A rule of the broker. Inside `disable()` the broker runs without it.
 
     `brokers` is the number of brokers of a run that can detect it, or `TWO_CLUSTERS`.
+    `only_metadata`: runs of metadata alone detect it.
     """
 
     name: str
     disable: Callable[[], AbstractContextManager[None]]
     brokers: int
+    only_metadata: bool = False
 
 
 RULES: Final = (
@@ -71,6 +79,7 @@ RULES: Final = (
         DisabledRule(name, disable, FIVE if name in NEEDS_FIVE_BROKERS else THREE)
         for name, disable in disabled_replication_rules.RULES.items()
     ),
+    *(DisabledRule(name, disable, THREE, True) for name, disable in disabled_quorum_rules.RULES.items()),
 )
 NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))
 
@@ -85,7 +94,7 @@ def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], 
         outcome = (
             run_mirror_seed(seed, on_line=on_line)
             if rule.brokers == TWO_CLUSTERS
-            else run_seed(seed, rule.brokers, on_line=on_line)
+            else (run_metadata_seed if rule.only_metadata else run_seed)(seed, rule.brokers, on_line=on_line)
         )
     for violation in outcome.violations:
         if any(misfit in violation for misfit in PATCH_ERRORS):

@@ -12,21 +12,20 @@ killed process loses no page cache, so kills are not limited.
 - **Power loss, flush.messages=1.** Acknowledged records are on the devices of the whole ISR. All
   brokers may lose power at once.
 - **Wiped disk.** It also removes what was synced, so it puts a broker at risk with either setting,
-  and removes a voter's metadata log. A wiped broker counts as at risk until it has been in every
-  ISR again. A committed metadata record is on a majority of the register's members, and a new
-  controller reads the logs of enough members to intersect every majority. So it finds the record as
-  long as fewer members than a majority are wiped at a time, and a wiped one counts until the
-  register no longer names it with its old directory id.
+  and removes a voter's metadata log and vote. A wiped broker counts as at risk until it has been in
+  every ISR again. A committed metadata record is on a majority of the voters, and a leader is elected
+  by a majority. So no committed record is lost, and a leader can be elected, as long as a majority
+  of the voters is not wiped. A wiped one counts until the voter set no longer has its old directory
+  id.
 - **A wipe hits a healthy cluster only**, with every broker running, no other fault in progress and
   every ISR complete. A wiped broker has to leave every ISR, even as its last member, because
   anything else would lose records. Such a partition waits for a person, and a run would wait for
   ever. After the wipe any other fault may follow at once.
 """
 
-from ottla_broker.metadata.quorum_rules import majority_size
-
+from ottla_broker.metadata.voter_set import majority_size
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
-from tests.sim.cluster_state import has_caught_up, running_brokers, unhealthy_partitions
+from tests.sim.cluster_state import committed_voters, has_caught_up, running_brokers, unhealthy_partitions
 from tests.sim.plan import Plan
 
 
@@ -35,7 +34,7 @@ class FaultBudget:
         self._cluster = cluster
         self._plan = plan
         self._at_risk: dict[int, bool] = {}  # broker → True if it was wiped
-        self._wiped_members: dict[int, None] = {}
+        self._wiped_voters: dict[int, None] = {}
 
     def record_power_loss(self, broker: SimulatedBroker) -> None:
         if not (self._plan.syncs_every_message or self._plan.loses_records):
@@ -43,7 +42,7 @@ class FaultBudget:
 
     def record_wipe(self, broker: SimulatedBroker) -> None:
         self._at_risk[broker.node_id] = True
-        self._wiped_members[broker.node_id] = None
+        self._wiped_voters[broker.node_id] = None
 
     def update(self) -> None:
         """Remove brokers that are no longer at risk. Called often: having caught up for a moment is
@@ -52,16 +51,16 @@ class FaultBudget:
         for node_id in tuple(self._at_risk):
             if has_caught_up(self._cluster, self._cluster.brokers[node_id]):
                 del self._at_risk[node_id]
-        for node_id in tuple(self._wiped_members):
-            if self._has_left_register(node_id):
-                del self._wiped_members[node_id]
+        for node_id in tuple(self._wiped_voters):
+            if self._has_left_voters(node_id):
+                del self._wiped_voters[node_id]
 
-    def _has_left_register(self, node_id: int) -> bool:
-        value, broker = self._cluster.register.value, self._cluster.brokers[node_id].broker
-        if value is None or broker is None or not broker.log_dirs:
+    def _has_left_voters(self, node_id: int) -> bool:
+        voters, broker = committed_voters(self._cluster), self._cluster.brokers[node_id].broker
+        if not voters or broker is None or not broker.log_dirs:
             return False
         now = broker.log_dirs[0].directory_id
-        return all(member.directory == now for member in value.isr if member.broker == node_id)
+        return all(directory == now for voter, directory in voters if voter == node_id)
 
     def allows_power_loss(self, broker: SimulatedBroker) -> bool:
         self.update()
@@ -74,10 +73,10 @@ class FaultBudget:
     def allows_wipe(self, broker: SimulatedBroker, *, calm: bool) -> bool:
         """`calm`: no other fault is in progress."""
         self.update()
-        value = self._cluster.register.value
-        if not calm or value is None or len({*self._at_risk, broker.node_id}) >= self._plan.min_insync_replicas:
+        voters = committed_voters(self._cluster)
+        if not calm or not voters or len({*self._at_risk, broker.node_id}) >= self._plan.min_insync_replicas:
             return False
-        if len({*self._wiped_members, broker.node_id}) >= majority_size(len(value.isr)):
+        if len(voters) - len({*self._wiped_voters, broker.node_id}) < majority_size(len(voters)):
             return False
         brokers = list(running_brokers(self._cluster))
         ends = {living.image.end_offset for _, living in brokers}

@@ -24,7 +24,7 @@ from tests.sim.mirror_final_checks import MirrorFinalChecks
 from tests.sim.mirror_plan import MirrorPlan
 from tests.sim.mirror_reader import MirrorReader
 from tests.sim.mirror_setup import FORWARD_MIRROR, REVERSE_MIRROR, MirrorSetup
-from tests.sim.nemesis import Fault, Nemesis
+from tests.sim.nemesis import MOVED, WIPES, Fault, Nemesis
 from tests.sim.network import SimulatedNetwork
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
@@ -161,7 +161,7 @@ class MirrorSimulation:
 
     def _mirror_settings(self, source: SimulatedCluster) -> dict[str, str]:
         return {
-            "bootstrap.servers": ",".join(source.addresses),
+            "bootstrap.servers": ",".join(source.list_addresses()),
             "topics": TOPIC_PATTERNS,
             "groups": GROUP,
             "metadata.max.age.ms": str(self.random.choice((300, 1_000))),
@@ -225,14 +225,15 @@ class MirrorSimulation:
         plan, random = self._setup.plan, self.random
         until_s = self._setup.loop.time() + plan.faults_for_s
         hosts = [*self._hosts, *(one.host for one in self._setup.target)]
-        excluded = ("wiped disk",) if plan.fails_back else ()  # it might remove the files of truncated records
+        # A moved source has other addresses than the mirror; a lost disk might have the files of truncated records.
+        excluded = (MOVED, *WIPES) if plan.fails_back else (MOVED,)
         link = LinkFaults(self._setup.source, self._setup.target, Random(random.getrandbits(64)))
         record_loss: list[tuple[int, str, Fault]] = (
             [(15, "records lost unobserved", lambda _: self._lose_records(link))] if plan.loses_records else []
         )
         nemeses = [
             Nemesis(self._setup.source, hosts, Random(random.getrandbits(64)), plan.source, excluded, record_loss),
-            Nemesis(self._setup.target, self._hosts, Random(random.getrandbits(64)), plan.target),
+            Nemesis(self._setup.target, self._hosts, Random(random.getrandbits(64)), plan.target, (MOVED,)),
         ]
         leader_faults = [
             LeaderFaults(cluster, Random(random.getrandbits(64)))

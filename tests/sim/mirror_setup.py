@@ -50,7 +50,7 @@ class MirrorSetup:
         )
         counts: dict[str, int] = {}
         at_source, at_target = (
-            Workload(cluster.addresses, History(on_violation=trace.add_line), trace, counts=counts)
+            Workload(cluster.list_addresses, History(on_violation=trace.add_line), trace, counts=counts)
             for cluster in (source, target)
         )
         at_target.history.sent = at_source.history.sent  # records are sent to one cluster and found in the other

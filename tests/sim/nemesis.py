@@ -11,10 +11,24 @@ from tests.sim.cluster_state import controller_broker
 from tests.sim.fault_budget import FaultBudget
 from tests.sim.network_faults import NetworkFaults
 from tests.sim.plan import Plan
+from tests.sim.quorum_faults import QuorumFaults
 from tests.sim.triggered_faults import TriggeredFaults
 
-BETWEEN_FAULTS_S = {1: 2.5, 3: 1.0, 5: 0.7}  # on average
+BETWEEN_FAULTS_S = {1: 2.5, 2: 1.5, 3: 1.0, 4: 0.8, 5: 0.7}  # on average
 BUDGET_UPDATE_S = 0.1
+MOVED = "brokers moved"
+WIPES = "wiped disk", "wiped founder", "voter lost"
+# What matters only to partitions and clients.
+DATA_FAULTS = (
+    "client link cut",
+    "responses lost",
+    "power loss of new partition",
+    "leader killed during ISR expansion",
+    "leader killed before ISR expansion",
+    "late ISR proposal",
+    "leader killed while followers lag",
+    "coordinator isolated",
+)
 
 Fault = Callable[[SimulatedBroker], Awaitable[None]]
 
@@ -48,6 +62,9 @@ class Nemesis:
         triggered = TriggeredFaults(
             cluster, random, clients, single, self._is_busy, self._run_on, lambda: self._faults_in_progress == 1
         )
+        quorum = QuorumFaults(
+            cluster, random, single, self._budget, self._is_busy, self._run_on, lambda: self._faults_in_progress == 1
+        )
         self._faults: list[tuple[int, str, Fault]] = [
             (4, "crash", single.crash),
             (3, "clean restart", single.clean_restart),
@@ -57,8 +74,6 @@ class Nemesis:
             (3, "client link cut", net.cut_client),
             (2, "full disk", single.full_disk),
             (4, "power loss", single.power_loss),
-            (2, "register link cut", net.cut_from_register),
-            (1, "register unavailable", net.register_unavailable),
             (2, "responses lost", triggered.responses_lost),
             (2, "power loss while syncing", triggered.power_loss_while_syncing),
             (2, "power loss of new partition", triggered.power_loss_of_new_partition),
@@ -69,11 +84,12 @@ class Nemesis:
                 (4, "isolation", net.isolate),
                 (2, "one-way isolation", net.isolate_one_way),
                 (3, "broker link cut", net.cut_between_two),
+                (2, "brokers split", net.split),
+                (1, "ring cut", net.cut_ring),
                 (4, "controller fault", self._controller_loss),
                 (2, "several crashes", self._crash_several),
                 (2, "several power losses", self._power_loss_of_several),
                 (3, "crashes in sequence", self._crash_in_sequence),
-                (1, "slow register", net.slow_register),
                 (3, "slow network", net.slow_network),
                 (3, "leader killed during ISR expansion", triggered.leader_killed_while_isr_expands),
                 (4, "leader killed before ISR expansion", triggered.leader_killed_before_it_learns_of_expansion),
@@ -81,6 +97,13 @@ class Nemesis:
                 (3, "leader killed while followers lag", triggered.leader_killed_while_followers_lag),
                 (3, "requests delayed beyond session", triggered.requests_delayed_beyond_session),
                 (5, "coordinator isolated", triggered.coordinator_isolated),
+                (2, "follower hears no leader", quorum.follower_hears_no_leader),
+                (2, "controller without majority", quorum.leader_without_majority),
+                (2, "candidates slowed", quorum.candidates_slowed),
+                (2, "controllers killed in turn", quorum.leaders_killed_in_turn),
+                (2, "voter lost", quorum.voter_lost),
+                (1, "wiped founder", quorum.founder_wiped),
+                (1, MOVED, quorum.all_moved),
             ]
         self._faults = [*(fault for fault in self._faults if fault[1] not in excluded), *additional]
 

@@ -1,6 +1,4 @@
-"""Faults of the links between brokers, clients and register. Each fault returns when it is
-repaired.
-"""
+"""Faults of the links between brokers and clients. Each fault returns when it is repaired."""
 
 from collections.abc import Sequence
 from random import Random
@@ -8,7 +6,6 @@ from random import Random
 from tests.sim.broker_faults import sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.network import Direction
-from tests.sim.register import NORMAL_LATENCY_S, SLOW_REGISTER_LATENCY_S
 
 SLOW_LATENCY_S = (0.02, 0.4)
 
@@ -43,22 +40,32 @@ class NetworkFaults:
         )
 
     async def isolate(self, broker: SimulatedBroker) -> None:
-        """Isolate a broker from all others, sometimes from the register too; clients still reach
-        it.
-        """
-        store, cut_register = self._cluster.register, self._random.randrange(2)
-        if cut_register:
-            store.cut(broker.host)
+        """Isolate a broker from all others; clients still reach it."""
         others = self._other_brokers(broker)
         await self._cut_for_a_while([(broker.host, b) for b in others] + [(b, broker.host) for b in others], 0.5, 10)
-        if cut_register:
-            store.restore(broker.host)
 
     async def isolate_one_way(self, broker: SimulatedBroker) -> None:
         """The broker receives nothing from the others, or they receive nothing from it."""
         others = self._other_brokers(broker)
         receives = self._random.randrange(2)
         await self._cut_for_a_while([(b, broker.host) if receives else (broker.host, b) for b in others], 0.5, 10)
+
+    async def split(self, _: SimulatedBroker) -> None:
+        """Split the brokers into two groups. Neither receives anything from the other, or only one
+        of them does.
+        """
+        hosts = [one.host for one in self._cluster]
+        here = self._random.sample(hosts, self._random.randrange(1, len(hosts)))
+        there = [host for host in hosts if host not in here]
+        forth, back = [(a, b) for a in here for b in there], [(b, a) for a in here for b in there]
+        await self._cut_for_a_while(self._random.choice((forth + back, forth, back)), 0.5, 10)
+
+    async def cut_ring(self, _: SimulatedBroker) -> None:
+        """Each broker receives only from some others: in a ring, nothing of its successor."""
+        hosts = [one.host for one in self._cluster]
+        self._random.shuffle(hosts)
+        ring = [(a, b) for a, b in zip(hosts, [*hosts[1:], hosts[0]], strict=True)]
+        await self._cut_for_a_while(ring, 0.5, 10)
 
     async def slow_network(self, broker: SimulatedBroker) -> None:
         """Slow the links between this broker and the others: they act on an old state."""
@@ -70,27 +77,3 @@ class NetworkFaults:
         with self._cluster.network.links_slowed(directions, latency_s):
             await sleep_random(self._random, 0.5, 8)
             self._cluster.trace.add_line(f"restores the links of {broker.host}")
-
-    async def cut_from_register(self, broker: SimulatedBroker) -> None:
-        store = self._cluster.register
-        self._cluster.trace.add_line(f"cuts {broker.host} from the register")
-        store.cut(broker.host)
-        await sleep_random(self._random, 0.5, 12)
-        self._cluster.trace.add_line(f"reconnects {broker.host} to the register")
-        store.restore(broker.host)
-
-    async def register_unavailable(self, _: SimulatedBroker) -> None:
-        store = self._cluster.register
-        self._cluster.trace.add_line("makes the register unavailable")
-        store.make_unavailable()
-        await sleep_random(self._random, 0.5, 12)
-        self._cluster.trace.add_line("makes the register available")
-        store.make_available()
-
-    async def slow_register(self, _: SimulatedBroker) -> None:
-        store = self._cluster.register
-        self._cluster.trace.add_line("slows the register")
-        store.latency_s = SLOW_REGISTER_LATENCY_S
-        await sleep_random(self._random, 1, 12)
-        self._cluster.trace.add_line("restores the speed of the register")
-        store.latency_s = NORMAL_LATENCY_S

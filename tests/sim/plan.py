@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 SIZES = (1, 3, 3, 3, 5)  # numbers of brokers
-FAULTS_FOR_S = {1: (12.0, 40.0), 3: (10.0, 25.0), 5: (8.0, 15.0)}
+FAULTS_FOR_S = {1: (12.0, 40.0), 2: (10.0, 25.0), 3: (10.0, 25.0), 4: (8.0, 20.0), 5: (8.0, 15.0)}
 SELECTORS = ("LeaderSelector", "RackAwareReplicaSelector")
 SYNC_S = (0.004, 0.02, 0.1)
+QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
+QUORUM_FAULTS_FOR_S = (5.0, 15.0)
 
 
 @dataclass
@@ -14,7 +16,8 @@ class Plan:
     """`replicas` and `min_insync_replicas` are those of every topic.
 
     `syncs_every_message` is flush.messages=1. `loses_records`: power losses are unlimited, and
-    records lost by them are no violation.
+    records lost by them are no violation. `only_metadata`: no records are produced, and faults are
+    those that matter to the metadata log.
     """
 
     seed: int
@@ -24,9 +27,23 @@ class Plan:
     settings: dict[str, str] = field(default_factory=dict)
     syncs_every_message: bool = False
     loses_records: bool = False
+    only_metadata: bool = False
+    voter_loss_timeout_s: float = 60.0  # a constant of the broker, shorter in runs that are shorter
     partitions: int = 1
     faults_for_s: float = 20.0
     sync_s: float = 0.004  # maximum duration of one fsync
+
+    @classmethod
+    def of_metadata(cls, seed: int, brokers: int | None) -> "Plan":
+        """A plan with `only_metadata`. `brokers` None: the seed chooses."""
+        random = Random(seed ^ 0x5EED)
+        plan = cls.of(seed, random.choice(QUORUM_SIZES) if brokers is None else brokers)
+        plan.only_metadata = True
+        plan.partitions = 1
+        plan.voter_loss_timeout_s = random.choice((4.0, 15.0, 60.0))
+        plan.faults_for_s = random.uniform(*QUORUM_FAULTS_FOR_S)
+        plan.settings["metadata.log.max.record.bytes.between.snapshots"] = str(random.choice((2_000, 1 << 20)))
+        return plan
 
     @classmethod
     def of(cls, seed: int, brokers: int | None) -> "Plan":
@@ -36,9 +53,11 @@ class Plan:
         size = random.choice(SIZES)
         plan = cls(seed, size if brokers is None else brokers, syncs_every_message=synced)
         plan.replicas = min(plan.brokers, random.choice((3, 3, 5)))
-        plan.min_insync_replicas = {1: 1, 3: random.choice((1, 2, 2, 2)), 5: random.choice((2, 3))}.get(
-            plan.replicas, 1
-        )
+        plan.min_insync_replicas = {
+            3: random.choice((1, 2, 2, 2)),
+            4: 2,
+            5: random.choice((2, 3)),
+        }.get(plan.replicas, 1)
         plan.partitions = random.choice((1, 2, 3))
         plan.faults_for_s = random.uniform(*FAULTS_FOR_S[plan.brokers])
         plan.sync_s = random.choice(SYNC_S)
@@ -74,5 +93,9 @@ def _cluster_settings(random: Random) -> dict[str, str]:
         "replica.fetch.wait.max.ms": str(random.choice((200, 500))),
         "replica.fetch.backoff.ms": str(random.choice((50, 500))),
         "leader.imbalance.check.interval.seconds": str(random.choice((3, 300))),
+        "controller.quorum.voter.count": str(random.choice((3, 3, 5))),
+        "controller.quorum.fetch.timeout.ms": str(random.choice((1_000, 2_000))),
+        "controller.quorum.election.timeout.ms": str(random.choice((500, 1_000))),
+        "controller.quorum.election.backoff.max.ms": str(random.choice((200, 1_000))),
         "replica.selector.class": "org.apache.kafka.common.replica." + random.choice(SELECTORS),
     }

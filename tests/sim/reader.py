@@ -61,9 +61,9 @@ class Reader(SimulatedClient):
                 offset = header.next_offset
 
 
-def committed_batches(log: PartitionLog) -> Iterator[tuple[int, bytes]]:
-    """Base offset and bytes of each batch below the high watermark."""
-    offset = log.start
+def committed_batches(log: PartitionLog, start: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Base offset and bytes of each batch from `start` (None: the log's) to the high watermark."""
+    offset = log.start if start is None else start
     while offset < log.high_watermark:
         data = log.read(offset, READ_BYTES, up_to=log.high_watermark)
         if not data:

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
+from ottla_broker.metadata import leader_term
 from tests.sim.admin import ReassignmentAdmin, TopicAdmin
 from tests.sim.checks import violations
 from tests.sim.client import Workload
@@ -15,11 +17,13 @@ from tests.sim.election_safety import ElectionSafetyMonitor
 from tests.sim.group_member import Member
 from tests.sim.history import History, TopicPartition
 from tests.sim.lag_monitor import HOST_PREFIX, LagMonitor
-from tests.sim.nemesis import Nemesis
+from tests.sim.nemesis import DATA_FAULTS, Nemesis
 from tests.sim.network import SimulatedNetwork
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
 from tests.sim.producer import ALL, NONE, ONE, Producer, ProducerSettings, TemporaryTopicProducer
+from tests.sim.quorum_faults import missing_voters
+from tests.sim.quorum_monitor import QuorumMonitor
 from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
@@ -39,8 +43,20 @@ def run_seed(
 
     `brokers` None: the seed chooses. `on_line` and `level`: see `run_simulation`.
     """
-    plan = Plan.of(seed, brokers)
-    return run_simulation(seed, lambda loop, trace: ClusterSimulation(loop, plan, trace), on_line=on_line, level=level)
+    return _run(Plan.of(seed, brokers), on_line, level)
+
+
+def run_metadata_seed(
+    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
+    """Run one seed in which only metadata change. Arguments as of `run_seed`."""
+    return _run(Plan.of_metadata(seed, brokers), on_line, level)
+
+
+def _run(plan: Plan, on_line: Callable[[str], None] | None, level: int) -> Outcome:
+    return run_simulation(
+        plan.seed, lambda loop, trace: ClusterSimulation(loop, plan, trace), on_line=on_line, level=level
+    )
 
 
 class ClusterSimulation:
@@ -51,8 +67,9 @@ class ClusterSimulation:
         self.random = Random(plan.seed ^ 0x0771A)
         self.cluster = SimulatedCluster(loop, Random(self.random.getrandbits(64)), plan.brokers, plan.settings, trace)
         self.history = History(on_violation=trace.add_line)
-        self.workload = Workload(self.cluster.addresses, self.history, trace)
+        self.workload = Workload(self.cluster.list_addresses, self.history, trace)
         self.faults: dict[str, int] = {}
+        self._quorum = QuorumMonitor(self.cluster, trace)
         self._election_safety = ElectionSafetyMonitor(self.cluster, trace)
         self._driver = SimulationDriver(loop, trace, self.random)
 
@@ -70,13 +87,17 @@ class ClusterSimulation:
 
     @property
     def counts(self) -> dict[str, int]:
-        return self.workload.counts
+        return {**self.workload.counts, "controller elected": self._quorum.epochs}
 
     def run(self) -> list[str]:
         monitor = ReplicaMonitor(self.cluster, self.trace)
         main = self.loop.create_task(self._main(monitor))
         try:
-            with monitor.observe_appends(), self._election_safety.observe_advances():
+            with (
+                monitor.observe_appends(),
+                self._election_safety.observe_advances(),
+                patch.object(leader_term, "VOTER_LOSS_TIMEOUT_S", self.plan.voter_loss_timeout_s),
+            ):
                 return self.loop.run_until_complete(main)
         except Deadlock as reason:
             return [f"deadlock: {reason}"]
@@ -87,14 +108,18 @@ class ClusterSimulation:
         for broker in self.cluster:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
-        monitoring = [self.loop.create_task(monitor.run()), self.loop.create_task(self._election_safety.run())]
+        if plan.only_metadata and self.random.randrange(2):
+            self.loop.call_later(self.random.uniform(0.0, 1.0), self._kill_founder)
+        monitors = (monitor, self._quorum, self._election_safety)
+        monitoring = [self.loop.create_task(one.run()) for one in monitors]
         admin = self._client(partial(TopicAdmin, replicas=plan.replicas), "admin-0")
         if not await self._driver.finishes_within(60, admin.process.run(self._set_up(admin)), "set up"):
             return ["the cluster did not come up", *self.history.violations]
         clients = self._clients()
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
-        nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan)
+        excluded = DATA_FAULTS if plan.only_metadata else ()
+        nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan, excluded)
         await nemesis.run(self.loop.time() + plan.faults_for_s)
         self.faults = nemesis.fault_counts
         trace.add_line("faults are over")
@@ -106,11 +131,25 @@ class ClusterSimulation:
             task.cancel()
         return found + [violation for violation in self.history.violations if violation not in found]
 
+    def _kill_founder(self) -> None:
+        """Kill the broker that founds the cluster, or cut its power, while it does."""
+        founder = self.cluster.brokers[1]
+        if not founder.is_running:
+            return
+        if self.random.randrange(2):
+            founder.kill()
+        else:
+            founder.lose_power()
+            founder.power_on()
+        self.loop.call_later(self.random.uniform(0.01, 1.0), founder.start)
+
     async def _set_up(self, admin: TopicAdmin) -> None:
         """Create the topic, which waits until enough brokers have started."""
         await admin.create(TOPIC, self.plan.partitions)
 
     def _clients(self) -> list[Any]:
+        if self.plan.only_metadata:
+            return [self._client(partial(TopicAdmin, replicas=self.plan.replicas), "admin-1")]
         random, plan = self.random, self.plan
         topic_partitions: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
         clients: list[Any] = []
@@ -183,6 +222,7 @@ class ClusterSimulation:
                     if history.committed_offsets.get((group, tp), 0) < end
                 ),
                 *(f"{broker.host} is not serving" for broker in self.cluster if not broker.is_serving),
+                *missing_voters(self.cluster),
                 *(["no broker runs"] if image is None else unhealthy_partitions(image)),
             ]
 

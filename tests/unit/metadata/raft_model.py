@@ -1,0 +1,432 @@
+"""The quorum's rules in a world of values: replicas with logs and votes, a leader that commits, messages that are late
+or lost, crashes, wiped disks.
+
+A `World` is one state, and `steps` are all that can come next; `raft_search` explores them. Decisions are those of the
+broker (`Rules`), called as the broker calls them. A step checks what must always hold and raises `Broken`.
+
+What is in flight is modelled by what it can change. A vote request stays for ever and may be delivered again and late;
+its answer is counted at once or is lost. A pre-vote, which no replica remembers, is one step. A fetch has two halves, each of which may be the last: the leader learns the
+follower's position, the follower receives a record. Records need no value: a leader writes at an offset once in its
+epoch, so the epoch identifies the record.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla_broker.log.leader_epochs import LeaderEpochs
+from ottla_broker.metadata import raft_rules, voter_set
+from ottla_broker.metadata.metadata_fetch import find_diverging_epoch, truncation_offset
+from ottla_broker.metadata.raft_rules import ElectionState, EpochAndOffset, RaftState, Replica, Role, VoteRequest
+from ottla_broker.metadata.voter_set import ReplicaKey, Voter, has_majority
+
+Voters = frozenset[ReplicaKey]
+Step = tuple[str, Callable[[], "World"]]
+"""What happens, and the world after it."""
+
+
+class Broken(AssertionError):
+    """Something that must always hold does not."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The broker's decisions, to be exchanged for wrong ones. `syncs_first`: a vote is on disk before it is answered.
+    `directories_differ`: an empty disk gets another id."""
+
+    answer_vote: Callable[[RaftState, VoteRequest, Replica], tuple[RaftState, bool]] = raft_rules.answer_vote
+    count_vote: Callable[..., RaftState] = raft_rules.count_vote
+    expire: Callable[[RaftState, Replica], RaftState] = raft_rules.expire
+    restart: Callable[[ElectionState, ReplicaKey], RaftState] = raft_rules.restart
+    next_high_watermark: Callable[..., int] = voter_set.next_high_watermark
+    can_change_voters: Callable[..., bool] = voter_set.can_change_voters
+    syncs_first: bool = True
+    directories_differ: bool = True
+
+
+class Entry(NamedTuple):
+    """A record of the metadata log. `voters` None: any other record."""
+
+    epoch: int
+    voters: Voters | None = None
+
+
+@lru_cache(maxsize=1 << 14)
+def newest_voters(log: tuple[Entry, ...]) -> tuple[int, Voters]:
+    """The newest voter set in a log, and its offset."""
+    for offset in reversed(range(len(log))):
+        if (voters := log[offset].voters) is not None:
+            return offset, voters
+    return -1, frozenset()
+
+
+class Node(NamedTuple):
+    """A broker. `stored` and `log[:synced]` are on its disk. The last two matter to a leader: where its epoch starts,
+    and what followers have."""
+
+    key: ReplicaKey
+    raft: RaftState
+    stored: ElectionState
+    log: tuple[Entry, ...] = ()
+    synced: int = 0
+    high_watermark: int = 0
+    process: int = 0
+    epoch_start: int = 0
+    acknowledged: frozenset[tuple[ReplicaKey, int]] = frozenset()
+
+    @property
+    def voters_offset(self) -> int:
+        return newest_voters(self.log)[0]
+
+    @property
+    def voters(self) -> Voters:
+        return newest_voters(self.log)[1]
+
+    @property
+    def log_end(self) -> EpochAndOffset:
+        return EpochAndOffset(self.log[-1].epoch if self.log else -1, len(self.log))
+
+    @property
+    def replica(self) -> Replica:
+        return Replica(self.key, self.voters, self.log_end)
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        starts = [(e.epoch, at) for at, e in enumerate(self.log) if at == 0 or self.log[at - 1].epoch != e.epoch]
+        return LeaderEpochs("", starts)
+
+    @property
+    def leads(self) -> bool:
+        return self.raft.role is Role.LEADER
+
+
+class Ballot(NamedTuple):
+    """A vote request on its way to every voter, sent by this process of its candidate."""
+
+    request: VoteRequest
+    process: int
+
+
+class Resignation(NamedTuple):
+    """An EndQuorumEpoch on its way to every voter."""
+
+    epoch: int
+    leader: int
+    successors: tuple[ReplicaKey, ...]
+
+
+class Left(NamedTuple):
+    """How much may still happen in a bounded search."""
+
+    epochs: int = 2  # the newest that a replica may reach
+    crashes: int = 0
+    wipes: int = 0
+    records: int = 0
+    changes: int = 0  # of voters
+    resignations: int = 0
+
+
+class World(NamedTuple):
+    """`leaders`, `votes`, `committed` are what has happened, for the checks: (epoch, leader, process), (epoch, voter,
+    candidate), and the committed records with the epoch of the leader that committed each."""
+
+    nodes: tuple[Node, ...]
+    left: Left
+    sent: frozenset[Ballot | Resignation] = frozenset()
+    leaders: frozenset[tuple[int, ReplicaKey, int]] = frozenset()
+    votes: frozenset[tuple[int, ReplicaKey, ReplicaKey]] = frozenset()
+    committed: tuple[tuple[Entry, int], ...] = ()
+
+    def with_node(self, at: int, node: Node) -> "World":
+        return self._replace(nodes=(*self.nodes[:at], node, *self.nodes[at + 1 :]))
+
+    def without(self, **used: int) -> "World":
+        """The world in which less may still happen."""
+        return self._replace(left=self.left._replace(**{k: getattr(self.left, k) - n for k, n in used.items()}))
+
+
+def key(broker: int, disk: int = 0) -> ReplicaKey:
+    return broker, UUID(int=broker * 100 + disk)
+
+
+def world_of(brokers: int, voters: int, left: Left) -> World:
+    """Brokers 1 to `brokers` of a cluster that broker 1 founded; the first `voters` vote, and all know it."""
+    founded = (Entry(0, frozenset(key(broker) for broker in range(1, voters + 1))),)
+    nodes = (Node(key(broker), RaftState(), ElectionState(), founded, 1) for broker in range(1, brokers + 1))
+    return World(tuple(nodes), left, committed=((founded[0], 0),))
+
+
+def after(world: World, *happened: str) -> World:
+    """The world after these steps, by the broker's own rules."""
+    for what in happened:
+        world = next(take for step, take in steps(world, Rules()) if step == what)()
+    return world
+
+
+def led_world(brokers: int, left: Left) -> World:
+    """A world of up to three brokers, all of them voters. Broker 1 leads in epoch 1 and has committed its first record."""
+    others = range(2, brokers + 1)
+    return after(
+        world_of(brokers, brokers, left),
+        "broker 1: timer expires",
+        *(f"broker 1: pre-vote by broker {other}" for other in others[:1]),
+        *(f"broker {other}: vote request of 1 in 1" for other in others[:1]),
+        "broker 1: log is synced",
+        *(f"broker {other}: {what}" for other in others for what in ("hears of epoch by broker 1", "fetches", "has 2")),
+    )
+
+
+def contested_world(left: Left) -> World:
+    """A world of three voters. Broker 1 leads in epoch 3 and has a record of epoch 1 that no other broker has; broker 3
+    has one of epoch 2 instead (figure 8 of the Raft paper)."""
+    return after(
+        world_of(3, 3, left),
+        *("broker 1: timer expires", "broker 1: pre-vote by broker 2", "broker 2: vote request of 1 in 1"),
+        *("broker 1: log is synced", "broker 3: hears of epoch by broker 2"),
+        *("broker 3: timer expires", "broker 3: pre-vote by broker 2", "broker 2: vote request of 3 in 2"),
+        *("broker 3: log is synced", "broker 1: hears of epoch by broker 3"),
+        *("broker 1: timer expires", "broker 1: pre-vote by broker 2", "broker 2: vote request of 1 in 3"),
+    )
+
+
+# --- every step
+
+
+def steps(world: World, rules: Rules) -> Iterator[Step]:
+    """What can happen next; some of it changes nothing."""
+    for at, node in enumerate(world.nodes):
+        yield from leader_steps(world, at, rules) if node.leads else follower_steps(world, at, rules)
+        yield from failures(world, at, rules)
+        for other in range(len(world.nodes)):
+            if other != at:
+                yield from exchanges(world, at, other, rules)
+    for message in world.sent:
+        for at, node in enumerate(world.nodes):
+            if isinstance(message, Resignation):
+                if message.epoch < node.raft.epoch:
+                    continue
+                told = raft_rules.end_quorum_epoch(node.raft, *message, node.replica)
+                yield f"{name(node)}: EndQuorumEpoch {message.epoch}", partial(with_raft, world, at, told, rules)
+            elif message.request.candidate[0] != node.key[0] and message.request.epoch >= node.raft.epoch:
+                for lost in (False, True):
+                    what = f"{name(node)}: vote request of {message.request.candidate[0]} in {message.request.epoch}"
+                    yield what + ", answer lost" * lost, partial(answer, world, at, message, rules, lost=lost)
+
+
+def follower_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
+    node = world.nodes[at]
+    yield f"{name(node)}: timer expires", partial(with_raft, world, at, rules.expire(node.raft, node.replica), rules)
+    if node.stored != node.raft.stored:
+        stored = node._replace(stored=node.raft.stored)
+        yield f"{name(node)}: quorum-state is synced", partial(world.with_node, at, stored)
+
+
+def leader_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
+    node = world.nodes[at]
+    if node.synced < len(node.log):
+        synced = node._replace(synced=len(node.log))
+        yield f"{name(node)}: log is synced", partial(advance, world.with_node(at, synced), at, rules)
+    if world.left.records:
+        yield f"{name(node)}: appends", partial(append, world.without(records=1), at, Entry(node.raft.epoch))
+    for other in world.nodes if world.left.changes else ():
+        wanted = node.voters ^ {other.key}
+        if other is not node and may_change(node, wanted, rules):
+            entry = Entry(node.raft.epoch, wanted)
+            yield f"{name(node)}: voters {names(wanted)}", partial(append, world.without(changes=1), at, entry)
+    if world.left.resignations:
+        others = tuple(sorted(node.voters - {node.key}))
+        for successors in sorted({others, others[::-1]}):
+            message = Resignation(node.raft.epoch, node.key[0], successors)
+            told = world.without(resignations=1)._replace(sent=world.sent | {message})
+            yield f"{name(node)}: resigns", partial(with_raft, told, at, raft_rules.resign(node.raft), rules)
+
+
+def may_change(node: Node, wanted: Voters, rules: Rules) -> bool:
+    return rules.can_change_voters(
+        tuple(Voter(*voter) for voter in sorted(node.voters)),
+        tuple(Voter(*voter) for voter in sorted(wanted)),
+        voters_offset=node.voters_offset,
+        high_watermark=node.high_watermark,
+        epoch_start_offset=node.epoch_start,
+    )
+
+
+def exchanges(world: World, at: int, other: int, rules: Rules) -> Iterator[Step]:
+    """What a node and one peer tell each other at once."""
+    node, peer = world.nodes[at], world.nodes[other]
+    if peer.raft.epoch > node.raft.epoch or (peer.leads and peer.raft.epoch == node.raft.epoch):
+        told = raft_rules.observe_epoch(node.raft, peer.raft.epoch, peer.raft.leader, node.replica)
+        yield f"{name(node)}: hears of epoch by {name(peer)}", partial(with_raft, world, at, told, rules)
+    if node.raft.role is Role.PROSPECTIVE and peer.key in node.voters:
+        yield f"{name(node)}: pre-vote by {name(peer)}", partial(ask_pre_vote, world, at, other, rules)
+    follows = node.raft.role is Role.FOLLOWER and peer.leads
+    if not follows or (node.raft.epoch, node.raft.leader) != (peer.raft.epoch, peer.key[0]):
+        return
+    synced = world.with_node(at, node._replace(synced=len(node.log)))
+    diverging = find_diverging_epoch(peer.epochs, len(peer.log), node.log_end)
+    if diverging is not None:
+        cut = truncation_offset(node.epochs, len(node.log), diverging)
+        yield f"{name(node)}: truncates to {cut}", partial(truncate, synced, at, cut)
+        return
+    acknowledged = dict(peer.acknowledged)
+    if acknowledged.get(node.key) != len(node.log):
+        acknowledged[node.key] = len(node.log)
+        acknowledging = synced.with_node(other, peer._replace(acknowledged=frozenset(acknowledged.items())))
+        yield f"{name(node)}: has {len(node.log)}", partial(advance, acknowledging, other, rules)
+    if len(node.log) < len(peer.log) or node.high_watermark < peer.high_watermark or not node.raft.hears_leader:
+        yield f"{name(node)}: fetches", partial(fetch, synced, at, peer)
+
+
+def failures(world: World, at: int, rules: Rules) -> Iterator[Step]:
+    node = world.nodes[at]
+    if world.left.crashes:
+        for kept in sorted({node.synced, len(node.log)}):
+            raft = rules.restart(node.stored, node.key)
+            started = Node(node.key, raft, node.stored, node.log[:kept], kept, 0, node.process + 1)
+            yield f"{name(node)}: restarts with {kept}", partial(world.without(crashes=1).with_node, at, started)
+    if world.left.wipes and may_wipe(world, node):
+        disk = node.key[1].int - node.key[0] * 100 + (1 if rules.directories_differ else 0)
+        empty = Node(key(node.key[0], disk), RaftState(), ElectionState(), process=node.process + 1)
+        yield f"{name(node)}: loses its disk", partial(world.without(wipes=1).with_node, at, empty)
+
+
+def may_wipe(world: World, node: Node) -> bool:
+    """True if a majority of each voter set that may be in effect keeps its disk."""
+    intact = frozenset(one.key for one in world.nodes if one.log) - {node.key}
+    sets = {e.voters for one in world.nodes for e in one.log[one.voters_offset :] if e.voters is not None}
+    committed = [e.voters for e, _ in world.committed if e.voters is not None]
+    return all(has_majority(intact, voters) for voters in (*sets, committed[-1]))
+
+
+# --- what a step does, and what must hold after it
+
+
+def with_raft(world: World, at: int, raft: RaftState, rules: Rules) -> World:
+    """The world in which a replica has this state, after what the state asks for. How often elections have failed
+    matters only to timers."""
+    node, raft = world.nodes[at], replace(raft, failed_elections=0)
+    if raft == node.raft:
+        return world
+    if raft.epoch < node.raft.epoch:
+        raise Broken(f"{name(node)} goes back from epoch {node.raft.epoch} to {raft.epoch}")
+    changed = node._replace(raft=raft, stored=raft.stored if rules.syncs_first else node.stored)
+    world = world.with_node(at, changed)
+    if raft.epoch > node.raft.epoch and raft.role in (Role.CANDIDATE, Role.LEADER):
+        check_undisturbed(world, at)
+        world = world._replace(votes=add_vote(world.votes, raft.epoch, node.key, node.key))
+    if raft.role is Role.CANDIDATE:
+        ballot = Ballot(VoteRequest(node.key, raft.epoch, node.log_end), node.process)
+        world = world._replace(sent=world.sent | {ballot})
+    return establish(world, at) if raft.role is Role.LEADER and not node.leads else world
+
+
+def check_undisturbed(world: World, at: int) -> None:
+    """A majority that hears a leader does not let another voter of its set stand for election. (With more than three
+    voters it may: by pre-votes from before they heard the leader.)"""
+    node = world.nodes[at]
+    for leader in world.nodes:
+        if leader.leads and leader.key != node.key and leader.voters == node.voters and len(node.voters) <= 3:
+            here = (leader.raft.epoch, leader.key[0])
+            hear = [n.key for n in world.nodes if n.raft.hears_leader and (n.raft.epoch, n.raft.leader) == here]
+            if has_majority({leader.key, *hear} - {node.key}, node.voters):
+                raise Broken(f"{name(node)} stands although a majority hears {name(leader)}")
+
+
+def answer(world: World, at: int, ballot: Ballot, rules: Rules, *, lost: bool) -> World:
+    """A voter receives a vote request; if the answer is not lost, the candidate counts it."""
+    node, request = world.nodes[at], ballot.request
+    raft, granted = rules.answer_vote(node.raft, request, node.replica)
+    world = with_raft(world, at, raft, rules)
+    if not granted:
+        return world
+    world = world._replace(votes=add_vote(world.votes, request.epoch, node.key, request.candidate))
+    for sender, candidate in enumerate(world.nodes):
+        if not lost and (candidate.key, candidate.process) == (request.candidate, ballot.process):
+            asked = RaftState(Role.CANDIDATE, request.epoch)
+            won = rules.count_vote(candidate.raft, node.key, asked, granted=True, me=candidate.replica)
+            return with_raft(world, sender, won, rules)
+    return world
+
+
+def ask_pre_vote(world: World, at: int, other: int, rules: Rules) -> World:
+    node, peer = world.nodes[at], world.nodes[other]
+    request = VoteRequest(node.key, node.raft.epoch, node.log_end, is_pre_vote=True)
+    raft, granted = rules.answer_vote(peer.raft, request, peer.replica)
+    world = with_raft(world, other, raft, rules)
+    return with_raft(
+        world, at, rules.count_vote(node.raft, peer.key, node.raft, granted=granted, me=node.replica), rules
+    )
+
+
+def add_vote(
+    votes: frozenset[tuple[int, ReplicaKey, ReplicaKey]], epoch: int, voter: ReplicaKey, candidate: ReplicaKey
+) -> frozenset[tuple[int, ReplicaKey, ReplicaKey]]:
+    for vote in votes:
+        if vote[:2] == (epoch, voter) and vote[2] != candidate:
+            raise Broken(f"broker {voter[0]} votes in epoch {epoch} for {vote[2][0]} and for {candidate[0]}")
+    return votes | {(epoch, voter, candidate)}
+
+
+def establish(world: World, at: int) -> World:
+    """The first record of an epoch, by a leader that must be the only one and have all committed records."""
+    node = world.nodes[at]
+    me = (node.raft.epoch, node.key, node.process)
+    for other in world.leaders:
+        if other[0] == me[0] and other != me:
+            raise Broken(f"two lead in epoch {me[0]}: brokers {other[1][0]} and {me[1][0]}, or one of them twice")
+    before = [entry for entry, epoch in world.committed if epoch < node.raft.epoch]
+    if list(node.log[: len(before)]) != before:
+        raise Broken(f"the leader of epoch {node.raft.epoch} lacks committed records")
+    leading = node._replace(epoch_start=len(node.log), acknowledged=frozenset())
+    world = world.with_node(at, leading)._replace(leaders=world.leaders | {me})
+    return append(world, at, Entry(node.raft.epoch))
+
+
+def append(world: World, at: int, entry: Entry) -> World:
+    node = world.nodes[at]
+    return world.with_node(at, node._replace(log=(*node.log, entry)))
+
+
+def advance(world: World, at: int, rules: Rules) -> World:
+    """The leader's high watermark, and the records that it commits."""
+    node = world.nodes[at]
+    to = rules.next_high_watermark(
+        dict(node.acknowledged) | {node.key: node.synced},
+        node.voters,
+        high_watermark=node.high_watermark,
+        epoch_start_offset=node.epoch_start,
+    )
+    known = [entry for entry, _ in world.committed[:to]]
+    if list(node.log[: len(known)]) != known:
+        raise Broken(f"epoch {node.raft.epoch} commits other records than were committed before")
+    new = tuple((entry, node.raft.epoch) for entry in node.log[len(known) : to])
+    return world.with_node(at, node._replace(high_watermark=to))._replace(committed=world.committed + new)
+
+
+def truncate(world: World, at: int, offset: int) -> World:
+    node = world.nodes[at]
+    if offset < node.high_watermark:
+        raise Broken(f"{name(node)} truncates to {offset}, below its high watermark {node.high_watermark}")
+    if offset >= len(node.log):
+        raise Broken(f"{name(node)} truncates nothing")
+    return world.with_node(at, node._replace(log=node.log[:offset], synced=min(node.synced, offset)))
+
+
+def fetch(world: World, at: int, leader: Node) -> World:
+    """The next record, and the leader's high watermark once it has committed a record of its epoch."""
+    node = world.nodes[at]
+    raft = replace(raft_rules.hear_leader(node.raft), failed_elections=0)
+    log = node.log + leader.log[len(node.log) : len(node.log) + 1]
+    known = leader.high_watermark if leader.high_watermark > leader.epoch_start else 0
+    high_watermark = max(node.high_watermark, min(known, len(log)))
+    return world.with_node(at, node._replace(raft=raft, log=log, high_watermark=high_watermark))
+
+
+def name(node: Node) -> str:
+    return f"broker {node.key[0]}"
+
+
+def names(voters: Voters) -> str:
+    return ", ".join(str(broker) for broker, _ in sorted(voters))

@@ -1,0 +1,151 @@
+"""What is committed is in every later leader's log, whatever happens to brokers and messages; and the model notices
+rules that are wrong."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla_broker.metadata import raft_rules, voter_set
+from ottla_broker.metadata.raft_rules import (
+    NO_LEADER,
+    ElectionState,
+    EpochAndOffset,
+    RaftState,
+    Replica,
+    Role,
+    VoteRequest,
+)
+from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
+from tests.unit.metadata.raft_model import Left, Rules, World, contested_world, led_world, world_of
+from tests.unit.metadata.raft_search import Explored, explore, wander
+
+WALKS = 24
+STEPS = 250
+AT_MOST_WALKS = 1_000
+LONG = Left(epochs=1_000, crashes=4, wipes=3, records=20, changes=15, resignations=3)
+
+
+def large_world(seed: int) -> World:
+    random = Random(seed)
+    brokers = random.choice((3, 3, 4, 5))
+    return random.choice(
+        (led_world(3, LONG), contested_world(LONG), world_of(brokers, random.randint(2, brokers), LONG))
+    )
+
+
+def test_no_short_history_breaks_the_quorum() -> None:
+    """All worlds within the bounds, up to a number of them."""
+    for left in (
+        Left(epochs=1, records=1, crashes=1),
+        Left(epochs=2, changes=1, resignations=1),
+    ):
+        explored = explore(world_of(3, 3, left), Rules(), 4_000)
+        assert explored.broken is None, str(explored)
+
+
+def test_no_long_history_breaks_the_quorum() -> None:
+    walks = [wander(large_world(seed), Rules(), Random(seed), STEPS) for seed in range(WALKS)]
+    assert all(walk.broken is None for walk in walks), "\n".join(str(walk) for walk in walks if walk.broken)
+    happened = [what for walk in walks for what in walk.trace]
+    for what in ("loses its disk", "restarts", "truncates", "EndQuorumEpoch", "voters", "appends"):
+        assert sum(what in one for one in happened) > 5, what
+
+
+# --- wrong rules
+
+
+def vote_again(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
+    forgets = state if request.epoch > state.epoch else replace(state, voted=None, leader=NO_LEADER)
+    return raft_rules.answer_vote(forgets, request, me)
+
+
+def vote_for_any_log(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
+    return raft_rules.answer_vote(state, request, replace(me, log_end=EpochAndOffset(-1, 0)))
+
+
+def vote_for_longer_log_of_older_epoch(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
+    end = request.log_end if request.log_end.offset >= me.log_end.offset else me.log_end
+    return raft_rules.answer_vote(state, replace(request, log_end=end), me)
+
+
+def pre_vote_always_granted(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
+    if request.is_pre_vote:
+        return state, True
+    return raft_rules.answer_vote(state, request, me)
+
+
+def stand_without_pre_vote(state: RaftState, me: Replica) -> RaftState:
+    expired = raft_rules.expire(state, me)
+    return raft_rules.stand_for_election(expired, me) if expired.role is Role.PROSPECTIVE else expired
+
+
+def lead_with_one_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, **others: Any) -> RaftState:
+    counted = raft_rules.count_vote(state, voter, asked, **others)
+    return replace(counted, role=Role.LEADER, leader=others["me"].key[0]) if counted.role is Role.CANDIDATE else counted
+
+
+def restart_in_epoch_of_log(stored: ElectionState, me: ReplicaKey) -> RaftState:
+    return raft_rules.restart(ElectionState(max(stored.epoch - 1, 0)), me)
+
+
+def restart_without_vote(stored: ElectionState, me: ReplicaKey) -> RaftState:
+    return raft_rules.restart(stored._replace(voted=None), me)
+
+
+def restart_as_leader(stored: ElectionState, me: ReplicaKey) -> RaftState:
+    if stored.leader == me[0]:
+        return RaftState(Role.LEADER, stored.epoch, stored.leader, stored.voted)
+    return raft_rules.restart(stored, me)
+
+
+def several_changes_at_once(current: VoterSet, proposed: VoterSet, **offsets: int) -> bool:
+    settled = offsets | {"voters_offset": -1}
+    return voter_set.can_change_voters(current, proposed, **settled)
+
+
+def commit_older_epochs(acknowledged: dict[ReplicaKey, int], voters: frozenset[ReplicaKey], **offsets: int) -> int:
+    return voter_set.next_high_watermark(acknowledged, voters, **(offsets | {"epoch_start_offset": -1}))
+
+
+def commit_with_half(acknowledged: dict[ReplicaKey, int], voters: frozenset[ReplicaKey], **offsets: int) -> int:
+    fewer = frozenset(sorted(voters, key=lambda voter: acknowledged.get(voter, 0))[1:]) or voters
+    return voter_set.next_high_watermark(acknowledged, fewer, **offsets)
+
+
+WRONG = {
+    "a replica votes twice in an epoch": Rules(answer_vote=vote_again),
+    "a replica votes for a shorter log": Rules(answer_vote=vote_for_any_log),
+    "a replica votes for a longer log of an older epoch": Rules(answer_vote=vote_for_longer_log_of_older_epoch),
+    "a vote is answered before it is on disk": Rules(syncs_first=False),
+    "pre-votes are granted beside a leader": Rules(answer_vote=pre_vote_always_granted),
+    "a voter stands without a pre-vote": Rules(expire=stand_without_pre_vote),
+    "one other vote elects a leader": Rules(count_vote=lead_with_one_vote),
+    "an epoch is used again after a restart": Rules(restart=restart_in_epoch_of_log),
+    "a vote is forgotten in a restart": Rules(restart=restart_without_vote),
+    "a leader leads on after a restart": Rules(restart=restart_as_leader),
+    "two changes of voters at once": Rules(can_change_voters=several_changes_at_once),
+    "records of older epochs are counted": Rules(next_high_watermark=commit_older_epochs),
+    "less than a majority commits": Rules(next_high_watermark=commit_with_half),
+    "an empty disk passes as the lost one": Rules(directories_differ=False),
+}
+
+
+def find_violation(rules: Rules) -> Explored:
+    """By short histories first, then by long ones."""
+    short = Left(epochs=2, records=1, crashes=1, changes=2, wipes=1)
+    for start in (world_of(3, 3, short), led_world(3, short), contested_world(Left(epochs=4))):
+        found = explore(start, rules, 1_500)
+        if found.broken is not None:
+            return found
+    for seed in range(AT_MOST_WALKS):
+        found = wander(large_world(seed), rules, Random(seed), STEPS)
+        if found.broken is not None:
+            break
+    return found
+
+
+@pytest.mark.parametrize("rule", WRONG)
+def test_a_wrong_rule_is_noticed(rule: str) -> None:
+    assert find_violation(WRONG[rule]).broken is not None
