@@ -13,10 +13,13 @@ from typing import Any, Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import (
+    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUTHORIZER_CLASS_NAME,
     METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
     METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
     METADATA_LOG_SEGMENT_BYTES,
     REGISTER_LEASE_MS,
+    SUPER_USERS,
     Config,
 )
 from ottla_broker.config.addresses import format_host_and_port
@@ -56,6 +59,8 @@ from ottla_broker.replication.produce_forwarder import ProduceForwarder
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -73,7 +78,8 @@ class Broker:
     """Everything that a request may need: handlers call the public attributes.
 
     `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`: clients are served.
-    `started`: set once the broker has become ready. `unrecoverable_errors`: reasons why it is not ready any more.
+    `acl_authorizer`: None when everything is allowed to everyone. `started`: set once the broker has become ready.
+    `unrecoverable_errors`: reasons why it is not ready any more.
     """
 
     def __init__(
@@ -146,8 +152,17 @@ class Broker:
         self._alter_partition_sender = AlterPartitionSender(
             node_id, self._broker_epoch, self._registered_epoch, channel.send_request
         )
+        self.acl_authorizer = make_acl_authorizer(config)
+        self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
         self._publisher = MetadataPublisher(
-            config, image, self.lifecycle, self.failure_detector, self.group_coordinator, self.mirrors, self._tasks
+            config,
+            image,
+            self.lifecycle,
+            self.failure_detector,
+            self.group_coordinator,
+            self.mirrors,
+            self._tasks,
+            self.acl_authorizer,
         )
         self._replica_manager = ReplicaManager(
             node_id,
@@ -374,3 +389,10 @@ class Broker:
     def _offsets_partition_count(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return len(topic.partitions) if topic else 0
+
+
+def make_acl_authorizer(config: Config) -> StandardAuthorizer | None:
+    """None without `authorizer.class.name`."""
+    if not config(AUTHORIZER_CLASS_NAME):
+        return None
+    return StandardAuthorizer(config(SUPER_USERS), allow_if_no_acl=config(ALLOW_EVERYONE_IF_NO_ACL_FOUND))

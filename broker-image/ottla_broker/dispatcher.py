@@ -11,7 +11,7 @@ from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
-from ottla_broker.requests.api import Handler, error_response, find_api, find_handler
+from ottla_broker.requests.api import Handler, find_api, find_handler, respond
 from ottla_broker.requests.context import (
     Buffers,
     CloseConnection,
@@ -33,15 +33,15 @@ ALLOW_ALL: Final = AllowAll()
 
 
 class RequestDispatcher:
-    """Serves the requests of all connections. One per broker, on the running loop.
+    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`: None: the broker's.
 
     `request_counts`: requests received, by API key.
     """
 
-    def __init__(self, broker: Broker, authorizer: Authorizer) -> None:
+    def __init__(self, broker: Broker, authorizer: Authorizer | None = None) -> None:
         self.request_counts = [0] * API_KEY_LIMIT
         self._broker = broker
-        self._authorizer = authorizer
+        self._authorizer = authorizer or broker.authorizer
         self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: FetchHandler(broker)}
         self._tasks: dict[asyncio.Task[Buffers], None] = {}
         self._loop = asyncio.get_running_loop()
@@ -101,7 +101,8 @@ class RequestDispatcher:
         if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
             raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
         try:
-            forwarded = await self._broker.controller_channel.forward_frame(frame)
+            client = context.connection
+            forwarded = await self._broker.controller_channel.forward_frame(frame, client.principal, client.host)
         except KafkaError:
             forwarded = None
         return await _handle(handler, context, header, request) if forwarded is None else [forwarded]
@@ -118,20 +119,13 @@ async def answer_locally(broker: Broker, request: Any, authorizer: Authorizer = 
     assert handler is not None, f"{type(request).__name__} is not served in version {version}"
     connection = ConnectionState("in-process", 0, broker.config.inter_broker_listener)
     context = RequestContext(broker, connection, version, None, authorizer)
-    response = await _respond(handler, context, convert_message(request, handler.request))
+    response = await respond(handler, context, convert_message(request, handler.request))
     return convert_message(response, response_class(key, version))
 
 
 async def _handle(handler: Handler, context: RequestContext, header: RequestHeader, request: Any) -> Buffers:
-    response = await _respond(handler, context, request)
+    response = await respond(handler, context, request)
     return [write_response(header.api_key, header.version, header.correlation_id, response)]
-
-
-async def _respond(handler: Handler, context: RequestContext, request: Any) -> Any:
-    try:
-        return await handler.handle(context, request)
-    except KafkaError as error:
-        return error_response(handler.response, error)
 
 
 def _is_served(key: int, version: int) -> bool:

@@ -11,6 +11,7 @@ from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.replication.journal import PartitionJournal
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
+from ottla_broker.security.standard_authorizer import StandardAuthorizer
 
 
 class MetadataPublisher:
@@ -25,6 +26,7 @@ class MetadataPublisher:
         group_coordinator: GroupCoordinator,
         mirrors: MirrorManager,
         tasks: BackgroundTasks,
+        acl_authorizer: StandardAuthorizer | None,
     ) -> None:
         self._config = config
         self._image = image
@@ -33,6 +35,7 @@ class MetadataPublisher:
         self._group_coordinator = group_coordinator
         self._mirrors = mirrors
         self._tasks = tasks
+        self._acl_authorizer = acl_authorizer
         self._replica_manager: ReplicaManager | None = None
 
     def publish_delta(self, delta: MetadataDelta) -> None:
@@ -40,6 +43,8 @@ class MetadataPublisher:
             self._failure_detector.update_peers()
         if delta.controller_changed:
             self._lifecycle.send_heartbeat_now()
+        if delta.changed_acls and self._acl_authorizer is not None:
+            self._acl_authorizer.update(delta.changed_acls, self._image.acls)
         if self._replica_manager is not None:
             self._publish_to_replicas(self._replica_manager, delta)
 
@@ -47,6 +52,8 @@ class MetadataPublisher:
         """Apply the whole image, as a restarted broker finds it, and from now on every delta."""
         self._replica_manager = replica_manager
         self.update_config()
+        if self._acl_authorizer is not None:
+            self._acl_authorizer.update(self._image.acls.keys(), self._image.acls)
         topics = self._image.topics
         replica_manager.apply_changes(
             MetadataDelta(

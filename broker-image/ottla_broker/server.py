@@ -23,7 +23,7 @@ from ottla_broker.config import (
     Listener,
 )
 from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
-from ottla_broker.dispatcher import ALLOW_ALL, RequestDispatcher
+from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.security.authorizer import Authorizer
@@ -90,7 +90,7 @@ class Server:
         self,
         broker: Broker,
         limits: ConnectionLimits | None = None,
-        authorizer: Authorizer = ALLOW_ALL,
+        authorizer: Authorizer | None = None,
         listen_on: ListenOn = listen_on_socket,
         busy_poll: BusyPoll | None = None,
     ) -> None:

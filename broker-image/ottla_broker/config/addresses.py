@@ -1,4 +1,4 @@
-"""Types of settings that hold addresses: listeners, security protocols, limits per IP address, the register."""
+"""Types of settings that hold addresses: listeners, protocols, limits per IP address, principals, the register."""
 
 import re
 from collections.abc import Iterable
@@ -107,6 +107,16 @@ def parse_register(text: str) -> str:
     raise ValueError
 
 
+def parse_principals(text: str) -> tuple[str, ...]:
+    """`TYPE:NAME` entries separated by semicolons, because names of certificates contain commas."""
+    entries = tuple(entry.strip() for entry in text.split(";") if entry.strip())
+    for entry in entries:
+        kind, colon, name = entry.partition(":")
+        if not (kind and colon and name):
+            raise ValueError(f"{entry!r} has no type and name with a colon between them")
+    return entries
+
+
 def listeners() -> ValueType[tuple[Listener, ...]]:
     return parsed(parse_listeners, "NAME://host:port, several separated by commas, each name once")
 
@@ -129,12 +139,21 @@ def register_address() -> ValueType[str]:
     return parsed(parse_register, "file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME")
 
 
+def principals() -> ValueType[tuple[str, ...]]:
+    return parsed(parse_principals, "TYPE:NAME entries separated by semicolons, such as User:admin", _semicolons)
+
+
 def is_throttled_replica(entry: str) -> bool:
     """`partition:broker`, or `*` for all."""
     partition, colon, broker = entry.partition(":")
     return entry == "*" or bool(
         colon and partition.isascii() and partition.isdigit() and broker.isascii() and broker.isdigit()
     )
+
+
+def _semicolons(value: object) -> str:
+    assert isinstance(value, tuple)
+    return ";".join(value)
 
 
 def _pairs(value: object) -> str:

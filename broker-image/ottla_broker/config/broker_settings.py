@@ -6,14 +6,20 @@ from ottla_broker.config.addresses import (
     http_address,
     limits_by_address,
     listeners,
+    principals,
     protocol_map,
     register_address,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, Setting, UpdateMode
-from ottla_broker.config.value_types import MAX_INT32, integer, list_of, long, one_of, only, secret, string
+from ottla_broker.config.value_types import MAX_INT32, boolean, integer, list_of, long, one_of, only, secret, string
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
 
 DYNAMIC = UpdateMode.CLUSTER_WIDE
+STANDARD_AUTHORIZER_NAMES = (
+    "",
+    "StandardAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+)
 
 # fmt: off
 _identity = Section("Broker and data", BROKER_SETTINGS)
@@ -133,3 +139,14 @@ SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
     "User:ANONYMOUS. The principal is the certificate's subject, such as User:CN=alice,O=example.")
 SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS), "TLSv1.2,TLSv1.3",
     "TLS versions that clients may use.")
+
+_authorization = Section("Authorization", BROKER_SETTINGS)
+
+AUTHORIZER_CLASS_NAME = _authorization.row("authorizer.class.name", one_of(*STANDARD_AUTHORIZER_NAMES), "",
+    "Kafka's authorizer, by whose rules access is decided: access control entries in the metadata log, changed with "
+    "kafka-acls.sh or any client's admin API. Not set: everything is allowed to everyone.")
+SUPER_USERS = _authorization.row("super.users", principals(), "",
+    "Principals to whom everything is allowed. The principal of the brokers themselves belongs here: without a login "
+    "they are User:ANONYMOUS, like every client of a listener without a login.")
+ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
+    "Whether everything is allowed on a resource that no access control entry matches.")

@@ -117,7 +117,6 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
     "server.max.startup.time.ms": "no step of the start waits without a limit",
     "password.encoder.": _NO_SASL,
-    "super.users": "there are no ACLs that super users would be exempt from",
     "group.coordinator.new.enable": _NO_KIP_848,
     "offsets.commit.required.acks": "a commit is always replicated before it is answered",
     "rlmm.config.": _NO_TIERS,
@@ -136,7 +135,6 @@ IGNORED_DYNAMIC: dict[str, str] = {
 
 # Name → (Kafka's default, which is accepted; why any other value is refused).
 REFUSED: dict[str, tuple[str, str]] = {
-    "authorizer.class.name": ("", "ACLs are not enforced, and a broker must not seem to"),
     "alter.config.policy.class.name": ("", _NO_JAVA),
     "create.topic.policy.class.name": ("", _NO_JAVA),
     "client.quota.callback.class": ("", _NO_JAVA),

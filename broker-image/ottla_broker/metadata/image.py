@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ottla_broker.metadata.records import (
     NO_LEADER,
+    AccessControlEntryRecord,
     AppendedPartitionRecord,
     AppendedSourceRecord,
     BrokerRegistrationChangeRecord,
@@ -23,10 +24,12 @@ from ottla_broker.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from ottla_broker.security.acls import AccessControlEntry
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -79,6 +82,7 @@ class MetadataDelta:
     changed_configs: set[tuple[int, str]] = field(default_factory=set)
     changed_brokers: set[int] = field(default_factory=set)
     changed_mirrors: set[str] = field(default_factory=set)  # topics whose mirror records changed
+    changed_acls: set[UUID] = field(default_factory=set)
     controller_changed: bool = False
 
 
@@ -130,6 +134,7 @@ class MetadataImage:
     mirrored_partitions: dict[tuple[UUID, int], MirroredPartitionRecord] = field(default_factory=dict)
     appended_sources: dict[UUID, dict[UUID, AppendedSourceRecord]] = field(default_factory=dict)  # by topic, by source
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
+    acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
@@ -155,6 +160,7 @@ class MetadataImage:
             changed_mirrors={
                 other.topic_names[topic] for topic in other.mirrored_topics.keys() | other.appended_sources.keys()
             },
+            changed_acls=self.acls.keys() | other.acls.keys(),
         )
         for attribute in fields(self):
             setattr(self, attribute.name, getattr(other, attribute.name))
@@ -179,6 +185,7 @@ class MetadataImage:
         records += self.mirrored_partitions.values()
         records += (source for sources in self.appended_sources.values() for source in sources.values())
         records += self.appended_partitions.values()
+        records += [AccessControlEntryRecord(entry_id, entry) for entry_id, entry in self.acls.items()]
         if self.next_producer_id:
             records.append(ProducerIdsRecord(self.next_producer_id))
         return records
@@ -260,6 +267,12 @@ class MetadataImage:
             case ConfigRecord():
                 self._apply_config(record)
                 delta.changed_configs.add((record.resource_type, record.name))
+            case AccessControlEntryRecord():
+                self.acls[record.id] = record.entry
+                delta.changed_acls.add(record.id)
+            case RemoveAccessControlEntryRecord():
+                self.acls.pop(record.id, None)
+                delta.changed_acls.add(record.id)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
             case MirroredTopicRecord():

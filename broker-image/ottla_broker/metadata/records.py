@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -96,6 +97,17 @@ class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
     value: str | None
 
 
+class AccessControlEntryRecord(msgspec.Struct, frozen=True, tag="acl"):
+    """An access control entry was created. `id`: names it when it is removed."""
+
+    id: UUID
+    entry: AccessControlEntry
+
+
+class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, tag="remove-acl"):
+    id: UUID
+
+
 class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
     """Every producer id below `next` is allocated."""
 
@@ -179,6 +191,8 @@ MetadataRecord = (
     | RemoveTopicRecord
     | PartitionRecord
     | ConfigRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
     | ProducerIdsRecord
     | MirroredTopicRecord
     | MirroredPartitionRecord

@@ -87,6 +87,15 @@ def find_handler(key: int, version: int) -> Handler | None:
     return next((handler for handler in handlers if handler.first <= version <= handler.last), None)
 
 
+async def respond(handler: Handler, context: RequestContext, request: Any) -> Any:
+    """The handler's response, or one with the error that it raised. Raises the error where a response has no place
+    for it."""
+    try:
+        return await handler.handle(context, request)
+    except KafkaError as error:
+        return error_response(handler.response, error)
+
+
 def error_response(response: type, error: KafkaError) -> object:
     """An empty response with the error at its top level. Raises the error where the response has no place for it."""
     names = {one.name for one in schema_of(response).all_fields}
