@@ -60,6 +60,7 @@ from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -72,6 +73,10 @@ MAX_COMMIT_BYTES: Final = 64 << 20
 
 AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
 """Answers a request that the broker sends to itself, as the controller: `dispatcher.answer_locally`."""
+
+
+FirstUsers = dict[str, dict[int, ScramCredential | None]]
+"""SCRAM credentials by user and mechanism that a new cluster begins with."""
 
 
 class Broker:
@@ -90,6 +95,7 @@ class Broker:
         *,
         runtime: Runtime | None = None,
         disk: Disk | None = None,
+        first_users: FirstUsers | None = None,
     ) -> None:
         node_id, inter_broker_listener = config.node_id, config.inter_broker_listener
         client_id = f"broker-{node_id}"
@@ -98,6 +104,7 @@ class Broker:
         self.runtime = runtime = runtime or Runtime()
         self._disk = disk = disk or OsDisk()
         self._register = register
+        self._first_users = first_users or {}
 
         self.ready = False
         self.started = asyncio.Event()
@@ -202,6 +209,7 @@ class Broker:
         await self.lifecycle.wait_until_unfenced()
         if is_first_start:
             await self._adopt_orphans()
+            await self._add_first_users()
         self._tasks.start(log_maintenance.run())
         self._tasks.start(self._replica_manager.shrink_isrs())
         self._tasks.start(self.appended_retention.run())
@@ -259,6 +267,11 @@ class Broker:
             logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt_topics(self.node_id, orphans)
         self._replica_manager.rename_strays()
+
+    async def _add_first_users(self) -> None:
+        """Before clients are served, so that a secured cluster is never open."""
+        if self._first_users and self.controller is not None:
+            await self.controller.alter_scram_credentials(self._first_users)
 
     # Metadata
 

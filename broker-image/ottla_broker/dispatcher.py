@@ -22,6 +22,7 @@ from ottla_broker.requests.context import (
 )
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader, read_request, response_class, write_response
 from ottla_broker.wire.conversion import convert_message
@@ -65,6 +66,8 @@ class RequestDispatcher:
         key, version = header.api_key, header.version
         if 0 <= key < API_KEY_LIMIT:
             self.request_counts[key] += 1
+        if connection.sasl is not None and not connection.sasl.may_send(key):
+            raise CloseConnection(f"API key {key} is served to authenticated clients only")
         context = RequestContext(self._broker, connection, version, header.client_id, self._authorizer)
         frame_handler = self._frame_handlers.get(key)
         if frame_handler is not None and _is_served(key, version):
@@ -80,6 +83,21 @@ class RequestDispatcher:
             response = api_versions_response(ErrorCode.unsupported_version)
             return [write_response(key, 0, header.correlation_id, response)]
         raise MalformedMessage(f"no such request: API key {key}, version {version}")
+
+    def authenticate(self, token: bytearray, connection: ConnectionState, session: SaslSession) -> Reply:
+        """The response to a bare token, which follows a SaslHandshake of version 0. A failure closes the connection."""
+
+        async def respond_to_token() -> Buffers:
+            try:
+                response = session.respond(bytes(token))
+            except KafkaError as error:
+                await asyncio.sleep(session.sasl.failure_delay_s)
+                raise CloseConnection(f"login failed: {error}") from error
+            if session.principal is not None:
+                connection.principal = session.principal
+            return [len(response).to_bytes(4) + response]
+
+        return self._run(respond_to_token())
 
     async def close(self) -> None:
         """Cancel the handlers that are still running."""

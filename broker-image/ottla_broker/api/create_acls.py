@@ -25,8 +25,7 @@ async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> Create
     try:
         if ctx.broker.acl_authorizer is None:
             raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
-        if not ctx.is_authorized(Operation.alter, CLUSTER):
-            raise KafkaError(ErrorCode.cluster_authorization_failed)
+        ctx.check_authorized(Operation.alter, CLUSTER)
         entries = [read_entry(creation) for creation in request.creations]
         problems = [find_problem(entry) for entry in entries]
         valid = [entry for entry, problem in zip(entries, problems, strict=True) if problem is None]

@@ -28,8 +28,7 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
     try:
         if ctx.broker.acl_authorizer is None:
             raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
-        if not ctx.is_authorized(Operation.alter, CLUSTER):
-            raise KafkaError(ErrorCode.cluster_authorization_failed)
+        ctx.check_authorized(Operation.alter, CLUSTER)
         filters = [read_filter(one) for one in request.filters]
         problems = [one.find_problem() for one in filters]
         valid = [one for one, problem in zip(filters, problems, strict=True) if problem is None]

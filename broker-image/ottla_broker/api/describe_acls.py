@@ -25,8 +25,7 @@ API = Api(ApiKey.DESCRIBE_ACLS, versions=(1, 3), flexible=2)
 async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     if ctx.broker.acl_authorizer is None:
         raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
-    if not ctx.is_authorized(Operation.describe, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.describe, CLUSTER)
     wanted = AclFilter(
         request.resource_type_filter,
         request.resource_name_filter,

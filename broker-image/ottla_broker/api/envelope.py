@@ -24,8 +24,7 @@ API = Api(ApiKey.ENVELOPE, versions=(0, 0), flexible=0)
 
 @API.handler()
 async def envelope(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     if request.request_principal is None:
         raise KafkaError(ErrorCode.principal_deserialization_failure)
     ctx.broker.active_controller()

@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla_broker.config.value_types import ValueType, parsed, split_list
+from ottla_broker.config.value_types import ConfigType, ValueType, parsed, split_list
+from ottla_broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas_config
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # of a Kubernetes namespace or Lease
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
@@ -137,6 +139,25 @@ def http_address() -> ValueType[HttpAddress]:
 
 def register_address() -> ValueType[str]:
     return parsed(parse_register, "file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME")
+
+
+def parse_authorizer_name(text: str) -> str:
+    """Kafka's StandardAuthorizer with or without its package, or nothing."""
+    if text.strip() not in ("", STANDARD_AUTHORIZER.rpartition(".")[2], STANDARD_AUTHORIZER):
+        raise ValueError
+    return text.strip()
+
+
+def authorizer_name() -> ValueType[str]:
+    return parsed(parse_authorizer_name, f"{STANDARD_AUTHORIZER} or nothing")
+
+
+def login_module() -> ValueType[LoginModule | None]:
+    return parsed(
+        parse_jaas_config,
+        f'{PLAIN_MODULE} required user_NAME="PASSWORD" …; or {SCRAM_MODULE} required;',
+        code=ConfigType.PASSWORD,
+    )
 
 
 def principals() -> ValueType[tuple[str, ...]]:

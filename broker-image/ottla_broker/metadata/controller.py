@@ -31,13 +31,16 @@ from ottla_broker.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from ottla_broker.metadata.replication_control import ReplicationControl
 from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.acls import AccessControlEntry, AclFilter
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.security.scram import ScramCredential
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +171,34 @@ class Controller:
             removed = {entry_id: None for found in selected for entry_id in found}
             records = [RemoveAccessControlEntryRecord(entry_id) for entry_id in removed]
             return records, [list(found.values()) for found in selected]
+
+        return await self._writer.execute(plan)
+
+    # --- SCRAM credentials
+
+    async def alter_scram_credentials(
+        self, changes: Mapping[str, Mapping[int, ScramCredential | None]]
+    ) -> dict[str, KafkaError | None]:
+        """Of users, by mechanism; None removes a credential. In one commit; the outcome of each user: None, or
+        RESOURCE_NOT_FOUND when there is none to remove, and then nothing of the user changes."""
+
+        def plan() -> Decision[dict[str, KafkaError | None]]:
+            records, outcomes = list[MetadataRecord](), dict[str, KafkaError | None]()
+            for user, credentials in changes.items():
+                removed = [mechanism for mechanism, credential in credentials.items() if credential is None]
+                if any((user, mechanism) not in self._image.scram_credentials for mechanism in removed):
+                    outcomes[user] = KafkaError(
+                        ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
+                    )
+                    continue
+                outcomes[user] = None
+                records += [
+                    RemoveUserScramCredentialRecord(user, mechanism)
+                    if credential is None
+                    else UserScramCredentialRecord(user, mechanism, credential)
+                    for mechanism, credential in credentials.items()
+                ]
+            return records, outcomes
 
         return await self._writer.execute(plan)
 

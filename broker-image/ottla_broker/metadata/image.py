@@ -26,10 +26,13 @@ from ottla_broker.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.scram import ScramCredential
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -135,6 +138,7 @@ class MetadataImage:
     appended_sources: dict[UUID, dict[UUID, AppendedSourceRecord]] = field(default_factory=dict)  # by topic, by source
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
+    scram_credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)  # by user, mechanism
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
@@ -186,6 +190,10 @@ class MetadataImage:
         records += (source for sources in self.appended_sources.values() for source in sources.values())
         records += self.appended_partitions.values()
         records += [AccessControlEntryRecord(entry_id, entry) for entry_id, entry in self.acls.items()]
+        records += [
+            UserScramCredentialRecord(name, mechanism, credential)
+            for (name, mechanism), credential in self.scram_credentials.items()
+        ]
         if self.next_producer_id:
             records.append(ProducerIdsRecord(self.next_producer_id))
         return records
@@ -273,6 +281,10 @@ class MetadataImage:
             case RemoveAccessControlEntryRecord():
                 self.acls.pop(record.id, None)
                 delta.changed_acls.add(record.id)
+            case UserScramCredentialRecord():
+                self.scram_credentials[record.name, record.mechanism] = record.credential
+            case RemoveUserScramCredentialRecord():
+                self.scram_credentials.pop((record.name, record.mechanism), None)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
             case MirroredTopicRecord():

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.scram import ScramCredential
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -108,6 +109,19 @@ class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, tag="remove-ac
     id: UUID
 
 
+class UserScramCredentialRecord(msgspec.Struct, frozen=True, tag="scram"):
+    """`mechanism`: Kafka's code, 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user has one credential per mechanism."""
+
+    name: str
+    mechanism: int
+    credential: ScramCredential
+
+
+class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, tag="remove-scram"):
+    name: str
+    mechanism: int
+
+
 class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
     """Every producer id below `next` is allocated."""
 
@@ -193,6 +207,8 @@ MetadataRecord = (
     | ConfigRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
     | ProducerIdsRecord
     | MirroredTopicRecord
     | MirroredPartitionRecord

@@ -74,7 +74,8 @@ def test_everything_wrong_in_a_file_is_said_at_once_with_its_place(tmp_path: Pat
     assert refused.value.problems == (
         f"{file}:2: num.partiton is no setting of a broker; did you mean num.partitions?",
         f"{file}:3: log.segment.bytes cannot be '1'; allowed: a 32-bit integer, at least 14",
-        f"{file}:4: authorizer.class.name=x.Y is refused: ACLs are not enforced, and a broker must not seem to",
+        f"{file}:4: authorizer.class.name cannot be 'x.Y'; allowed: "
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer or nothing",
     )
 
 
