@@ -150,7 +150,8 @@ SASL_SERVER_MAX_RECEIVE_SIZE = _sasl.row("sasl.server.max.receive.size", integer
     "Maximum size in bytes of a request of a client that has not authenticated yet.")
 CONNECTIONS_MAX_REAUTH_MS = _sasl.row("connections.max.reauth.ms", long(), 0,
     "Lifetime of a session in milliseconds. The broker closes the connection of a client that does not authenticate "
-    "again within it (KIP-368). Also as `listener.name.NAME.MECHANISM.connections.max.reauth.ms`. 0 or less: sessions do not end.")
+    "again within it (KIP-368). Also as `listener.name.NAME.MECHANISM.connections.max.reauth.ms`. 0 or less: sessions "
+    "do not end.")
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = _sasl.row(
     "connection.failed.authentication.delay.ms", integer(at_least=0), 100,
     "Time in milliseconds by which the response to a failed login is delayed.")

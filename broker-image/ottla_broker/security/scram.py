@@ -72,8 +72,8 @@ def decoy_credential(mechanism: ScramMechanism, username: str, secret: bytes) ->
 
 
 def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramCredential]:
-    """User, mechanism and credential of `SCRAM-SHA-256=[name=alice,password=…]`, as kafka-storage.sh takes it; also with
-    `iterations=`. Raises ValueError, without the password."""
+    """User, mechanism and credential of `SCRAM-SHA-256=[name=alice,password=…]`, the form of kafka-storage.sh; also
+    with `iterations=`. Raises ValueError, without the password."""
     allowed = "MECHANISM=[name=NAME,password=PASSWORD], MECHANISM SCRAM-SHA-256 or SCRAM-SHA-512"
     title, _, rest = text.partition("=")
     mechanism = MECHANISMS.get(title.strip())

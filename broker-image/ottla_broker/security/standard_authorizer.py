@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 MAX_CACHED_DECISIONS: Final = 20_000
 """At the limit the cache is emptied: some megabytes, and more than a broker's clients need at a time."""
+UNLOGGED: Final = frozenset({Operation.describe, Operation.idempotent_write})
+"""Operations whose denial is ordinary: topics are left out of a list, and WRITE takes the place of IDEMPOTENT_WRITE."""
 PROBED_NAME: Final = "hardcode"
 """The name that Kafka asks for first when it asks for any resource of a type, so that defaults count."""
 
@@ -54,7 +56,10 @@ class StandardAuthorizer:
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         """True if the operation is allowed on some resource of the type, which need not exist."""
-        if self.allows(principal, host, operation, Resource(kind, PROBED_NAME)):
+        if str(principal) in self._super_users:
+            return True
+        probed = self._index.decide(principal, host, operation, Resource(kind, PROBED_NAME))
+        if probed is Verdict.ALLOWED or (probed is Verdict.NO_MATCHING_ENTRY and self._allow_if_no_acl):
             return True
         return self._index.allows_any(principal, host, operation, kind)
 
@@ -63,7 +68,7 @@ class StandardAuthorizer:
             return True
         verdict = self._index.decide(principal, host, operation, resource)
         allowed = self._allow_if_no_acl if verdict is Verdict.NO_MATCHING_ENTRY else verdict is Verdict.ALLOWED
-        if not allowed:
+        if not allowed and operation not in UNLOGGED:
             logger.info(
                 "denied %s on %s %r to %s from %s", operation.name, resource.kind.name, resource.name, principal, host
             )
