@@ -193,8 +193,11 @@ class Server:
         def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
             return self._broker.image.scram_credentials.get((user, mechanism))
 
+        def new_session(listener: str) -> SaslSession:  # by the settings as they are now
+            return SaslSession(config.sasl(listener), find_credential, self._loop.time)
+
         return {
-            listener.name: partial(SaslSession, config.sasl(listener.name), find_credential, self._loop.time)
+            listener.name: partial(new_session, listener.name)
             for listener in config.listeners
             if config.security_protocol(listener.name).startswith("SASL_")
         }

@@ -140,12 +140,12 @@ SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS)
 _sasl = Section("SASL of listeners", BROKER_SETTINGS)  # each also as `listener.name.NAME.…`, NAME in lower case
 
 SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", list_of(*SUPPORTED_MECHANISMS), "",
-    "Mechanisms by which clients may authenticate on listeners with SASL.",
+    "Mechanisms by which clients may authenticate on listeners with SASL.", UpdateMode.PER_BROKER,
     differs="Kafka's default is GSSAPI, which is not implemented")
 SASL_JAAS_CONFIG = _sasl.row("sasl.jaas.config", login_module(), None,
     "Login module of a mechanism, as `listener.name.NAME.MECHANISM.sasl.jaas.config` with both names in lower case. "
     "For PLAIN it is Kafka's PlainLoginModule, whose `user_NAME=\"PASSWORD\"` options are the users. SCRAM needs none: "
-    "its users are in the metadata log.", is_sensitive=True)
+    "its users are in the metadata log.", UpdateMode.PER_BROKER, is_sensitive=True)
 SASL_SERVER_MAX_RECEIVE_SIZE = _sasl.row("sasl.server.max.receive.size", integer(at_least=1), 524288,
     "Maximum size in bytes of a request of a client that has not authenticated yet.")
 CONNECTIONS_MAX_REAUTH_MS = _sasl.row("connections.max.reauth.ms", long(), 0,

@@ -104,7 +104,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
         (
             {"listeners": "SASL_SSL://:1"},
-            "whose protocol is SASL_SSL; allowed: PLAINTEXT and SSL (SASL is not implemented)",
+            "with SASL, and sasl.enabled.mechanisms is empty; allowed: a comma-separated list of PLAIN",
         ),
         ({"ssl.keystore.type": "JKS"}, "Java keystores cannot be read; provide keys and certificates as PEM"),
         ({"listener.name.x.ssl.client.auth": "none"}, "listener.name.x is the name of no listener in listeners"),
