@@ -85,7 +85,7 @@ class QuorumStateFile:
             raise KafkaError(
                 ErrorCode.kafka_storage_error,
                 f"{self._path} is of Ottla 0.1, whose voters were brokers {brokers}, elected through a register: "
-                "`ottla cluster recover` takes their metadata over from the most advanced of their disks",
+                "with Ottla 0.1, scale the cluster down to one broker; upgrade that, and scale up again",
             )
         self.register_voters = old.isr
         return ElectionState(old.epoch)

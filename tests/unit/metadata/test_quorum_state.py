@@ -65,5 +65,5 @@ def test_the_form_of_a_register_with_other_voters_is_refused(
     tmp_path: Path, voters: tuple[tuple[int, UUID], ...]
 ) -> None:
     write_register_form(tmp_path, *voters)
-    with pytest.raises(KafkaError, match="ottla cluster recover"):
+    with pytest.raises(KafkaError, match="scale the cluster down to one broker"):
         open_file(tmp_path)
