@@ -104,12 +104,12 @@ def leaders_without_check_quorum() -> Iterator[None]:
 
 
 @contextmanager
-def metadata_committed_by_half() -> Iterator[None]:
-    """One voter less than a majority commits."""
+def metadata_committed_by_one() -> Iterator[None]:
+    """Of three voters one commits."""
     original = voter_set.next_high_watermark
 
     def next_high_watermark(acknowledged: Any, voters: Any, **offsets: int) -> int:
-        fewer = sorted(voters, key=lambda voter: acknowledged.get(voter, 0))[1:]
+        fewer = sorted(voters, key=lambda voter: acknowledged.get(voter, 0))[2:]
         return original(acknowledged, fewer or voters, **offsets)
 
     with patch.object(leader_state, "next_high_watermark", next_high_watermark):
@@ -136,7 +136,7 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         votes_answered_before_sync,
         epochs_used_again_after_restart,
         leaders_without_check_quorum,
-        metadata_committed_by_half,
+        metadata_committed_by_one,
         founding_without_asking,
     )
 }

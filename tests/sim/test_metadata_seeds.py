@@ -1,0 +1,49 @@
+"""A fixed set of seeds of metadata alone violates nothing, and disabled rules of the quorum are
+detected.
+"""
+
+import pytest
+
+from tests.sim.disabled_rule_runs import rules_named, run_without_rule
+from tests.sim.scenario import run_metadata_seed
+from tests.sim.test_seeds import pool
+
+SEEDS = range(1, 41)
+
+
+def test_fixed_seeds_violate_no_invariant_of_the_quorum() -> None:
+    with pool() as workers:
+        outcomes = list(workers.map(run_metadata_seed, SEEDS))
+    violations = {
+        f"seed {outcome.seed} (python -m tests.sim --metadata {outcome.seed})": outcome.violations
+        for outcome in outcomes
+        if outcome.violations
+    }
+    assert not violations
+    faults = {name for outcome in outcomes for name in outcome.faults}
+    assert faults >= {
+        "brokers split",
+        "follower hears no leader",
+        "controller without majority",
+        "candidates slowed",
+        "controllers killed in turn",
+        "voter lost",
+        "wiped founder",
+        "brokers moved",
+    }
+    assert sum(outcome.counts["controller elected"] for outcome in outcomes) > 2 * len(SEEDS)
+
+
+# Rule → seeds of which at least one must detect it, as in `test_seeds`.
+DETECTED_BY = {
+    "pre votes always granted": (3, 5, 8, 2),
+    "votes answered before sync": (1, 2, 3, 4),
+    "several votes in an epoch": (8, 1, 2, 3, 4),
+}
+
+
+@pytest.mark.parametrize("name", DETECTED_BY)
+def test_disabled_rule_of_the_quorum_is_detected(name: str) -> None:
+    (rule,) = rules_named(name)
+    assert rule.only_metadata
+    assert any(run_without_rule(rule, seed).violations for seed in DETECTED_BY[name])
