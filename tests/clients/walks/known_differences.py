@@ -59,6 +59,11 @@ KNOWN_DIFFERENCES: Final = (
     ),
     KnownWalkDifference(
         "fetch",
+        r"\.waited Kafka True, we False",
+        "a fetch does not wait while there are records behind those that it returns",
+    ),
+    KnownWalkDifference(
+        "fetch",
         r".*\.aborted_transactions Kafka None, we \[\]",
         "of a partition beyond the size limit; both mean none",
     ),

@@ -1,6 +1,7 @@
 """`python -m tests.e2e.new_addresses [--rounds N] [--against kafka]`; exit code 1 when a group did not read on."""
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--against", choices=["ottla", "kafka"], default="ottla")
     parser.add_argument("--groups", nargs="+", choices=GROUP_KINDS, default=GROUP_KINDS[:3])
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     folder = LOG_FOLDER / f"{options.against}-{options.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()

@@ -18,7 +18,12 @@ MEMBERS = 2
 SENDS_PER_S = 20.0  # to each partition
 PARTITIONS = 3
 # What a user sets who wants a client to notice a silent broker soon; everything else is the client's default.
-QUICK = {"socket.timeout.ms": 3000, "session.timeout.ms": 6000, "reconnect.backoff.max.ms": 500}
+QUICK: dict[str, object] = {
+    "socket.timeout.ms": 3000,
+    "socket.connection.setup.timeout.ms": 3000,
+    "session.timeout.ms": 6000,
+    "reconnect.backoff.max.ms": 500,
+}
 DEBUG = {"debug": "cgrp,topic,metadata,broker"}
 
 
@@ -36,7 +41,9 @@ def produce(bootstrap: str, topic: str) -> None:
         else:
             logging.warning("%s: %s", message.value(), error)
 
-    producer = ck.Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 600_000})
+    producer = ck.Producer(
+        {"bootstrap.servers": bootstrap, "message.timeout.ms": 600_000, "socket.connection.setup.timeout.ms": 1000}
+    )
     number = 0
     while True:
         for partition in range(PARTITIONS):
