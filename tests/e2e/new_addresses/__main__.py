@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.e2e.new_addresses.client_processes import GROUP_KINDS
 from tests.e2e.new_addresses.moving_cluster import run_moving_cluster
-from tests.e2e.new_addresses.rounds import RoundResult, run_rounds
+from tests.e2e.new_addresses.rounds import REBALANCE_DELAY_MS, RoundResult, run_joining_rounds, run_rounds
 
 LOG_FOLDER = Path(__file__).parent.parent.parent.parent / "build" / "new-addresses"
 
@@ -20,14 +20,17 @@ def main() -> int:
     parser.add_argument("--seed", default="1", help="of the pauses and of how clients lose their brokers (1)")
     parser.add_argument("--against", choices=["ottla", "kafka"], default="ottla")
     parser.add_argument("--groups", nargs="+", choices=GROUP_KINDS, default=GROUP_KINDS[:3])
+    parser.add_argument("--joining", action="store_true", help="fall silent while new members of librdkafka join")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     folder = LOG_FOLDER / f"{options.against}-{options.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     results = []
-    with run_moving_cluster(options.against) as moving:
-        for result in run_rounds(moving, options.groups, options.rounds, options.seed, folder):
+    rounds = run_joining_rounds if options.joining else run_rounds
+    settings = {"group_initial_rebalance_delay_ms": REBALANCE_DELAY_MS if options.joining else 0}
+    with run_moving_cluster(options.against, **settings) as moving:
+        for result in rounds(moving, options.groups, options.rounds, options.seed, folder):
             results.append(result)
             print(result, flush=True)
     print(f"{len(results)} rounds in {time.monotonic() - began:.0f} s; logs: {folder}")

@@ -24,6 +24,8 @@ QUICK: dict[str, object] = {
     "session.timeout.ms": 6000,
     "reconnect.backoff.max.ms": 500,
 }
+# A JoinGroup without a response is given up after max.poll.interval.ms and 3 s, whatever socket.timeout.ms is.
+SHORT_POLLS: dict[str, object] = {"max.poll.interval.ms": 20_000, "session.timeout.ms": 6000}
 DEBUG = {"debug": "cgrp,topic,metadata,broker"}
 
 
@@ -89,6 +91,8 @@ def main(kind: str, bootstrap: str, topic: str, group: str) -> None:
             run_members(read_with_librdkafka, bootstrap, topic, group, {})
         case "librdkafka-quick":
             run_members(read_with_librdkafka, bootstrap, topic, group, QUICK)
+        case "librdkafka-short-polls":
+            run_members(read_with_librdkafka, bootstrap, topic, group, SHORT_POLLS)
         case "kafka-python":
             run_members(read_with_kafka_python, bootstrap, topic, group)
         case _:

@@ -12,7 +12,8 @@ from tests.e2e.new_addresses.moving_cluster import CLIENTS, MovingCluster
 from tests.jars import java_command, kafka_classpath
 
 CHECKOUT = Path(__file__).parent.parent.parent.parent
-GROUP_KINDS = ("librdkafka", "librdkafka-quick", "kafka-python", "java")
+GROUP_KINDS = ("librdkafka", "librdkafka-quick", "kafka-python", "java", "librdkafka-short-polls")
+JOINING = b"-> wait-join"  # in librdkafka's log
 
 
 @dataclass
@@ -40,6 +41,10 @@ class ClientProcess:
     def has_all_partitions(self) -> bool:
         self.update()
         return len(self.ends) == PARTITIONS
+
+    def count_joining_members(self) -> int:
+        """How many of librdkafka's members have sent JoinGroup."""
+        return sum(output.with_suffix(".log").read_bytes().count(JOINING) for output in self.outputs)
 
     def has_reached(self, ends: dict[int, int]) -> bool:
         self.update()

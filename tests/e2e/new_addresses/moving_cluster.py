@@ -61,15 +61,15 @@ def broker_name(number: int) -> str:
 
 
 @contextmanager
-def run_moving_cluster(kind: str) -> Iterator[MovingCluster]:
-    """Run three brokers of `kind` "ottla" or "kafka"."""
+def run_moving_cluster(kind: str, **settings: object) -> Iterator[MovingCluster]:
+    """Run three brokers of `kind` "ottla" or "kafka", with more settings."""
     with NamespaceNetwork.create(4) as network:
         folders = [RESOLVER_FILES / host.namespace for host in network.hosts.values() if host.namespace]
         try:
             for folder in folders:
                 folder.mkdir(parents=True)
                 (folder / "nsswitch.conf").write_text("hosts: files\n")
-            with run_cluster(kind, 3, network=network, start=False) as cluster:
+            with run_cluster(kind, 3, network=network, start=False, **settings) as cluster:
                 moving = MovingCluster(cluster, network)
                 for number, broker in cluster.brokers.items():
                     broker.settings |= named_listeners(kind, number) | {"num.partitions": str(PARTITIONS)}

@@ -4,15 +4,19 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
 
+from tests.e2e.new_addresses.client import MEMBERS
 from tests.e2e.new_addresses.client_processes import ClientProcess, start_client
 from tests.e2e.new_addresses.moving_cluster import MovingCluster
 from tests.waiting import eventually
 
 READS_ON_WITHIN_S: Final = 180.0  # three times librdkafka's default socket.timeout.ms
+JOINS_WITHIN_S: Final = 360.0  # more than librdkafka's default max.poll.interval.ms
+REBALANCE_DELAY_MS: Final = 10_000  # group.initial.rebalance.delay.ms
 ROUNDS_OF_ONE_GROUP: Final = 20  # then new members begin: old ones may know what new ones do not
 LONGEST_DOWN_S: Final = 5.0
 # How clients lose their brokers, with weights. "closed": the hosts close the connections of dead processes, and the names
@@ -60,11 +64,11 @@ def run_clients(
     clients = [start_client(moving, "producer", topic, f"{topic}-producer", folder)]
     try:
         [producer] = clients
-        eventually(lambda: producer.has_all_partitions(), within_s=60, message="records in all partitions")
+        eventually(producer.has_all_partitions, within_s=60, message="records in all partitions")
         groups = {kind: start_client(moving, kind, topic, f"{topic}-{kind}", folder) for kind in kinds}
         clients.extend(groups.values())
         for kind, group in groups.items():
-            eventually(lambda group=group: group.has_all_partitions(), within_s=60, message=f"{kind} reads")  # type: ignore[misc]
+            eventually(group.has_all_partitions, within_s=60, message=f"{kind} reads")
         yield producer, groups
     finally:
         for client in clients:
@@ -75,7 +79,41 @@ def run_round(
     moving: MovingCluster, producer: ClientProcess, groups: dict[str, ClientProcess], number: int, random: Random
 ) -> RoundResult:
     loss = random.choices(list(LOSSES), list(LOSSES.values()))[0]
-    down_s = random.uniform(0, LONGEST_DOWN_S)
+    return lose_brokers(moving, producer, groups, number, loss, random.uniform(0, LONGEST_DOWN_S), READS_ON_WITHIN_S)
+
+
+def run_joining_rounds(
+    moving: MovingCluster, kinds: Sequence[str], count: int, seed: str, folder: Path
+) -> Iterator[RoundResult]:
+    """The brokers fall silent while the members of new groups of librdkafka wait for the responses of JoinGroup, which the
+    coordinator holds back for `REBALANCE_DELAY_MS`."""
+    for number in range(1, count + 1):
+        topic = f"j{seed}-{number}"
+        with run_clients(moving, (), topic, folder) as (producer, groups):
+            groups |= {kind: start_client(moving, kind, topic, f"{topic}-{kind}", folder) for kind in kinds}
+            try:
+                for kind, group in groups.items():
+                    joining = partial(has_joining_members, group)
+                    eventually(joining, within_s=60, message=f"both members of {kind} have sent JoinGroup")
+                yield lose_brokers(moving, producer, groups, number, "silent", 0.0, JOINS_WITHIN_S)
+            finally:
+                for group in groups.values():
+                    group.kill()
+
+
+def has_joining_members(group: ClientProcess) -> bool:
+    return group.count_joining_members() >= MEMBERS
+
+
+def lose_brokers(
+    moving: MovingCluster,
+    producer: ClientProcess,
+    groups: dict[str, ClientProcess],
+    number: int,
+    loss: str,
+    down_s: float,
+    reads_on_within_s: float,
+) -> RoundResult:
     if loss == "silent":
         moving.move_all()
         moving.kill_all()
@@ -104,7 +142,7 @@ def run_round(
             if wanted and group.has_reached(wanted):
                 result.read_on_s[kind] = elapsed_s
                 del waiting[kind]
-        if elapsed_s > READS_ON_WITHIN_S:
+        if elapsed_s > reads_on_within_s:
             result.stuck = [*(() if wanted else ("producer",)), *waiting]
             break
         time.sleep(0.1)
