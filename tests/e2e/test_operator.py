@@ -204,10 +204,11 @@ def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp
     run_with_cluster(tmp_path, 1, story)
 
 
-def test_a_value_that_brokers_refuse_is_told_and_no_broker_is_stopped_for_it(tmp_path: Path) -> None:
+def test_a_refused_setting_is_told_and_no_broker_is_stopped_for_it(tmp_path: Path) -> None:
     async def story(world: ProcessKubelet) -> None:
         world.edit_spec("Cluster", "demo", config={"log.retention.ms": "soon"})
-        await world.wait_until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "ConfigRejected")
+        await world.wait_until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "SettingRefused")
+        assert "log.retention.ms cannot be 'soon'" in world.condition("Cluster", "demo")["message"]
         assert world.created_pods == ["demo-1"]
         world.edit_spec("Cluster", "demo", config={})
         await world.wait_until_ready()
@@ -220,7 +221,7 @@ def test_a_setting_with_which_a_broker_does_not_start_is_told_in_its_own_words_a
     tmp_path: Path,
 ) -> None:
     async def story(world: ProcessKubelet) -> None:
-        world.edit_spec("Cluster", "demo", config={"num.partitions": "many"})
+        world.edit_spec("Cluster", "demo", config={"num.partitions": "${env:MISSING}"})
         await world.wait_until(
             lambda: (
                 "num.partitions" in world.condition("Cluster", "demo").get("message", "")

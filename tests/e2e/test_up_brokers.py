@@ -174,7 +174,7 @@ def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: UpProc
     home.start()
     home.wait_for_line("topic greetings created")
     wait_until_in_sync(home, "greetings", 3)
-    home.write_resources(cluster(home, config={"num.partitions": "many"}), topic())
+    home.write_resources(cluster(home, config={"num.partitions": "${env:MISSING}"}), topic())
     home.wait_for_line("num.partitions")
     home.wait_for_line("not ready after 30 s; no other broker is restarted", within_s=60)
     assert sum("restarting broker" in line for line in home.lines) == 1

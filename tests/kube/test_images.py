@@ -1,4 +1,6 @@
-"""The project's images: small, without tools, and able to start as somebody without rights on a file system that nobody may write."""
+"""The project's images: small, without build tools, and able to start without root on a read-only
+file system.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -8,42 +10,43 @@ import pytest
 
 from tests.jars import skip_or_fail_in_ci
 from tests.kube.images import build
-from tests.kube.images.dockerfile import NotUnderstood, read
-from tests.kube.images.layers import Built
+from tests.kube.images.dockerfile import UnsupportedDockerfile, parse_dockerfile
+from tests.kube.images.layers import BuiltImage
 
 MB = 1_000_000
-NOT_IN_IMAGES = ("gcc", "cc", "make", "pip", "pip3", "curl", "wget", "git")
+BUILD_TOOLS = ("gcc", "cc", "make", "pip", "pip3", "curl", "wget", "git")
 
-pytestmark = pytest.mark.timeout(1200)  # a first build fetches Debian, Python's packages and Spark
+pytestmark = pytest.mark.timeout(1200)  # the first build downloads Debian, Python packages and Spark
 
 
 @pytest.fixture(scope="module", params=["broker", "operator", "spark"])
-def built(request: pytest.FixtureRequest) -> tuple[str, Built]:
-    if lacking := build.missing():
-        skip_or_fail_in_ci(lacking)
-    return request.param, build.build(request.param)
+def built(request: pytest.FixtureRequest) -> tuple[str, BuiltImage]:
+    """(name, built image)."""
+    if missing := build.missing_requirement():
+        skip_or_fail_in_ci(missing)
+    return request.param, build.build_image(request.param)
 
 
 @pytest.fixture
-def root(built: tuple[str, Built], tmp_path: Path) -> Iterator[Path]:
-    """The image's file system, read-only but for /tmp."""
-    place = tmp_path / "root"
-    place.mkdir()
+def root(built: tuple[str, BuiltImage], tmp_path: Path) -> Iterator[Path]:
+    """The image's file system, read-only except for /tmp."""
+    folder = tmp_path / "root"
+    folder.mkdir()
     layers = ":".join(str(layer) for layer in reversed(built[1].layers))
-    subprocess.run(["mount", "-t", "overlay", "-o", f"ro,lowerdir={layers}", "overlay", place], check=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", place / "tmp"], check=True)
-    subprocess.run(["mount", "-t", "proc", "proc", place / "proc"], check=True)
+    subprocess.run(["mount", "-t", "overlay", "-o", f"ro,lowerdir={layers}", "overlay", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", folder / "tmp"], check=True)
+    subprocess.run(["mount", "-t", "proc", "proc", folder / "proc"], check=True)
     try:
-        yield place
+        yield folder
     finally:
-        subprocess.run(["umount", place / "proc", place / "tmp", place], check=True)
+        subprocess.run(["umount", folder / "proc", folder / "tmp", folder], check=True)
 
 
-def run(root: Path, built: Built, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The image's entry point with these arguments, as the image's user."""
-    become = ["chroot", f"--userspec={built.stage.user}", str(root)]
+def run(root: Path, built: BuiltImage, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the image's entry point as the image's user."""
+    chroot = ["chroot", f"--userspec={built.stage.user}", str(root)]
     return subprocess.run(
-        [*become, *built.stage.entrypoint, *arguments],
+        [*chroot, *built.stage.entrypoint, *arguments],
         env=built.stage.environment | {"HOME": "/tmp"},
         capture_output=True,
         text=True,
@@ -52,27 +55,27 @@ def run(root: Path, built: Built, *arguments: str) -> "subprocess.CompletedProce
     )
 
 
-def test_nobody_is_root_in_it(built: tuple[str, Built]) -> None:
+def test_the_user_of_an_image_is_not_root(built: tuple[str, BuiltImage]) -> None:
     assert built[1].stage.user == "10001:10001"
 
 
-def test_it_starts_on_a_file_system_that_nobody_may_write(built: tuple[str, Built], root: Path) -> None:
+def test_an_image_starts_on_a_read_only_file_system(built: tuple[str, BuiltImage], root: Path) -> None:
     name, image = built
     if name == "spark":
-        said = run(root, image, "executor")
-        assert said.returncode == 2
-        assert said.stderr == "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it makes\n"
+        done = run(root, image, "executor")
+        assert done.returncode == 2
+        assert done.stderr == "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it creates\n"
         (root / "tmp/pipeline.yaml").write_bytes((build.ROOT / "examples/flights/pipeline.yaml").read_bytes())
-        said = run(root, image, "validate", "--shape", "--pipeline", "/tmp/pipeline.yaml")
-        assert said.stderr == "pipeline hourly-delays: valid\n"
+        done = run(root, image, "validate", "--shape", "--pipeline", "/tmp/pipeline.yaml")
+        assert done.stderr == "pipeline hourly-delays: valid\n"
     else:
-        said = run(root, image, "--help")
-        assert said.returncode == 0, said.stderr
-        assert "Usage: ottla" in said.stdout or "usage: ottla broker" in said.stdout
+        done = run(root, image, "--help")
+        assert done.returncode == 0, done.stderr
+        assert "Usage: ottla" in done.stdout or "usage: ottla broker" in done.stdout
 
 
-def test_byte_code_is_there_already(built: tuple[str, Built], root: Path) -> None:
-    """Else every start would compile what it imports, because it could not keep it."""
+def test_an_image_has_byte_code(built: tuple[str, BuiltImage], root: Path) -> None:
+    """On a read-only file system, each start would otherwise compile all imported modules again."""
     packages = root / "opt/own"
     sources = (
         list(packages.glob("ottla_broker/**/*.py")) if built[0] != "spark" else list(packages.glob("ottla_spark/*.py"))
@@ -81,36 +84,36 @@ def test_byte_code_is_there_already(built: tuple[str, Built], root: Path) -> Non
     assert not [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))]
 
 
-def test_there_are_no_build_tools_in_it(root: Path) -> None:
+def test_an_image_has_no_build_tools(root: Path) -> None:
     found = [
         name
-        for name in NOT_IN_IMAGES
-        for place in ("bin", "usr/bin", "opt/ottla/bin")
-        if (root / place / name).exists()
+        for name in BUILD_TOOLS
+        for folder in ("bin", "usr/bin", "opt/ottla/bin")
+        if (root / folder / name).exists()
     ]
     assert found == []
 
 
-def test_the_broker_adds_little_to_its_python() -> None:
-    if lacking := build.missing():
-        skip_or_fail_in_ci(lacking)
+def test_the_broker_image_adds_less_than_150_mb_to_python() -> None:
+    if missing := build.missing_requirement():
+        skip_or_fail_in_ci(missing)
     assert build.own_size("broker") < 150 * MB
 
 
-def test_an_instruction_that_this_reader_does_not_know_is_an_error(tmp_path: Path) -> None:
+def test_an_unsupported_instruction_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "Dockerfile"
     file.write_text("FROM debian:bookworm-slim\nHEALTHCHECK CMD true\n")
-    with pytest.raises(NotUnderstood, match="HEALTHCHECK"):
-        read(file)
+    with pytest.raises(UnsupportedDockerfile, match="HEALTHCHECK"):
+        parse_dockerfile(file)
 
 
-def test_what_a_dockerfile_says_is_read(tmp_path: Path) -> None:
+def test_the_instructions_of_a_dockerfile_are_parsed(tmp_path: Path) -> None:
     file = tmp_path / "Dockerfile"
     file.write_text(
         "# why\nFROM debian:bookworm-slim AS one\nENV PATH=/x:$PATH A='b c'\nWORKDIR /src\n"
         'RUN first \\\n# between\n && second\nUSER 5:5\nFROM one\nCOPY --from=one /a /b\nENTRYPOINT ["x", "y"]\n'
     )
-    stages = read(file)
+    stages = parse_dockerfile(file)
     assert list(stages) == ["one", "1"]
     assert stages["one"].steps[0].text.split() == ["first", "&&", "second"]
     last = stages["1"]

@@ -27,8 +27,7 @@ NO_ID = UUID(int=0)
 async def assign_replicas_to_dirs(
     ctx: RequestContext, request: asked.AssignReplicasToDirsRequest
 ) -> answered.AssignReplicasToDirsResponse:
-    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     assignments = [

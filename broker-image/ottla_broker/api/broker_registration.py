@@ -33,8 +33,7 @@ SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SS
 
 @API.handler()
 async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     # The quorum's, because a controller that has just started may be elected before the broker has taken it over.
     cluster_id = ctx.broker.quorum.cluster_id

@@ -28,8 +28,7 @@ def main() -> int:
     began = time.monotonic()
     results = []
     rounds = run_joining_rounds if options.joining else run_rounds
-    settings = {"group_initial_rebalance_delay_ms": REBALANCE_DELAY_MS if options.joining else 0}
-    with run_moving_cluster(options.against, **settings) as moving:
+    with run_moving_cluster(options.against, REBALANCE_DELAY_MS if options.joining else 0) as moving:
         for result in rounds(moving, options.groups, options.rounds, options.seed, folder):
             results.append(result)
             print(result, flush=True)

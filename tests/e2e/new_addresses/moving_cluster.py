@@ -61,18 +61,21 @@ def broker_name(number: int) -> str:
 
 
 @contextmanager
-def run_moving_cluster(kind: str, **settings: object) -> Iterator[MovingCluster]:
-    """Run three brokers of `kind` "ottla" or "kafka", with more settings."""
+def run_moving_cluster(kind: str, rebalance_delay_ms: int = 0) -> Iterator[MovingCluster]:
+    """Run three brokers of `kind` "ottla" or "kafka". `rebalance_delay_ms`: group.initial.rebalance.delay.ms."""
     with NamespaceNetwork.create(4) as network:
         folders = [RESOLVER_FILES / host.namespace for host in network.hosts.values() if host.namespace]
         try:
             for folder in folders:
                 folder.mkdir(parents=True)
                 (folder / "nsswitch.conf").write_text("hosts: files\n")
-            with run_cluster(kind, 3, network=network, start=False, **settings) as cluster:
+            with run_cluster(kind, 3, network=network, start=False) as cluster:
                 moving = MovingCluster(cluster, network)
                 for number, broker in cluster.brokers.items():
-                    broker.settings |= named_listeners(kind, number) | {"num.partitions": str(PARTITIONS)}
+                    broker.settings |= named_listeners(kind, number) | {
+                        "num.partitions": str(PARTITIONS),
+                        "group.initial.rebalance.delay.ms": str(rebalance_delay_ms),
+                    }
                 moving.publish_names()
                 moving.start_all()
                 yield moving
