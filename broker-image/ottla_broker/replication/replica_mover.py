@@ -1,7 +1,7 @@
 """Moves replicas between the log directories of this broker (KIP-113): Kafka's ReplicaAlterLogDirsManager.
 
-A move copies the log (`log.future_log`), tells the controller the new directory (KIP-858), and only then puts the copy in
-the log's place. A move that a stop of the broker interrupts begins anew at the next start.
+A move copies the log (`log.future_log`), tells the controller the new directory (KIP-858), and only then
+puts the copy in the log's place. A move that a stop of the broker interrupts begins anew at the next start.
 """
 
 import asyncio
