@@ -215,11 +215,8 @@ class Broker:
         await self.lifecycle.wait_until_unfenced()
         if is_first_start:
             await self._adopt_orphans()
-<<<<<<< HEAD
-        self.replica_mover.resume_moves()
-=======
             await self._add_first_users()
->>>>>>> main
+        self.replica_mover.resume_moves()
         self._tasks.start(log_maintenance.run())
         self._tasks.start(self._replica_manager.shrink_isrs())
         self._tasks.start(self.appended_retention.run())
