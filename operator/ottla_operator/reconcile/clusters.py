@@ -49,6 +49,7 @@ RESYNC_S: Final = 15.0
 NEXT_STEP_S: Final = 0.5
 WAIT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 10.0
+PAUSED: Final = "spec.paused is true: the operator changes nothing, and does not observe the brokers, until it is false"
 
 
 @dataclass(slots=True)
@@ -84,9 +85,13 @@ class ClusterReconciler:
         if problems := self._validation.find_problems(key, resource):
             await self._report(resource, Stalled("InvalidSpec", problems))
             return RESYNC_S
+        cluster = Cluster.parse_stored(resource)
+        if cluster.spec.paused:
+            await self._report(resource, Stalled("ReconciliationPaused", PAUSED))
+            return RESYNC_S
         try:
             try:
-                return await self._reconcile(key, resource, Cluster.parse_stored(resource), cached)
+                return await self._reconcile(key, resource, cluster, cached)
             except PlatformError as error:
                 raise Blocked.by_rejection(error) from error
         except Blocked as blocked:

@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from ottla_operator.resources.common import (
     Duration,
+    TIME,
     IntOrString,
     ObjectRef,
     PlainObject,
@@ -14,6 +15,7 @@ from ottla_operator.resources.common import (
     Settings,
     Status,
     format_setting,
+    is_time,
     parse_quantity,
 )
 from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one, doc, listed
@@ -241,6 +243,21 @@ class ClusterSpec(Model, frozen=True):
     pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None
     rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains.")] = None
     roll: Annotated[Roll | None, doc("Rolling restarts.")] = None
+    restart_at: Annotated[
+        Annotated[str, Meta(max_length=64, pattern=TIME)] | None,
+        doc(
+            "Restarts every broker once, one after the other, when this time has come (RFC 3339), such as "
+            "2026-01-31T12:00:00Z. Another time restarts them again.",
+            {"format": "date-time"},
+        ),
+    ] = None
+    paused: Annotated[
+        bool | None,
+        doc(
+            "While true, the operator changes nothing of this Cluster and says so in its conditions. "
+            "Brokers keep running. Defaults to false."
+        ),
+    ] = None
     rebalance: Annotated[Rebalance | None, doc("Reassignment of partitions when brokers are added or removed.")] = None
     tls: Annotated[Tls | None, doc("Certificates. Required if a listener has tls: true.")] = None
     authorization: Annotated[Authorization | None, doc("Authorization of requests. Defaults to type None.")] = None
@@ -260,6 +277,12 @@ class ClusterSpec(Model, frozen=True):
                 len({it.get("port") for it in _objects(spec.get("listeners"))}) == len(_objects(spec.get("listeners")))
             ),
             "listeners",
+        ),
+        Rule(
+            None,
+            "restartAt is no time of the calendar",
+            lambda spec: "restartAt" not in spec or is_time(spec["restartAt"]),
+            "restartAt",
         ),
     )
 

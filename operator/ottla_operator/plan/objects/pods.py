@@ -44,11 +44,15 @@ class BrokerImages:
         return cluster.spec.image or f"{self.repository}:{cluster.spec.version or self.version}"
 
 
-def pod_template(cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "") -> Json:
-    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates."""
+def pod_template(
+    cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "", restart_at: str = ""
+) -> Json:
+    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates. `restart_at`: the time of a
+    restart by hand that has come; empty if none has."""
     hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
     template = _template(cluster, images, settings)
-    ours = {names.POD_HASH: hash_, **({names.CERTIFICATES: certificates} if certificates else {})}
+    started_with = {names.CERTIFICATES: certificates, names.RESTART_AT: restart_at}
+    ours = {names.POD_HASH: hash_, **{name: it for name, it in started_with.items() if it}}
     template["metadata"]["annotations"] = {**template["metadata"].get("annotations", {}), **ours}
     return template
 
