@@ -21,7 +21,6 @@ from ottla_operator.plan.settings import Settings, broker_count_for_defaults, wi
 from ottla_operator.reconcile.platform import ReconcileState
 from ottla_operator.resources.cluster import Cluster
 
-
 RESTART_FILE: Final = "restart-at"
 
 

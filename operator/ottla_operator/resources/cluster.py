@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import (
-    Duration,
     TIME,
+    Duration,
     IntOrString,
     ObjectRef,
     PlainObject,
