@@ -9,7 +9,7 @@ from ottla_operator.resources.common import (
     Duration,
     IntOrString,
     ObjectRef,
-    PlainObject,
+    PodTemplate,
     Quantity,
     Resource,
     Settings,
@@ -122,26 +122,6 @@ class Resources(Model, frozen=True):
     limits: Annotated[dict[str, IntOrString] | None, doc("Resources that the container must not exceed.")] = None
 
 
-class PodMetadata(Model, frozen=True):
-    """Labels and annotations added to the brokers' pods."""
-
-    labels: Annotated[dict[str, str] | None, doc("Labels.")] = None
-    annotations: Annotated[dict[str, str] | None, doc("Annotations.")] = None
-
-
-class PodTemplate(Model, frozen=True):
-    """Additions to the brokers' pods."""
-
-    metadata: Annotated[PodMetadata | None, doc("Labels and annotations.")] = None
-    spec: Annotated[
-        PlainObject | None,
-        doc(
-            "PodSpec fields that are merged over the operator's: tolerations, affinity, nodeSelector, "
-            "priorityClassName, and so on."
-        ),
-    ] = None
-
-
 class Rack(Model, frozen=True):
     """Source of the brokers' rack, by which replicas are spread."""
 
@@ -239,7 +219,10 @@ class ClusterSpec(Model, frozen=True):
             "or that follows from the rest of the spec, is refused before any broker is restarted."
         ),
     ] = None
-    resources: Annotated[Resources | None, doc("CPU and memory of each broker.")] = None
+    resources: Annotated[
+        Resources | None,
+        doc("CPU and memory of each broker. Defaults to requests of 100m CPU and 256Mi memory, without limits."),
+    ] = None
     pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None
     rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains.")] = None
     roll: Annotated[Roll | None, doc("Rolling restarts.")] = None

@@ -110,6 +110,26 @@ class SecretKeyRef(Model, frozen=True):
     key: Annotated[str, Meta(max_length=253, description="Key in the Secret's data.")]
 
 
+class PodMetadata(Model, frozen=True):
+    """Labels and annotations added to pods."""
+
+    labels: Annotated[dict[str, str] | None, doc("Labels.")] = None
+    annotations: Annotated[dict[str, str] | None, doc("Annotations.")] = None
+
+
+class PodTemplate(Model, frozen=True):
+    """Additions to pods."""
+
+    metadata: Annotated[PodMetadata | None, doc("Labels and annotations.")] = None
+    spec: Annotated[
+        PlainObject | None,
+        doc(
+            "PodSpec fields that are merged over the operator's: tolerations, affinity, nodeSelector, "
+            "priorityClassName, and so on."
+        ),
+    ] = None
+
+
 class Condition(Model, frozen=True):
     """One aspect of the resource's current state."""
 

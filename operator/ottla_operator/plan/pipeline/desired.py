@@ -61,7 +61,8 @@ class DesiredLaunch:
 def desired_objects(pipeline: Pipeline, image: PipelineImage, inputs: LaunchInputs) -> DesiredLaunch:
     """`find_unsupported(pipeline)` must be empty."""
     has_claim = pods.checkpoint_claim(pipeline) is not None
-    executor = pods.executor_template(pipeline, beside_driver=has_claim and READ_WRITE_MANY not in inputs.claim_modes)
+    beside_driver = has_claim and READ_WRITE_MANY not in inputs.claim_modes
+    executor = pods.executor_template(pipeline, image.defaults, beside_driver=beside_driver)
     config = pods.config_map(pipeline, executor)
     name = config["metadata"]["name"]
     claim = _checkpoint_claim(pipeline)
