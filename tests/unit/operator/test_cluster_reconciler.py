@@ -266,6 +266,8 @@ def test_every_broker_is_restarted_once_for_a_restart_by_hand(api: FakeApi, oper
         restarted += deleted_pods(operator.reconcile())
         api.run_pods()
     assert restarted == ["delete Pod demo-1", "delete Pod demo-2", "delete Pod demo-3"]
+    reasons = [reason for reason, _ in api.events]
+    assert reasons.index("RollStarted") < reasons.index("RestartingBroker") and reasons.count("RollStarted") == 1
     assert ("RestartingBroker", "restarting broker 1 (spec.restartAt 2026-01-02T03:04:05Z)") in api.events
     operator.edit(restartAt=None)
     assert deleted_pods(operator.reconcile()) == []
