@@ -7,7 +7,7 @@ from pathlib import Path
 from ottla_broker.broker import Broker
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.requests.context import ConnectionState, RequestContext
-from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
+from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 from tests.unit.making_topics import ensure_topic
 from tests.unit.running import running
@@ -31,4 +31,7 @@ class Nobody:
     allows_everything = False
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return False
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         return False

@@ -14,7 +14,7 @@ from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.requests.api import error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
-from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
+from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.codec import (
     read_request,
@@ -41,6 +41,9 @@ class Nobody:
     allows_everything = False
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return False
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         return False
 
 
