@@ -76,7 +76,7 @@ class FetchHandler:
             lambda: broker.config(MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
             loop.time,
             broker.runtime.random.randrange,
-            followers_serve_consumers=self.by_rack,
+            self.by_rack,
         )
         self._response_cache = FetchResponseCache()
         self._throttle = Throttle(lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), loop.time)
