@@ -85,6 +85,7 @@ def test_one_that_nobody_has_looked_at_is_not_healthy() -> None:
     ("verdict", "said"),
     [
         (Ready("it is suspended.", "Suspended"), ("Suspended", "it is suspended.")),
+        (Stalled("ReconciliationPaused", "it is paused."), ("Suspended", "it is paused.")),
         (Stalled("CrashLoop", "it falls"), ("Degraded", "it falls")),
         (Ready("it has ended.", "Completed"), ("Healthy", "it has ended.")),
     ],
