@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess, run_ottla_broker
-from tests.e2e.mirroring import produce, seen, watermarks
+from tests.e2e.mirroring import produce, read_records, read_watermarks
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.nobodys_node import broker_process, make_cluster_of
 from tests.kube.operators import OperatorProcess, Resources
@@ -48,7 +48,7 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
         assert resources.condition("Mirror", "west", "FailoverSafe")["status"] == "True"
         status = resources.get("Mirror", "west")["status"]
         assert (status["role"], status["lagRecords"], status["topics"][0]["topic"]) == ("Replicate", 0, "orders")
-        assert watermarks(target.bootstrap, "orders", 0) == (0, 50)
+        assert read_watermarks(target.bootstrap, "orders", 0) == (0, 50)
         before = resources.get("Mirror", "west")["metadata"]["resourceVersion"]
         looks = operator.looks("Mirror")
         eventually(lambda: operator.looks("Mirror") >= looks + 1, within_s=30)
@@ -61,7 +61,7 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
 
         eventually(open_for_writing, within_s=30, message=lambda: str(resources.get("Mirror", "west")))
         produce(target.bootstrap, "orders", [b"ours"])
-        assert [it.value for it in seen(target.bootstrap, "orders", 0)] == [b"copied"] * 50 + [b"ours"]
+        assert [it.value for it in read_records(target.bootstrap, "orders", 0)] == [b"copied"] * 50 + [b"ours"]
         resources.delete("Mirror", "west")
 
 
@@ -125,7 +125,11 @@ def test_credentials_come_from_secrets(
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
         produce(source.broker.bootstrap, "orders", [b"copied"] * 50)
         login = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
-        at = {"bootstrap": source.at["SASL_SSL"], "tls": {"caSecretRef": {"name": "west-ca"}}, "credentials": login}
+        at = {
+            "bootstrap": source.addresses["SASL_SSL"],
+            "tls": {"caSecretRef": {"name": "west-ca"}},
+            "credentials": login,
+        }
         wish = {"source": at, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
         resources.make("Mirror", "west", wish)
 
@@ -146,7 +150,7 @@ def test_credentials_come_from_secrets(
         secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
         secret("west-login", username=USER, password=PASSWORD)
         eventually(
-            lambda: watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
+            lambda: read_watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
         )
         assert PASSWORD not in operator.daemon.log_tail() and PASSWORD not in str(resources.get("Mirror", "west"))
         resources.delete("Mirror", "west")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.e2e.mirroring import seen
+from tests.e2e.mirroring import read_records
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.cluster import PREMISES, Kube
 from tests.kube.installed import told
@@ -135,11 +135,11 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
         return resources.condition("Mirror", name)["message"]
 
     def values(bootstrap: str) -> list[bytes | None]:
-        return [it.value for it in seen(bootstrap, topic, 0)]
+        return [it.value for it in read_records(bootstrap, topic, 0)]
 
     def in_step(resources: Resources, name: str, *last: bytes) -> None:
         """Both have the same, and these are the last of it."""
-        eventually(lambda: seen(source, topic, 0) == seen(target, topic, 0), within_s=60, message=said)
+        eventually(lambda: read_records(source, topic, 0) == read_records(target, topic, 0), within_s=60, message=said)
         assert values(source)[-len(last) :] == list(last)
         eventually(
             lambda: resources.condition("Mirror", name, "InSync").get("status") == "True", within_s=60, message=said
@@ -204,7 +204,11 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
         secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
         api = demo.resources.api
         login = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "south-login"}}
-        at = {"bootstrap": source.at["SASL_SSL"], "tls": {"caSecretRef": {"name": "south-ca"}}, "credentials": login}
+        at = {
+            "bootstrap": source.addresses["SASL_SSL"],
+            "tls": {"caSecretRef": {"name": "south-ca"}},
+            "credentials": login,
+        }
         demo.resources.make(
             "Mirror", "south", {"source": at, "target": {"clusterRef": {"name": DEMO}}, "topics": ["invoices"]}
         )
@@ -231,7 +235,7 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
             within_s=60,
             message=said,
         )
-        assert seen(demo.bootstrap(), "invoices", 0) == seen(source.broker.bootstrap, "invoices", 0)
+        assert read_records(demo.bootstrap(), "invoices", 0) == read_records(source.broker.bootstrap, "invoices", 0)
         everything = said() + str(demo.resources.of("v1", "events"))
         assert PASSWORD not in everything and "not the password" not in everything
         demo.resources.delete("Mirror", "south")

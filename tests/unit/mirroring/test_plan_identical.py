@@ -26,8 +26,8 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.making_topics import make_topic
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
+from tests.unit.topic_creation import create_topic
 
 HERE = "here"  # this cluster's id
 
@@ -250,7 +250,7 @@ async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
 @on_a_loop
 async def test_topics_are_created_in_one_commit_and_rejected_one_by_one() -> None:
     world = await World().begin()
-    await make_topic(world.controller, NewTopic("c", 1, 1))
+    await create_topic(world.controller, NewTopic("c", 1, 1))
     wishes = [NewMirroredTopic("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
     before = len(world.small.log.commits)
     answers = await world.controller.mirror_control.create_mirrored_topics(wishes)

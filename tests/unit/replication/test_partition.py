@@ -10,8 +10,8 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.replication.partition import ALL_REPLICAS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.unit.making_topics import make_topic
-from tests.unit.running import running
+from tests.unit.broker_without_sockets import run_broker
+from tests.unit.topic_creation import create_topic
 
 BATCH = encode_batch([Record(1, None, b"v")])
 
@@ -48,8 +48,8 @@ class HeldDisk(OsDisk):
 def test_rule_17_an_ack_needs_the_page_cache_only(tmp_path: Path) -> None:
     async def run() -> None:
         disk = HeldDisk()
-        async with running(tmp_path, disk=disk) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path, disk=disk) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             disk.syncs.clear()
             partition = broker.partitions.leader("t", 0)
             assert partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) is None
@@ -62,8 +62,8 @@ def test_rule_17_an_ack_needs_the_page_cache_only(tmp_path: Path) -> None:
 def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(tmp_path: Path) -> None:
     async def run() -> None:
         disk = HeldDisk()
-        async with running(tmp_path, disk=disk) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1, config={"flush.messages": "1"}))
+        async with run_broker(tmp_path, disk=disk) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1, config={"flush.messages": "1"}))
             partition = broker.partitions.leader("t", 0)
             disk.gate.clear()
             disk.syncs.clear()
@@ -88,8 +88,8 @@ def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(t
 )
 def test_rule_2_epochs_are_checked(tmp_path: Path, epoch: int, code: ErrorCode | None) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             if code is None:
                 assert broker.partitions.leader("t", 0, epoch=epoch).is_leader
                 return
@@ -102,8 +102,8 @@ def test_rule_2_epochs_are_checked(tmp_path: Path, epoch: int, code: ErrorCode |
 
 def test_readers_are_woken_by_appends_and_by_deletion(tmp_path: Path) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             partition = broker.partitions.leader("t", 0)
             woken: list[int] = []
 

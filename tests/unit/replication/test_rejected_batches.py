@@ -11,9 +11,9 @@ from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.rejected_batches import MAX_BEHIND, MAX_PRODUCERS, RejectedBatches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.unit.making_topics import make_topic
+from tests.unit.broker_without_sockets import run_broker
 from tests.unit.replication.leading import Peers, led
-from tests.unit.running import running
+from tests.unit.topic_creation import create_topic
 
 FULL = KafkaError(ErrorCode.kafka_storage_error, "no room")
 LAST_SEQUENCE = 2**31 - 1
@@ -88,8 +88,8 @@ def test_nothing_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, know
         return refused.value.code
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             partition = broker.partitions.leader("t", 0)
             if known:
                 partition.append_records(batch(0), acks=ALL_REPLICAS)

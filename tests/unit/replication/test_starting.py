@@ -19,23 +19,23 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.log_dirs import open_log_dir
-from tests.unit.making_topics import make_topic
-from tests.unit.running import records_of, running
+from tests.unit.broker_without_sockets import readable_values, run_broker
+from tests.unit.topic_creation import create_topic
 
 BATCH = encode_batch([Record(1, b"k", b"v")])
 
 
 def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: Path) -> None:
     async def first() -> object:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "77"}))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "77"}))
             broker.partitions.leader("t", 1).append_records(BATCH, acks=-1)
             return what_stays(broker)
 
     async def second() -> object:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             assert broker.partitions.leader("t", 1).log.config.retention_ms == 77
-            assert records_of(broker, "t", 1) == [b"v"]
+            assert readable_values(broker, "t", 1) == [b"v"]
             assert broker.image.topics["t"].partitions[1].leader_epoch > 0  # another life, another epoch
             return what_stays(broker)
 
@@ -48,7 +48,7 @@ def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: 
 
 def test_the_broker_epoch_rises_with_every_start(tmp_path: Path) -> None:
     async def epoch() -> int:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             return broker.image.brokers[broker.node_id].epoch
 
     epochs = [asyncio.run(epoch()) for _ in range(3)]
@@ -65,14 +65,14 @@ def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: 
     asyncio.run(directory.close())
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             topic = broker.image.topics["moved"]
             assert topic.id == topic_id
             assert sorted(topic.partitions) == [0, 2]
             assert (
                 topic.partitions[0].leader_epoch == 5
             )  # no client takes this leader for the one that wrote the folder
-            assert records_of(broker, "moved", 2) == [b"v"]
+            assert readable_values(broker, "moved", 2) == [b"v"]
 
     asyncio.run(run())
 
@@ -91,8 +91,8 @@ def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_p
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            assert records_of(broker, "kept", 0) == [b"v"]
+        async with run_broker(tmp_path) as broker:
+            assert readable_values(broker, "kept", 0) == [b"v"]
             assert broker.partitions.leader("kept", 0).log.end == 11
 
     asyncio.run(run())
@@ -102,12 +102,12 @@ def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_p
 
 def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: Path) -> None:
     async def start_once() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
     async def with_a_stranger() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             assert sorted(broker.image.topics) == ["t"]
 
     asyncio.run(start_once())
@@ -119,16 +119,16 @@ def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: 
 
 def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it(tmp_path: Path) -> None:
     async def make(keep: Path | None) -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             if keep:
                 await broker.active_controller().delete_topic("t")
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             if not keep:
                 broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
     async def look() -> None:
-        async with running(tmp_path) as broker:
-            assert records_of(broker, "t", 0) == []
+        async with run_broker(tmp_path) as broker:
+            assert readable_values(broker, "t", 0) == []
 
     asyncio.run(make(None))
     old = tmp_path.parent / "old"
@@ -142,10 +142,10 @@ def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it
 
 def test_rule_13_a_re_created_topic_is_another_topic_to_whoever_knows_its_id(tmp_path: Path) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            old = await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            old = await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             await broker.active_controller().delete_topic("t")
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             with pytest.raises(KafkaError) as caught:
                 broker.partitions.leader("t", 0, topic_id=old)
             assert caught.value.code is ErrorCode.inconsistent_topic_id
@@ -158,7 +158,7 @@ def test_rule_13_a_re_created_topic_is_another_topic_to_whoever_knows_its_id(tmp
 
 def test_a_metadata_log_of_something_else_is_refused_in_a_sentence(tmp_path: Path) -> None:
     async def run() -> None:
-        async with running(tmp_path):
+        async with run_broker(tmp_path):
             pass
 
     asyncio.run(run())
@@ -174,13 +174,13 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
         raise KafkaError(ErrorCode.kafka_storage_error, "the disk is full")
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             with monkeypatch.context() as patch:
                 patch.setattr(RegisterQuorum, "commit", refuse)
                 with pytest.raises(KafkaError, match="the disk is full"):
-                    await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+                    await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert broker.image.topics == {}
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert "t" in broker.image.topics
 
     asyncio.run(run())
@@ -190,8 +190,8 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
     """Else the next start would believe a tail that nobody has looked at."""
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
     asyncio.run(run())
@@ -211,8 +211,8 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
     register.write_text(kept)
 
     async def look() -> None:
-        async with running(tmp_path) as broker:
-            assert records_of(broker, "t", 0) == [b"v"]
+        async with run_broker(tmp_path) as broker:
+            assert readable_values(broker, "t", 0) == [b"v"]
 
     asyncio.run(look())
 
@@ -235,10 +235,10 @@ def test_settings_that_change_while_a_broker_starts_are_its_own(
         await enter(broker, endpoints)
 
     async def run() -> None:
-        async with running(tmp_path):
+        async with run_broker(tmp_path):
             pass
         monkeypatch.setattr(Broker, "_register_broker", entered)
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             assert broker.config(MAX_CONNECTIONS) == 7
 
     asyncio.run(run())

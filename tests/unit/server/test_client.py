@@ -31,7 +31,7 @@ from ottla_broker.wire.client import (
 )
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import iter_records
-from tests.unit.api.brokers import SmallBroker, batch, listening, serve
+from tests.unit.api.brokers import SmallBroker, batch, serve, start_listening
 from tests.unit.server.test_server import on_a_loop
 
 Test = Callable[..., Coroutine[Any, Any, None]]
@@ -41,7 +41,7 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 async def test_produce_fetch_and_offsets(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
     server = serve(broker)
-    port = await listening(server)
+    port = await start_listening(server)
     broker.register(port)
     async with Client.connect(f"127.0.0.1:{port}") as client:
         assert [await client.produce("a", 1, batch(b"1", b"2")) for _ in range(3)] == [0, 2, 4]
@@ -69,7 +69,7 @@ async def test_produce_fetch_and_offsets(broker: SmallBroker) -> None:
 @on_a_loop
 async def test_answers_come_in_the_version_asked_whatever_was_spoken(broker: SmallBroker) -> None:
     server = serve(broker)
-    port = await listening(server)
+    port = await start_listening(server)
     broker.register(port)
     async with Client.connect(f"127.0.0.1:{port}") as client:
         channel = await client._any_channel()
@@ -93,7 +93,7 @@ async def test_answers_come_in_the_version_asked_whatever_was_spoken(broker: Sma
 @on_a_loop
 async def test_a_lost_connection_is_told_and_made_anew(broker: SmallBroker) -> None:
     server = serve(broker)
-    port = await listening(server)
+    port = await start_listening(server)
     broker.register(port)
     ask = ListOffsetsRequest(replica_id=BrokerId(-1), isolation_level=i8(0), topics=(), timeout=NO_THROTTLE)
     async with Client.connect(f"127.0.0.1:{port}") as client:
@@ -108,7 +108,7 @@ async def test_a_lost_connection_is_told_and_made_anew(broker: SmallBroker) -> N
 @on_a_loop
 async def test_a_question_is_asked_again_where_its_connection_broke_and_a_change_is_not(broker: SmallBroker) -> None:
     stopping, staying = serve(broker), serve(broker)
-    ports = [await listening(stopping), await listening(staying)]
+    ports = [await start_listening(stopping), await start_listening(staying)]
     broker.register(ports[1])
     question = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     change = CreateTopicsRequest(topics=(), timeout=NO_THROTTLE)
@@ -140,7 +140,7 @@ async def test_after_an_answer_that_did_not_come_in_time_the_next_is_asked_on_a_
 ) -> None:
     broker.add_topic("a")
     server = serve(broker)
-    port = await listening(server)
+    port = await start_listening(server)
     broker.register(port)
     async with Client.connect(f"127.0.0.1:{port}", timeout_s=0.3) as client:
         with pytest.raises(TimeoutError):
@@ -152,7 +152,7 @@ async def test_after_an_answer_that_did_not_come_in_time_the_next_is_asked_on_a_
 @on_a_loop
 async def test_a_broker_that_accepts_and_says_nothing_is_passed_over(broker: SmallBroker) -> None:
     server = serve(broker)
-    port = await listening(server)
+    port = await start_listening(server)
     broker.register(port)
     with socket.socket() as silent, mock.patch.object(client_module, "CONNECT_TIMEOUT_S", 0.1):
         silent.bind(("127.0.0.1", 0))
@@ -169,7 +169,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_passed_over(broker: Sma
 @on_a_loop
 async def test_what_is_for_a_controller_that_has_just_fallen_goes_to_any_broker(broker: SmallBroker) -> None:
     server = serve(broker)
-    port = await listening(server)
+    port = await start_listening(server)
     broker.register(port)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

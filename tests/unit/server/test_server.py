@@ -19,7 +19,7 @@ from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.server import ListenError
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, request_class
-from tests.unit.api.brokers import SmallBroker, Wire, batch, listening, serve
+from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve, start_listening
 from tests.unit.api.requests import fetch_request, produce_request
 
 HELLO = ApiVersionsRequest(client_software_name="a-test", client_software_version="1.0")
@@ -52,7 +52,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-async def hello(wire: Wire, version: int = 4) -> Any:
+async def hello(wire: RawConnection, version: int = 4) -> Any:
     wire.send(API_VERSIONS, version, 1, HELLO)
     return read_response(await wire.receive(), API_VERSIONS, version)
 
@@ -60,7 +60,7 @@ async def hello(wire: Wire, version: int = 4) -> Any:
 @on_a_loop
 async def test_api_versions_tells_the_table(broker: SmallBroker) -> None:
     server = serve(broker)
-    wire = await Wire.to(await listening(server))
+    wire = await RawConnection.open(await start_listening(server))
     for version in range(5):
         answer = await hello(wire, version)
         assert {(api.api_key, api.min_version, api.max_version) for api in answer.api_keys} == {
@@ -73,7 +73,7 @@ async def test_api_versions_tells_the_table(broker: SmallBroker) -> None:
 async def test_metadata_version_is_a_finalized_feature_from_version_3_on(broker: SmallBroker) -> None:
     server = serve(broker)
     broker.image.end_offset = 13
-    wire = await Wire.to(await listening(server))
+    wire = await RawConnection.open(await start_listening(server))
     for version in (3, 4):
         answer = await hello(wire, version)
         assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
@@ -89,7 +89,7 @@ async def test_metadata_version_is_a_finalized_feature_from_version_3_on(broker:
 @on_a_loop
 async def test_rule_16_api_versions_above_ours_is_answered_in_version_0_with_error_35(broker: SmallBroker) -> None:
     server = serve(broker)
-    wire = await Wire.to(await listening(server))
+    wire = await RawConnection.open(await start_listening(server))
     header = b"\0\x12\0\x63\0\0\0\x09" + b"\0\x02me"
     wire.writer.write((len(header) + 5).to_bytes(4) + header + b"\0what")
     answer = read_response(await wire.receive(), API_VERSIONS, 0)
@@ -103,7 +103,7 @@ async def test_rule_16_api_versions_above_ours_is_answered_in_version_0_with_err
 async def test_answers_come_in_the_order_of_requests(broker: SmallBroker) -> None:
     broker.add_topic("a")
     server = serve(broker)
-    wire = await Wire.to(await listening(server))
+    wire = await RawConnection.open(await start_listening(server))
     wait = fetch_request({("a", 0): 0}, wait_ms=200, min_bytes=1 << 20)
     for correlation in range(0, 40, 4):
         wire.send(0, 9, correlation, produce_request({("a", 0): batch(b"1")}))
@@ -127,7 +127,7 @@ async def test_produce_is_pipelined_while_its_answers_wait(broker: SmallBroker) 
     partition.is_committed = lambda appended: False  # type: ignore[method-assign]
     partition.call_when_committed = when_committed  # type: ignore[method-assign]
     server = serve(broker)
-    wire = await Wire.to(await listening(server))
+    wire = await RawConnection.open(await start_listening(server))
     for correlation in range(5):
         wire.send(0, 9, correlation, produce_request({("a", 0): batch(b"1")}))
     await eventually(lambda: len(waits) == 5)
@@ -145,8 +145,8 @@ def request(key: int, version: int, body: bytes) -> bytes:
 @on_a_loop
 async def test_rule_18_a_malformed_request_costs_its_connection_and_one_line(broker: SmallBroker) -> None:
     server = serve(broker)
-    port = await listening(server)
-    bystander = await Wire.to(port)
+    port = await start_listening(server)
+    bystander = await RawConnection.open(port)
     bad = {
         "no header": b"\0\0\0\x03abc",
         "negative size": b"\xff\xff\xff\xff",
@@ -160,9 +160,9 @@ async def test_rule_18_a_malformed_request_costs_its_connection_and_one_line(bro
     }
     for what, data in bad.items():
         lines = capture()
-        wire = await Wire.to(port)
+        wire = await RawConnection.open(port)
         wire.writer.write(data)
-        assert await wire.closed(), what
+        assert await wire.is_closed_by_peer(), what
         wire.close()
         assert len(lines()) == 1, what
         assert "closing connection from 127.0.0.1:" in lines()[0]
@@ -191,8 +191,8 @@ def slow_socket(port: int) -> socket.socket:
     return sock
 
 
-async def slow_wire(port: int) -> Wire:
-    return Wire(*await asyncio.open_connection(sock=slow_socket(port), limit=1024))
+async def slow_wire(port: int) -> RawConnection:
+    return RawConnection(*await asyncio.open_connection(sock=slow_socket(port), limit=1024))
 
 
 @on_a_loop
@@ -203,7 +203,7 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
         partition.append_records(batch(bytes(1_000_000)), acks=1)
     bound = 24 << 20
     server = serve(broker, ConnectionLimits(all_responses_bytes=bound))
-    port = await listening(server)
+    port = await start_listening(server)
     slow = [await slow_wire(port) for _ in range(80)]
     for wire in slow:
         for correlation in range(3):
@@ -216,7 +216,7 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
     assert held <= server.responses.allocated_bytes + 80 * (64 << 10)
 
     # Those who fetch nothing are served meanwhile, and when slow readers go, those who wait are served.
-    other = await Wire.to(port)
+    other = await RawConnection.open(port)
     assert (await hello(other)).error_code is ErrorCode.none
     other.send(1, 12, 5, fetch_request({("a", 0): 0}))
     for wire in slow:
@@ -232,13 +232,13 @@ async def test_rule_18_readers_that_take_nothing_give_way_to_those_who_wait(brok
     for _ in range(16):
         partition.append_records(batch(bytes(1_000_000)), acks=1)
     server = serve(broker, ConnectionLimits(all_responses_bytes=4 << 20, slow_reader_timeout_s=0.1))
-    port = await listening(server)
+    port = await start_listening(server)
     slow = [await slow_wire(port) for _ in range(30)]
     for wire in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
     await eventually(lambda: server.responses.is_exhausted)
-    other = await Wire.to(port)
+    other = await RawConnection.open(port)
     other.send(1, 12, 5, fetch_request({("a", 0): 0}))
     assert len(await other.receive()) > 900_000
     await server.close()
@@ -248,7 +248,7 @@ async def test_rule_18_readers_that_take_nothing_give_way_to_those_who_wait(brok
 async def test_rule_18_a_connection_that_does_not_read_is_not_read(broker: SmallBroker) -> None:
     broker.add_topic("a")
     server = serve(broker)
-    wire = await slow_wire(await listening(server))
+    wire = await slow_wire(await start_listening(server))
     sent = 0
     ask = fetch_request({("a", 0): 0})
     (partition,) = broker.partitions
@@ -268,16 +268,16 @@ async def test_rule_18_a_connection_that_does_not_read_is_not_read(broker: Small
 async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     server = serve(broker, ConnectionLimits(all_requests_bytes=1 << 20))
-    port = await listening(server)
-    hogs = [await Wire.to(port) for _ in range(4)]
+    port = await start_listening(server)
+    hogs = [await RawConnection.open(port) for _ in range(4)]
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
     assert server.requests.allocated_bytes <= 2 << 20
-    honest = await Wire.to(port)
+    honest = await RawConnection.open(port)
     honest.send(0, 9, 1, produce_request({("a", 0): batch(b"1")}))
     assert await honest.receive()
-    large = await Wire.to(port)
+    large = await RawConnection.open(port)
     large.send(0, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
     for hog in hogs:
         hog.close()
@@ -291,10 +291,10 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
 async def test_idle_connections_are_closed_and_waiting_ones_are_not(broker: SmallBroker) -> None:
     broker.add_topic("a")
     server = serve(broker, ConnectionLimits(idle_s=0.2))
-    port = await listening(server)
-    idle, waiting = await Wire.to(port), await Wire.to(port)
+    port = await start_listening(server)
+    idle, waiting = await RawConnection.open(port), await RawConnection.open(port)
     waiting.send(1, 12, 7, fetch_request({("a", 0): 0}, wait_ms=700))
-    assert await idle.closed()
+    assert await idle.is_closed_by_peer()
     assert (await waiting.receive())[:4] == b"\0\0\0\x07"
     await server.close()
 
@@ -303,15 +303,15 @@ async def test_idle_connections_are_closed_and_waiting_ones_are_not(broker: Smal
 async def test_connections_are_counted_by_address(broker: SmallBroker) -> None:
     broker.config.set_dynamic(cluster={"max.connections.per.ip": "2"}, broker={})
     server = serve(broker)
-    port = await listening(server)
-    first, second = await Wire.to(port), await Wire.to(port)
+    port = await start_listening(server)
+    first, second = await RawConnection.open(port), await RawConnection.open(port)
     assert (await hello(first)).error_code is ErrorCode.none
     assert (await hello(second)).error_code is ErrorCode.none
-    third = await Wire.to(port)
-    assert await third.closed()
+    third = await RawConnection.open(port)
+    assert await third.is_closed_by_peer()
     first.close()
     await eventually(lambda: len(server.connections) == 1)
-    assert (await hello(await Wire.to(port))).error_code is ErrorCode.none
+    assert (await hello(await RawConnection.open(port))).error_code is ErrorCode.none
     await server.close()
 
 
@@ -336,11 +336,11 @@ async def test_a_host_that_does_not_exist_is_said_in_words(broker: SmallBroker) 
 async def test_closing_closes_every_connection(broker: SmallBroker) -> None:
     broker.add_topic("a")
     server = serve(broker)
-    wires = [await Wire.to(await listening(server))]
+    wires = [await RawConnection.open(await start_listening(server))]
     wires[0].send(1, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
     await eventually(lambda: bool(server.connections))
     await server.close()
-    assert await wires[0].closed()
+    assert await wires[0].is_closed_by_peer()
 
 
 def test_every_declared_api_has_request_classes() -> None:

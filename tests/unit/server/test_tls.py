@@ -18,7 +18,7 @@ from ottla_broker.connection import ConnectionLimits
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
 from ottla_broker.server import Server
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
-from tests.unit.api.brokers import SmallBroker, Wire, batch, serve
+from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve
 from tests.unit.api.requests import fetch_request, produce_request
 from tests.unit.server.certificates import broker_with, keystore, made
 from tests.unit.server.test_server import capture, eventually, hello, slow_socket
@@ -62,13 +62,13 @@ def trusting(made: CertificateAuthority, certificate: tuple[Path, Path] | None =
     return context
 
 
-async def secured(port: int, context: ssl.SSLContext) -> Wire:
-    return Wire(
+async def secured(port: int, context: ssl.SSLContext) -> RawConnection:
+    return RawConnection(
         *await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost", limit=1 << 26)
     )
 
 
-async def refusal(wire: Wire) -> str:
+async def refusal(wire: RawConnection) -> str:
     """The alert that ends a connection, in OpenSSL's words."""
     with pytest.raises(ssl.SSLError) as refused:
         await wire.receive()
@@ -162,11 +162,11 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     plain, port = await listening(server)
     bystander = await secured(port, trusting(made))
     lines = capture()
-    in_the_open = await Wire.to(port)
+    in_the_open = await RawConnection.open(port)
     in_the_open.writer.write(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
-    assert await in_the_open.closed()
+    assert await in_the_open.is_closed_by_peer()
     assert lines()[0].endswith("the client does not use TLS, and this listener requires it")
-    broken = await Wire.to(port)
+    broken = await RawConnection.open(port)
     broken.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
     assert "no TLS with 127.0.0.1:" in lines()[1]
@@ -178,10 +178,10 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
         await secured(plain, trusting(made))
     assert lines()[3].endswith("the client uses TLS, and this listener does not")
     for _ in range(20):  # the same again and again is said once in a while
-        again = await Wire.to(port)
+        again = await RawConnection.open(port)
         again.writer.write(b"GET / HTTP/1.0\r\n\r\n")
-        assert await again.closed()
-    knocking = await Wire.to(port)  # a load balancer that looks whether somebody listens
+        assert await again.is_closed_by_peer()
+    knocking = await RawConnection.open(port)  # a load balancer that looks whether somebody listens
     knocking.close()
     assert len(lines()) == 4
     assert (await hello(bystander)).error_code is ErrorCode.none
@@ -204,13 +204,13 @@ async def test_rule_18_handshakes_are_bounded_in_time_and_number(
     server = serve(broker)
     _, port = await listening(server)
     lines = capture()
-    idle = [await Wire.to(port) for _ in range(5)]
+    idle = [await RawConnection.open(port) for _ in range(5)]
     await eventually(lambda: len(server._handshakes) == 5)
-    sixth = await Wire.to(port)
-    assert await sixth.closed()
+    sixth = await RawConnection.open(port)
+    assert await sixth.is_closed_by_peer()
     assert lines()[0].endswith("5 other handshakes are in progress")
     assert not server.connections
-    assert all([await one.closed() for one in idle])
+    assert all([await one.is_closed_by_peer() for one in idle])
     assert lines()[1].endswith("it was not done within 0 s")
     assert not len(server._handshakes)
     assert (await hello(await secured(port, trusting(made)))).error_code is ErrorCode.none
@@ -230,13 +230,13 @@ async def test_rule_18_who_never_ends_a_handshake_gives_way_to_others(
 ) -> None:
     server = serve(broker)
     _, port = await listening(server)
-    idle = [await Wire.to(port) for _ in range(5)]
+    idle = [await RawConnection.open(port) for _ in range(5)]
     await eventually(lambda: len(server._handshakes) == 5)
     for first in range(3):
         honest = await secured(port, trusting(made))
         assert (await hello(honest)).error_code is ErrorCode.none
-        assert await idle[first].closed()
-        idle.append(await Wire.to(port))
+        assert await idle[first].is_closed_by_peer()
+        idle.append(await RawConnection.open(port))
         await eventually(lambda: len(server._handshakes) == 5)
     await server.close()
 
@@ -246,10 +246,10 @@ async def test_handshakes_count_as_connections(broker: SmallBroker, made: Certif
     broker.config.set_dynamic(cluster={"max.connections.per.ip": "2"}, broker={})
     server = serve(broker)
     plain, port = await listening(server)
-    shaking, open_ = await Wire.to(port), await Wire.to(plain)
+    shaking, open_ = await RawConnection.open(port), await RawConnection.open(plain)
     assert (await hello(open_)).error_code is ErrorCode.none
-    for third in (await Wire.to(port), await Wire.to(plain)):
-        assert await third.closed()
+    for third in (await RawConnection.open(port), await RawConnection.open(plain)):
+        assert await third.is_closed_by_peer()
     shaking.close()
     await eventually(lambda: not len(server._handshakes))
     assert (await hello(await secured(port, trusting(made)))).error_code is ErrorCode.none
@@ -269,7 +269,7 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
     _, port = await listening(server)
     context = trusting(made)
     slow = [
-        Wire(
+        RawConnection(
             *await asyncio.open_connection(sock=slow_socket(port), ssl=context, server_hostname="localhost", limit=1024)
         )
         for _ in range(40)
@@ -324,13 +324,13 @@ async def test_closing_ends_connections_and_handshakes(broker: SmallBroker, made
     broker.add_topic("a")
     server = serve(broker)
     _, port = await listening(server)
-    shaking, waiting = await Wire.to(port), await secured(port, trusting(made))
+    shaking, waiting = await RawConnection.open(port), await secured(port, trusting(made))
     waiting.send(1, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
     await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
     await server.close()
-    assert await shaking.closed()
+    assert await shaking.is_closed_by_peer()
     assert await waiting.receive()  # what was taken is answered
-    assert await waiting.closed()
+    assert await waiting.is_closed_by_peer()
 
 
 def test_principals_have_the_form_of_rfc_2253() -> None:
