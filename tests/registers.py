@@ -12,7 +12,7 @@ from ottla_broker.metadata.register.kubernetes import ANNOTATION
 from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime
 from tests.etcd import Etcd
-from tests.kube.api import Refused
+from tests.kube.api_client import ApiError
 from tests.kube.control_plane import ControlPlane
 
 
@@ -102,9 +102,9 @@ class LeaseStore:
         leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
         metadata = {"name": name, "annotations": {ANNOTATION: text}}
         try:
-            self.plane.admin.ask("PATCH", f"{leases}/{name}", {"metadata": metadata})
-        except Refused:
-            self.plane.admin.ask("POST", leases, {"metadata": metadata})
+            self.plane.admin.request("PATCH", f"{leases}/{name}", {"metadata": metadata})
+        except ApiError:
+            self.plane.admin.request("POST", leases, {"metadata": metadata})
 
     def make_unavailable(self) -> None:
         self.daemon.kill()

@@ -7,41 +7,41 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.kube.cluster import Kube, cluster
+from tests.kube.client_load import longest_stall_s
+from tests.kube.cluster import Kubernetes, run_kubernetes
 from tests.kube.images import build
-from tests.kube.installed import Installed
-from tests.kube.kept import NAMESPACE, SPEC, Kept
-from tests.kube.moments import Moments
-from tests.kube.operators import Resources
-from tests.kube.under_load import longest_stall_s
+from tests.kube.installed_operator import InstalledOperator
+from tests.kube.managed_cluster import NAMESPACE, SPEC, ManagedCluster
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.resource_history import ResourceHistory
 
 # num.partitions needs a restart of the brokers.
 CHANGED_SPEC = {"config": {**SPEC["config"], "num.partitions": 7}}
 
 
 def measure() -> Iterator[tuple[str, float]]:
-    archives = [build.archived(name) for name in ("broker", "operator")]
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder) / "kube", nodes=1) as kube:
+    archives = [build.build_archive(name) for name in ("broker", "operator")]
+    with tempfile.TemporaryDirectory() as folder, run_kubernetes(Path(folder) / "kube", nodes=1) as kube:
         for archive in archives:
-            kube.has(archive)
-        installed = Installed(kube)
-        installed.install()
-        yield from _measure_cluster(kube, installed)
+            kube.load_image(archive)
+        installed_operator = InstalledOperator(kube)
+        installed_operator.install()
+        yield from _measure_cluster(kube, installed_operator)
 
 
-def _measure_cluster(kube: Kube, installed: Installed) -> Iterator[tuple[str, float]]:
+def _measure_cluster(kube: Kubernetes, installed_operator: InstalledOperator) -> Iterator[tuple[str, float]]:
     api = kube.plane.admin
-    api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    with Moments(api, NAMESPACE) as moments:
-        demo = Kept(installed, Resources(api, NAMESPACE), moments)
+    api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    with ResourceHistory(api, NAMESPACE) as history:
+        demo = ManagedCluster(installed_operator, NamespaceClient(api, NAMESPACE), history)
         began = time.monotonic()
-        demo.make()
+        demo.create()
         yield "ready", time.monotonic() - began
-        with demo.under_load("flights") as load:
+        with demo.run_clients("flights") as load:
             before = demo.uids()
             began = time.monotonic()
-            demo.edit(CHANGED_SPEC)
-            demo.one_after_the_other(before)
-            demo.wait()
+            demo.patch_spec(CHANGED_SPEC)
+            demo.wait_for_rolling_restart(before)
+            demo.wait_for_status()
             yield "roll", (time.monotonic() - began) / len(before)
         yield "stall", longest_stall_s(load.producers[0])

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.kube.control_plane import control_plane
-from tests.kube.nobodys_node import broker_process, make_cluster_of
-from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
+from tests.kube.namespace_client import NamespaceClient, install_crds
+from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 FEW, MANY = 100, 1000
@@ -26,34 +27,34 @@ def measure() -> Iterator[tuple[str, float]]:
         operator = OperatorProcess(Path(folder), plane.kubeconfig())
         operator.start()
         try:
-            with broker_process() as broker:
-                resources = Resources(plane.admin, "events")
-                resources.make_namespace()
-                make_cluster_of(resources, broker)
+            with run_broker_process() as broker:
+                resources = NamespaceClient(plane.admin, "events")
+                resources.create_namespace()
+                create_cluster_with_broker(resources, broker)
                 create_topics(resources, range(FEW))
                 wait_for_resyncs(operator, RESYNCS)
                 yield "memory-100", operator.daemon.resident_memory_kib() / 1024
-                for name in resources.of("ottla.dev/v1alpha1", "topics"):
+                for name in resources.list_objects("ottla.dev/v1alpha1", "topics"):
                     resources.delete("Topic", name)
                 yield "topics-1000", create_topics(resources, range(FEW, FEW + MANY))
                 wait_for_resyncs(operator, 1)  # resyncs in progress
-                before = operator.writes()
+                before = operator.count_writes()
                 wait_for_resyncs(operator, RESYNCS)
-                after = operator.writes()
+                after = operator.count_writes()
                 yield "resync-writes", sum(after.values()) - sum(before.values())
                 yield "memory-1000", operator.daemon.resident_memory_kib() / 1024
         finally:
             operator.daemon.stop()
 
 
-def create_topics(resources: Resources, numbers: range) -> float:
+def create_topics(resources: NamespaceClient, numbers: range) -> float:
     """Create Topic resources and return when all are Ready; the seconds that took."""
     began = time.monotonic()
     spec = {"clusterRef": {"name": "demo"}, "partitions": 3, "config": {"retention.ms": 86_400_000}}
     with ThreadPoolExecutor(CONCURRENCY) as pool:
-        list(pool.map(lambda number: resources.make("Topic", f"topic-{number}", spec), numbers))
+        list(pool.map(lambda number: resources.create("Topic", f"topic-{number}", spec), numbers))
     eventually(
-        lambda: sum(map(is_ready, resources.of("ottla.dev/v1alpha1", "topics").values())) == len(numbers),
+        lambda: sum(map(is_ready, resources.list_objects("ottla.dev/v1alpha1", "topics").values())) == len(numbers),
         within_s=READY_WITHIN_S,
         message="all topics are Ready",
     )
@@ -67,9 +68,9 @@ def is_ready(topic: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
 
 def wait_for_resyncs(operator: OperatorProcess, count: int) -> None:
     """Return when the operator has reconciled all topics `count` more times."""
-    before = operator.looks("Topic")
+    before = operator.count_reconciles("Topic")
     pause = threading.Event()
     deadline = time.monotonic() + READY_WITHIN_S
-    while operator.looks("Topic") < before + count:
+    while operator.count_reconciles("Topic") < before + count:
         assert time.monotonic() < deadline, f"no resync by the operator: {operator.daemon.log_tail()}"
         pause.wait(1)

@@ -154,10 +154,36 @@ def shorten_fetch_wait(body: bytearray) -> None:
     """Set a Fetch request's max_wait to 20 ms: a correct broker would wait as long as it says."""
     key, version = int.from_bytes(body[:2]), int.from_bytes(body[2:4])
     if key == FETCH:
-        client_id = max(0, int.from_bytes(body[8:10], signed=True))
-        at = 10 + client_id + (version >= FLEXIBLE_FETCH) + (0 if version >= FETCH_WITHOUT_REPLICA else 4)
+        at = 10 + max(0, int.from_bytes(body[8:10], signed=True))
+        if version >= FLEXIBLE_FETCH:
+            at = end_of_tagged_fields(body, at)
+        if version < FETCH_WITHOUT_REPLICA:
+            at += 4
         if len(body) >= at + 4:
             body[at : at + 4] = (20).to_bytes(4)
+
+
+def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
+    """The position behind the tagged fields at `at`, which a mutation may have made up (KIP-482); at most the end."""
+
+    def read_varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while at < len(body):
+            value |= (body[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if body[at - 1] < 0x80:
+                break
+        return value
+
+    fields = read_varint()
+    while fields and at < len(body):
+        read_varint()  # the tag
+        size = read_varint()
+        at += size
+        fields -= 1
+    return at
 
 
 async def send_frames(port: int, host: str, frames: list[bytes], tried: FuzzResult) -> None:

@@ -1,6 +1,7 @@
 """Requests about records: Produce, Fetch, ListOffsets, producer ids."""
 
 import struct
+import time
 from typing import Any
 from zlib import crc32
 
@@ -98,9 +99,32 @@ async def produce(session: ApiSession) -> None:
     first: dict[str, Any] = {"producer_id": 4000, "producer_epoch": 0, "base_sequence": 0}
     await ask("a producer's first", compacted, (0, encode_values(b"a", **first)))
     await ask("a gap and no key", compacted, (0, encode_values(b"a", key=None, **first | {"base_sequence": 5})))
+    keyless = Record(START_MS, None, b"v")
+    ten = [Record(START_MS, b"k", b"v")] * 10
+    ten[3] = ten[7] = keyless
+    for codec in (Compression.none, Compression.gzip):
+        mixed = encode_batch(ten, compression=codec)
+        await ask(f"two of ten without key in a compacted topic, {codec.name}", compacted, (0, mixed))
+    later = [*ten[:5], Record(FAR_FUTURE_MS, b"k", b"v"), *ten[5:]]
+    await ask("without key and too far in the future", compacted, (0, encode_batch(later)))
+    await ask("one of five too far in the future", there, (0, encode_batch(later[4:9], compression=Compression.gzip)))
+    recent = await session.create_topic("recent", message_timestamp_before_max_ms=3_600_000)
+    now_ms = time.time_ns() // 1_000_000
+    aged = [Record(now_ms - hours * 3_600_000, b"k", b"v") for hours in (0, 2, 0, 3, -2)]
+    for codec in (Compression.none, Compression.gzip):
+        await ask(f"too old and too new, {codec.name}", recent, (0, encode_batch(aged, compression=codec)))
+    await ask("no time where times are bounded", recent, (0, encode_values(b"a", at_ms=-1)))
+    await ask("a negative time where times are bounded", recent, (0, encode_values(b"a", at_ms=-5)))
+    await ask("nonsense where times are bounded", recent, (0, set_record_count(good, 3)))
+    nearer = await session.create_topic("nearer", message_timestamp_after_max_ms=1000)
+    minutes = [Record(now_ms + at * 60_000, b"k", b"v") for at in (0, 10, -10, 10)]
+    await ask("too new for the topic", nearer, (0, encode_batch(minutes)))
     appended = await session.create_topic("appended", message_timestamp_type="LogAppendTime")
     await ask("LogAppendTime", appended, (0, good))
     await ask("a producer's first with LogAppendTime", appended, (0, encode_values(b"a", **first)))
+    await ask("any time with LogAppendTime", appended, (0, encode_batch(aged)))
+    stamped = encode_batch(ten[:3], log_append_time_ms=START_MS)
+    await ask("LogAppendTime from a client with LogAppendTime", appended, (0, stamped))
     await ask("its first again with LogAppendTime", appended, (0, encode_values(b"a", **first)))
     squeezed = await session.create_topic("squeezed", compression_type="gzip")
     await ask("recompressed", squeezed, (0, good))

@@ -70,7 +70,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference("produce", "(records behind|fewer records than) the count: ", OPAQUE),
     KnownDifference("produce", "recompressed, nonsense inside: ", OPAQUE),
     KnownDifference("produce", "a transaction that was not begun: ", "there are no transactions yet"),
-    KnownDifference("produce", r".*\.record_errors", OPAQUE),
     KnownDifference("fetch", "isolation level 7: ", NO_BUG),
     KnownDifference(
         "fetch", r".*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"

@@ -307,7 +307,7 @@ def test_failover_while_records_and_transactions_are_written() -> None:
 
 
 def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
-    """4 MB at 1 MB per second, with a burst of one second."""
+    """4 MB at 1 MB per second: 1 MB is the burst, and the last fetch of up to 1 MB is not delayed."""
     with run_ottla_broker() as source, run_ottla_broker() as target:
         pair = Pair(source, target)
         pair.create_topic("slow")
@@ -321,13 +321,14 @@ def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
         assert status["lagBytes"] == pytest.approx(status["lag"] * 10_000, rel=0.05)
         assert 0 <= status["silentSeconds"] < 3
         pair.wait_until_caught_up("slow")
-        assert time.monotonic() - started > 2.5
+        throttled_s = time.monotonic() - started
+        assert throttled_s > 1.9
         pair.assert_same_records("slow")
         pair.mirror(throttled_rate="100000000")
         started = time.monotonic()
         produce(source.bootstrap, "slow", [b"x" * 10_000] * 400)
         pair.wait_until_caught_up("slow")
-        assert time.monotonic() - started < 2.5
+        assert time.monotonic() - started < throttled_s
 
 
 def status_while_behind(bootstrap: str, topic: str) -> dict[str, Any]:

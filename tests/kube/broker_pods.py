@@ -1,7 +1,8 @@
-"""Brokers as pods, as an operator would make them: a StatefulSet with a volume for each, an account with rights on one Lease, and that Lease.
+"""Brokers in pods without an operator: a StatefulSet with a volume for each broker, a service
+account, a Role for one Lease, and that Lease.
 
-Each broker has two listeners: INTERNAL, by its name in the cluster's DNS, for brokers and for clients in pods; and CLIENTS, by the pod's
-address, for a test beside the nodes.
+Each broker has two listeners: INTERNAL, with the broker's DNS name in the cluster, for brokers and
+for clients in pods; CLIENTS, with the pod's address, for clients on the host network.
 """
 
 import os
@@ -12,115 +13,139 @@ from typing import Any
 import confluent_kafka as ck
 
 from tests.clients import librdkafka as rd
-from tests.kube.api import Api, Json
-from tests.kube.images.build import reference
+from tests.kube.api_client import ApiClient, Json
+from tests.kube.images.build import image_reference
 from tests.kube.machine import Machine
 from tests.waiting import eventually
 
-USER = 10001
+USER_ID = 10001
 READY_WITHIN_S = 90.0
-LIMITED = {
+CONTAINER_SECURITY_CONTEXT = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-RESTRICTED = {"runAsNonRoot": True, "runAsUser": USER, "fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}}
+POD_SECURITY_CONTEXT = {
+    "runAsNonRoot": True,
+    "runAsUser": USER_ID,
+    "fsGroup": USER_ID,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPods:
-    """`name`: of the cluster, and of everything that belongs to it. `api`: the admin's."""
+    """`name` is the name of the cluster and of all its objects; `api` a client with all
+    permissions.
+    """
 
-    api: Api
+    api: ApiClient
     namespace: str
     name: str = "demo"
 
-    def make(self, replicas: int, settings: dict[str, str] | None = None, *, enforce: str = "restricted") -> None:
-        """`enforce`: the level of Pod Security of its namespace."""
-        core, rights = f"/api/v1/namespaces/{self.namespace}", self._of("rbac.authorization.k8s.io/v1")
-        self.api.ask(
+    def create(
+        self, replicas: int, settings: dict[str, str] | None = None, *, pod_security: str = "restricted"
+    ) -> None:
+        """Create the namespace and the objects of a cluster. `pod_security` is the Pod Security
+        level that the namespace enforces.
+        """
+        core, rbac = f"/api/v1/namespaces/{self.namespace}", self._group_path("rbac.authorization.k8s.io/v1")
+        self.api.request(
             "POST",
             "/api/v1/namespaces",
-            {"metadata": {"name": self.namespace, "labels": {"pod-security.kubernetes.io/enforce": enforce}}},
+            {"metadata": {"name": self.namespace, "labels": {"pod-security.kubernetes.io/enforce": pod_security}}},
         )
         metadata = {"metadata": {"name": self.name}}
-        self.api.ask("POST", f"{core}/serviceaccounts", metadata)
-        self.api.ask("POST", f"{self._of('coordination.k8s.io/v1')}/leases", metadata)
+        self.api.request("POST", f"{core}/serviceaccounts", metadata)
+        self.api.request("POST", f"{self._group_path('coordination.k8s.io/v1')}/leases", metadata)
         rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [self.name]}
-        self.api.ask("POST", f"{rights}/roles", metadata | {"rules": [rule | {"verbs": ["get", "watch", "patch"]}]})
+        self.api.request("POST", f"{rbac}/roles", metadata | {"rules": [rule | {"verbs": ["get", "watch", "patch"]}]})
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.name}
         account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
-        self.api.ask("POST", f"{rights}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
-        self.api.ask("POST", f"{core}/services", metadata | {"spec": self._service()})
-        self.api.ask(
-            "POST", f"{self._of('apps/v1')}/statefulsets", metadata | {"spec": self._set(replicas, settings or {})}
+        self.api.request("POST", f"{rbac}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
+        self.api.request("POST", f"{core}/services", metadata | {"spec": self._service_spec()})
+        self.api.request(
+            "POST",
+            f"{self._group_path('apps/v1')}/statefulsets",
+            metadata | {"spec": self._stateful_set_spec(replicas, settings or {})},
         )
 
     def scale(self, replicas: int) -> None:
-        self.api.ask("PATCH", f"{self._of('apps/v1')}/statefulsets/{self.name}", {"spec": {"replicas": replicas}})
+        self.api.request(
+            "PATCH", f"{self._group_path('apps/v1')}/statefulsets/{self.name}", {"spec": {"replicas": replicas}}
+        )
 
-    def pod(self, broker: int) -> Json | None:
+    def get_pod(self, broker: int) -> Json | None:
         return self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}")
 
-    def delete(self, broker: int, grace_s: int = 30) -> None:
+    def delete_pod(self, broker: int, grace_s: int = 30) -> None:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}?gracePeriodSeconds={grace_s}"
-        self.api.ask("DELETE", path)
+        self.api.request("DELETE", path)
 
-    def ready(self, broker: int) -> bool:
-        conditions = ((self.pod(broker) or {}).get("status") or {}).get("conditions", [])
-        return any(seen["type"] == "Ready" and seen["status"] == "True" for seen in conditions)
+    def is_ready(self, broker: int) -> bool:
+        conditions = ((self.get_pod(broker) or {}).get("status") or {}).get("conditions", [])
+        return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
-    def wait_ready(self, *brokers: int) -> None:
-        for broker in brokers:
-            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, message=lambda: self.trouble(broker))  # noqa: B023
+    def wait_until_ready(self, *brokers: int) -> None:
+        eventually(
+            lambda: all(self.is_ready(broker) for broker in brokers),
+            within_s=READY_WITHIN_S,
+            message=lambda: "\n".join(self.describe_pod(broker) for broker in brokers),
+        )
 
-    def trouble(self, broker: int) -> str:
-        """What is known of a pod that is not ready."""
-        status = (self.pod(broker) or {}).get("status", {})
-        events = self.api.ask("GET", f"/api/v1/namespaces/{self.namespace}/events")["items"]
-        return f"{self.name}-{broker} is ready: {status}\n{[event['message'] for event in events][-8:]}\n{self.log(broker)}"
+    def describe_pod(self, broker: int) -> str:
+        """The broker pod's status, events and log, for assertion messages."""
+        status = (self.get_pod(broker) or {}).get("status", {})
+        events = self.api.request("GET", f"/api/v1/namespaces/{self.namespace}/events")["items"]
+        return f"{self.name}-{broker}: {status}\n{[event['message'] for event in events][-8:]}\n{self.read_log(broker)}"
 
-    def log(self, broker: int) -> str:
+    def read_log(self, broker: int) -> str:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}/log"
         try:
-            return self.api.ask_text("GET", path)[-4000:]
-        except Exception as error:  # noqa: BLE001 - it is for a message about something worse
+            return self.api.request_text("GET", path)[-4000:]
+        except Exception as error:  # noqa: BLE001 - the assertion message must not hide the original failure
             return f"(no log: {error})"
 
     def bootstrap(self, *brokers: int) -> str:
-        """For clients beside the nodes."""
-        return ",".join(f"{(self.pod(broker) or {})['status']['podIP']}:9092" for broker in brokers)
+        """Bootstrap servers of these brokers for clients on the host network."""
+        return ",".join(f"{(self.get_pod(broker) or {})['status']['podIP']}:9092" for broker in brokers)
 
-    def whole(self, brokers: int, bootstrap: str) -> bool:
-        """Whether so many brokers are known, and every replica of every partition is in sync."""
+    def is_fully_replicated(self, brokers: int, bootstrap: str) -> bool:
+        """Whether the cluster has this number of brokers and all replicas of all partitions are in
+        sync.
+        """
         try:
-            told = rd.admin_client(bootstrap).list_topics(timeout=5)
+            metadata = rd.admin_client(bootstrap).list_topics(timeout=5)
         except ck.KafkaException:
             return False
-        partitions = [partition for topic in told.topics.values() for partition in topic.partitions.values()]
-        return len(told.brokers) == brokers and all(
-            one.leader in one.isrs and sorted(one.isrs) == sorted(one.replicas) for one in partitions
+        partitions = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
+        return len(metadata.brokers) == brokers and all(
+            it.leader in it.isrs and sorted(it.isrs) == sorted(it.replicas) for it in partitions
         )
 
-    def holder(self) -> int:
-        """The broker that leads the metadata log, as the Lease says."""
-        return int(self.lease()["spec"].get("holderIdentity", "broker--1").removeprefix("broker-"))
+    def lease_holder(self) -> int:
+        """The id of the broker that leads the metadata log, from the Lease; -1 if none does."""
+        return int(self.get_lease()["spec"].get("holderIdentity", "broker--1").removeprefix("broker-"))
 
-    def kill(self, broker: int, machine: Machine) -> None:
-        """As a crash does: nothing is flushed, nothing is closed, and its pod stays."""
-        mark = f"--set node.id={broker} "
-        kept = f"--set register=kubernetes:{self.namespace}/{self.name} "
-        [pid] = [pid for pid, line in machine.processes().items() if mark in line and kept in line]
+    def kill_process(self, broker: int, machine: Machine) -> None:
+        """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
+        container.
+        """
+        node_id = f"--set node.id={broker} "
+        register = f"--set register=kubernetes:{self.namespace}/{self.name} "
+        [pid] = [pid for pid, line in machine.list_processes().items() if node_id in line and register in line]
         os.kill(pid, signal.SIGKILL)
 
-    def lease(self) -> Json:
-        return self.api.ask("GET", f"{self._of('coordination.k8s.io/v1')}/leases/{self.name}")
+    def get_lease(self) -> Json:
+        return self.api.request("GET", f"{self._group_path('coordination.k8s.io/v1')}/leases/{self.name}")
 
-    def _of(self, group: str) -> str:
+    def _group_path(self, group: str) -> str:
         return f"/apis/{group}/namespaces/{self.namespace}"
 
-    def _service(self) -> Json:
-        """Brokers find each other before they are ready to serve clients."""
+    def _service_spec(self) -> Json:
+        """Spec of a headless Service that publishes brokers before they are ready: they connect to
+        each other first.
+        """
         return {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -128,15 +153,15 @@ class BrokerPods:
             "ports": [{"name": "internal", "port": 9091}, {"name": "clients", "port": 9092}],
         }
 
-    def _set(self, replicas: int, settings: dict[str, str]) -> Json:
+    def _stateful_set_spec(self, replicas: int, settings: dict[str, str]) -> Json:
         labels = {"cluster": self.name}
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         volume = {"metadata": {"name": "data"}, "spec": claim}
         pod = {
             "serviceAccountName": self.name,
-            "securityContext": RESTRICTED,
+            "securityContext": POD_SECURITY_CONTEXT,
             "terminationGracePeriodSeconds": 30,
-            "containers": [self._container(settings)],
+            "containers": [self._container_spec(settings)],
             "volumes": [{"name": "tmp", "emptyDir": {}}],
         }
         return {
@@ -148,8 +173,8 @@ class BrokerPods:
             "volumeClaimTemplates": [volume],
         }
 
-    def _container(self, settings: dict[str, str]) -> Json:
-        wanted = {
+    def _container_spec(self, settings: dict[str, str]) -> Json:
+        config = {
             "node.id": "$(BROKER)",
             "log.dirs": "/var/lib/ottla/data",
             "register": f"kubernetes:{self.namespace}/{self.name}",
@@ -166,16 +191,16 @@ class BrokerPods:
         }
         return {
             "name": "broker",
-            "image": reference("broker"),
+            "image": image_reference("broker"),
             "imagePullPolicy": "Never",
-            "args": [part for key, value in wanted.items() for part in ("--set", f"{key}={value}")],
+            "args": [part for key, value in config.items() for part in ("--set", f"{key}={value}")],
             "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
-            "securityContext": LIMITED,
-            "readinessProbe": _probe("/readyz"),
-            "livenessProbe": _probe("/livez") | {"initialDelaySeconds": 30, "failureThreshold": 6},
+            "securityContext": CONTAINER_SECURITY_CONTEXT,
+            "readinessProbe": _http_probe("/readyz"),
+            "livenessProbe": _http_probe("/livez") | {"initialDelaySeconds": 30, "failureThreshold": 6},
             "volumeMounts": [{"name": "data", "mountPath": "/var/lib/ottla"}, {"name": "tmp", "mountPath": "/tmp"}],
         }
 
 
-def _probe(path: str) -> dict[str, Any]:
+def _http_probe(path: str) -> dict[str, Any]:
     return {"httpGet": {"path": path, "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 5}

@@ -1,11 +1,11 @@
-"""A whole Kubernetes: control plane, cluster DNS and nodes, on machines of a test's own.
+"""A whole Kubernetes: control plane, cluster DNS and nodes, each node in its own namespaces.
 
-    with cluster(folder, nodes=3) as kube:
-        kube.has(archive_of_an_image)
-        kube.plane.admin.ask("POST", …)
+    with run_kubernetes(folder, nodes=3) as kube:
+        kube.load_image(image_archive)
+        kube.plane.admin.request("POST", …)
 
-While it is there, the calling thread and what it starts is on the network 10.250.0.0/24 beside the nodes: outside the cluster, as a
-client on the same premises is. Root only.
+Inside the block, the calling thread and processes that it starts are on the node network
+10.250.0.0/24 but outside the cluster, like a client in the same data centre. Needs root.
 """
 
 import os
@@ -20,16 +20,17 @@ from tests.jars import skip_or_fail_in_ci
 from tests.kube.control_plane import ControlPlane
 from tests.kube.images import archive
 from tests.kube.images.dockerfile import Stage
-from tests.kube.machine import GROUPS, Machine, clear_left_over, link
-from tests.kube.node import PAUSE, Node
-from tests.kube.packages import unpacked
-from tests.kube.programs import program
-from tests.kube.storage import Storage
+from tests.kube.machine import CGROUP_ROOT, Machine, connect_machines, remove_leftover_machines
+from tests.kube.node import PAUSE_IMAGE, Node
+from tests.kube.node_packages import ensure_unpacked
+from tests.kube.programs import find_program
+from tests.kube.volume_provisioner import VolumeProvisioner
 from tests.waiting import eventually
 
-PREMISES = "10.250.0"
+NODE_NETWORK = "10.250.0"  # of the host and the nodes, without the last byte
+BRIDGE = "bridge0"
 READY_WITHIN_S = 60.0
-NEEDED = ("ip", "nsenter", "unshare", "sysctl", "openssl")
+REQUIRED_PROGRAMS = ("ip", "nsenter", "unshare", "sysctl", "openssl")
 COREFILE = """\
 cluster.local:53 in-addr.arpa:53 {{
   bind {address}
@@ -44,100 +45,111 @@ cluster.local:53 in-addr.arpa:53 {{
 """
 
 
-class Kube:
-    """`premises`: the machine of the control plane and of the test itself. `nodes`: in the order of their numbers, from 1."""
+class Kubernetes:
+    """`host` is the machine of the control plane and of the test; `nodes` are in the order of their
+    numbers, from 1.
+    """
 
-    def __init__(self, folder: Path, premises: Machine, plane: ControlPlane) -> None:
+    def __init__(self, folder: Path, host: Machine, plane: ControlPlane) -> None:
         self.folder = folder
-        self.premises = premises
+        self.host = host
         self.plane = plane
         self.nodes: list[Node] = []
         self._images: list[Path] = []
-        self._storage = Storage(plane.admin, folder / "volumes")
+        self._volume_provisioner = VolumeProvisioner(plane.admin, folder / "volumes")
         corefile = folder / "Corefile"
         corefile.write_text(COREFILE.format(address=plane.address, kubeconfig=plane.kubeconfig()))
-        self.dns = premises.daemon([program("coredns"), "-conf", corefile], folder / "coredns.log")
-        self._pause = _pause_image(folder)
-        self._images.append(self._pause)
+        self.dns = host.create_daemon([find_program("coredns"), "-conf", corefile], folder / "coredns.log")
+        self._pause_image = _build_pause_image(folder)
+        self._images.append(self._pause_image)
 
-    def has(self, image: Path) -> None:
-        """Gives every node, those to come too, the images of an archive."""
+    def load_image(self, image: Path) -> None:
+        """Load the images of an OCI archive into every node, including nodes added later."""
         self._images.append(image)
         for node in self.nodes:
-            node.has(image)
+            node.load_image(image)
 
-    def call(self, image: str, name: str) -> None:
-        """Gives an image another name beside, on every node that there is."""
+    def tag_image(self, image: str, name: str) -> None:
+        """Tag an image with a second name on every current node."""
         for node in self.nodes:
-            node.call(image, name)
+            node.tag_image(image, name)
 
     def add_node(self, images: Sequence[Path] = ()) -> Node:
-        """Returns when it is ready. `images`: archives, if it is to have just these."""
+        """Add a node and return when it is Ready. `images` are the only archives to load; by
+        default it gets all that `load_image` loaded.
+        """
         number = len(self.nodes) + 1
-        address = f"{PREMISES}.{number + 10}"
+        address = f"{NODE_NETWORK}.{number + 10}"
         node = Node(number, self.folder / f"node-{number}", self.plane, address)
         self.nodes.append(node)
-        self._join(node, [self._pause, *images] if images else self._images)
+        self._start_node(node, [self._pause_image, *images] if images else self._images)
         return node
 
     def power_off(self, node: Node) -> None:
-        """First its cable is cut, so that no connection says good-bye."""
-        self.premises.run("ip", "link", "delete", node.name)
+        """Remove the node from the network, then kill its processes, so that no connection is
+        closed properly.
+        """
+        self.host.run("ip", "link", "delete", node.name)
         node.power_off()
 
     def power_on(self, node: Node, images: Sequence[Path] = ()) -> None:
-        """One that was powered off. Returns when it is ready again; volumes are as they were. `images`: as `add_node`."""
-        before = self._heartbeat(node)
+        """Start a node that was powered off and return when it is Ready. Volumes have kept their
+        data. `images` as for `add_node`.
+        """
+        before = self._last_heartbeat(node)
         node.power_on()
-        self._join(node, [self._pause, *images] if images else self._images)
-        eventually(lambda: self._heartbeat(node) != before, within_s=READY_WITHIN_S, message=f"{node.name} is heard of")
+        self._start_node(node, [self._pause_image, *images] if images else self._images)
+        eventually(
+            lambda: self._last_heartbeat(node) != before,
+            within_s=READY_WITHIN_S,
+            message=f"{node.name} sends heartbeats again",
+        )
 
-    def remove(self, node: Node) -> None:
-        """The last one that was added; Kubernetes forgets it."""
+    def remove_node(self, node: Node) -> None:
+        """Remove the last added node, from Kubernetes too."""
         assert self.nodes.pop() is node
-        node.machine.off()
-        self.plane.admin.ask("DELETE", f"/api/v1/nodes/{node.name}")
+        node.machine.power_off()
+        self.plane.admin.request("DELETE", f"/api/v1/nodes/{node.name}")
         node.remove()
-        for machine in (self.premises, *(it.machine for it in self.nodes)):
+        for machine in (self.host, *(it.machine for it in self.nodes)):
             machine.run("ip", "route", "flush", f"10.244.{node.number}.0/24")
 
-    def ready(self, node: Node) -> bool:
-        found = self.plane.admin.get(f"/api/v1/nodes/{node.name}")
-        conditions = (found or {}).get("status", {}).get("conditions", [])
-        return any(seen["type"] == "Ready" and seen["status"] == "True" for seen in conditions)
+    def is_node_ready(self, node: Node) -> bool:
+        conditions = (self.plane.admin.get(f"/api/v1/nodes/{node.name}") or {}).get("status", {}).get("conditions", [])
+        return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def start(self) -> None:
         self.plane.start()
         self.plane.start_controllers()
         self.dns.start()
-        self._storage.start()
+        self._volume_provisioner.start()
 
     def stop(self) -> None:
-        self._storage.stop()
+        self._volume_provisioner.stop()
         for node in self.nodes:
             node.remove()
         self.plane.stop()
-        self.premises.remove()
+        self.host.remove()
 
-    def _join(self, node: Node, images: Sequence[Path]) -> None:
-        self._wire(node)
+    def _start_node(self, node: Node, images: Sequence[Path]) -> None:
+        self._connect_to_network(node)
         node.start()
         for image in images:
-            node.has(image)
+            node.load_image(image)
         eventually(
-            lambda: self.ready(node),
+            lambda: self.is_node_ready(node),
             within_s=READY_WITHIN_S,
             message=lambda: f"{node.name} is ready: {node.kubelet.log_tail()}",
         )
 
-    def _heartbeat(self, node: Node) -> str:
+    def _last_heartbeat(self, node: Node) -> str:
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node.name}"
         return str((self.plane.admin.get(path) or {}).get("spec", {}).get("renewTime"))
 
-    def _wire(self, node: Node) -> None:
-        link(self.premises, node.machine, node.name, bridge="premises", address=f"{node.address}/24")
-        node.machine.run("ip", "route", "add", "default", "via", f"{PREMISES}.1")
-        self.premises.run("ip", "route", "replace", f"10.244.{node.number}.0/24", "via", node.address)
+    def _connect_to_network(self, node: Node) -> None:
+        connect_machines(self.host, node.machine, node.name, bridge=BRIDGE, address=f"{node.address}/24")
+        node.machine.run("ip", "route", "add", "default", "via", f"{NODE_NETWORK}.1")
+        self.host.run("ip", "route", "replace", f"10.244.{node.number}.0/24", "via", node.address)
         for other in self.nodes:
             if other is node:
                 continue
@@ -146,19 +158,19 @@ class Kube:
 
 
 @contextmanager
-def cluster(folder: Path, nodes: int = 1) -> Iterator[Kube]:
-    if lacking := missing():
-        skip_or_fail_in_ci(lacking)
-    unpacked()  # while this thread still is on a network where packages can be had
-    clear_left_over()
-    premises = Machine("premises")
-    premises.run("ip", "link", "add", "premises", "type", "bridge")
-    premises.run("ip", "addr", "add", f"{PREMISES}.1/24", "dev", "premises")
-    premises.run("ip", "link", "set", "premises", "up")
-    premises.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-    with premises.entered():
-        plane = ControlPlane(folder / "plane", address=f"{PREMISES}.1", machine=premises)
-        kube = Kube(folder, premises, plane)
+def run_kubernetes(folder: Path, nodes: int = 1) -> Iterator[Kubernetes]:
+    if missing := missing_requirement():
+        skip_or_fail_in_ci(missing)
+    ensure_unpacked()  # packages cannot be downloaded from the node network
+    remove_leftover_machines()
+    host = Machine("host")
+    host.run("ip", "link", "add", BRIDGE, "type", "bridge")
+    host.run("ip", "addr", "add", f"{NODE_NETWORK}.1/24", "dev", BRIDGE)
+    host.run("ip", "link", "set", BRIDGE, "up")
+    host.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    with host.enter_network():
+        plane = ControlPlane(folder / "plane", address=f"{NODE_NETWORK}.1", machine=host)
+        kube = Kubernetes(folder, host, plane)
         try:
             kube.start()
             for _ in range(nodes):
@@ -168,22 +180,22 @@ def cluster(folder: Path, nodes: int = 1) -> Iterator[Kube]:
             kube.stop()
 
 
-def missing() -> str:
-    """What this machine lacks to run nodes, in words; empty when nothing."""
+def missing_requirement() -> str:
+    """What this machine lacks to run nodes, as a sentence; empty if nothing."""
     if os.geteuid() != 0:
-        return "only root may make the namespaces that nodes of Kubernetes need"
-    if lacking := [name for name in NEEDED if shutil.which(name) is None]:
-        return f"nodes of Kubernetes need {', '.join(lacking)} on PATH"
-    if not os.access(GROUPS, os.W_OK):
-        return f"nodes of Kubernetes need {GROUPS} to be writable"
-    tried = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True, check=False)
-    return f"namespaces may not be made here: {tried.stderr.strip()}" if tried.returncode else ""
+        return "Kubernetes nodes need root to create namespaces"
+    if missing := [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]:
+        return f"Kubernetes nodes need {', '.join(missing)} on PATH"
+    if not os.access(CGROUP_ROOT, os.W_OK):
+        return f"Kubernetes nodes need {CGROUP_ROOT} to be writable"
+    trial = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True, check=False)
+    return f"cannot create namespaces on this machine: {trial.stderr.strip()}" if trial.returncode else ""
 
 
-def _pause_image(folder: Path) -> Path:
-    """The container that holds a pod's namespaces."""
+def _build_pause_image(folder: Path) -> Path:
+    """The image of the container that holds a pod's namespaces."""
     with tempfile.TemporaryDirectory() as layer:
-        shutil.copy(program("pause"), layer)
+        shutil.copy(find_program("pause"), layer)
         path = folder / "pause.tar"
-        archive.write(path, PAUSE, Stage("pause", "scratch", entrypoint=["/pause"]), [Path(layer)])
+        archive.write_archive(path, PAUSE_IMAGE, Stage("pause", "scratch", entrypoint=["/pause"]), [Path(layer)])
         return path

@@ -1,7 +1,7 @@
-"""What tests on a real Kubernetes share; each is made when the first test asks for it.
+"""Fixtures of tests on a real Kubernetes, each set up on its first use.
 
-For each file that needs no nodes, an API server of its own, and an operator that is a process for each test. For all tests that need nodes together, one
-cluster, with one installed operator and one Cluster in it.
+A module without nodes has its own API server, and each of its tests an operator process. All tests
+with nodes share one Kubernetes with one installed operator and one Cluster.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,19 @@ from uuid import uuid4
 import pytest
 
 from tests.jars import skip_or_fail_in_ci
-from tests.kube.cluster import Kube, cluster, missing
+from tests.kube.cluster import Kubernetes, missing_requirement, run_kubernetes
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.images import build
-from tests.kube.installed import Installed
-from tests.kube.kept import NAMESPACE, Kept
-from tests.kube.moments import Moments
-from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.kube.installed_operator import InstalledOperator
+from tests.kube.managed_cluster import NAMESPACE, ManagedCluster
+from tests.kube.namespace_client import NamespaceClient, install_crds
+from tests.kube.operator_process import OperatorProcess
+from tests.kube.resource_history import ResourceHistory
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server without nodes, and with nothing of ours."""
+    """An API server without nodes, CRDs or operator."""
     with control_plane(tmp_path_factory.mktemp("plane")) as plane:
         yield plane
 
@@ -34,72 +35,76 @@ def crds(plane: ControlPlane) -> None:
 
 @pytest.fixture
 def operator(plane: ControlPlane, crds: None, tmp_path: Path) -> Iterator[OperatorProcess]:
-    made = OperatorProcess(tmp_path, plane.kubeconfig())
-    made.start()
+    process = OperatorProcess(tmp_path, plane.kubeconfig())
+    process.start()
     try:
-        yield made
+        yield process
     finally:
-        made.daemon.stop()
+        process.daemon.stop()
 
 
 @pytest.fixture
-def resources(plane: ControlPlane, crds: None) -> Resources:
-    """Of a namespace of the test's own."""
-    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
-    made.make_namespace()
-    return made
+def resources(plane: ControlPlane, crds: None) -> NamespaceClient:
+    """A client for a new namespace."""
+    client = NamespaceClient(plane.admin, f"ns-{uuid4().hex[:8]}")
+    client.create_namespace()
+    return client
 
 
 @pytest.fixture(scope="package")
 def images(request: pytest.FixtureRequest) -> dict[str, Path]:
-    """Archives of those that the tests need. Built before anything enters a cluster's network, on which nothing can be fetched."""
-    if lacking := missing() or build.missing():
-        skip_or_fail_in_ci(lacking)
-    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    needed = ("broker", "operator", *(["spark"] if "spark_image" in asked else []))
-    return {name: build.archived(name) for name in needed}
+    """Image archives by name. They are built before a fixture enters the node network, from which
+    nothing can be downloaded.
+    """
+    if missing := missing_requirement() or build.missing_requirement():
+        skip_or_fail_in_ci(missing)
+    requested = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    names = ("broker", "operator", *(["spark"] if "spark_image" in requested else []))
+    return {name: build.build_archive(name) for name in names}
 
 
 @pytest.fixture(scope="package")
-def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
-    """One node, which has the broker's image. While it is there, tests are on the network beside it."""
-    with cluster(tmp_path_factory.mktemp("kube"), nodes=1) as made:
-        made.has(images["broker"])
-        yield made
+def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    """A Kubernetes with one node, which has the broker's image. Tests are on the node network."""
+    with run_kubernetes(tmp_path_factory.mktemp("kube"), nodes=1) as kubernetes:
+        kubernetes.load_image(images["broker"])
+        yield kubernetes
 
 
 @pytest.fixture(scope="package")
-def spark_image(kube: Kube, images: dict[str, Path]) -> None:
-    """Every node has the pipelines' image: large, so only for who asks for it."""
-    kube.has(images["spark"])
+def spark_image(kube: Kubernetes, images: dict[str, Path]) -> None:
+    """Load the Spark image into every node. It is large, so only tests with this fixture load it."""
+    kube.load_image(images["spark"])
 
 
 @pytest.fixture(scope="package")
-def installed(images: dict[str, Path], kube: Kube) -> Iterator[Installed]:
-    """The chart, by helm."""
-    kube.has(images["operator"])
-    made = Installed(kube)
-    made.install()
-    yield made
-    made.uninstall()
+def installed_operator(images: dict[str, Path], kube: Kubernetes) -> Iterator[InstalledOperator]:
+    """The operator, installed from the chart by helm."""
+    kube.load_image(images["operator"])
+    operator = InstalledOperator(kube)
+    operator.install()
+    yield operator
+    operator.uninstall()
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/topics.ottla.dev"
-    assert kube.plane.admin.get(path), "CRDs stay"
+    assert kube.plane.admin.get(path), "uninstalling the chart deleted the CRDs"
 
 
 @pytest.fixture(scope="package")
-def kept(installed: Installed) -> Iterator[Kept]:
-    """A Cluster of three."""
-    api = installed.kube.plane.admin
+def demo_cluster(installed_operator: InstalledOperator) -> Iterator[ManagedCluster]:
+    """A Cluster of three brokers, shared by all modules."""
+    api = installed_operator.kube.plane.admin
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-    api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
-    with Moments(api, NAMESPACE) as moments:
-        made = Kept(installed, Resources(api, NAMESPACE), moments)
-        made.make()
+    api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
+    with ResourceHistory(api, NAMESPACE) as history:
+        made = ManagedCluster(installed_operator, NamespaceClient(api, NAMESPACE), history)
+        made.create()
         yield made
 
 
 @pytest.fixture
-def demo(kept: Kept) -> Iterator[Kept]:
-    """The Cluster of three, whose conditions have to be in order at every moment of the test."""
-    yield kept
-    assert kept.moments.troubles() == []
+def demo(demo_cluster: ManagedCluster) -> Iterator[ManagedCluster]:
+    """The Cluster of three brokers. The test fails if any version of its resources had inconsistent
+    conditions.
+    """
+    yield demo_cluster
+    assert demo_cluster.history.find_violations() == []

@@ -1,9 +1,10 @@
-"""A real Kubernetes control plane: etcd, API server, and where nodes are wanted the controllers and the scheduler.
+"""A real Kubernetes control plane: etcd, API server, and for nodes the controller manager and the
+scheduler.
 
     with control_plane(folder) as plane:
-        plane.admin.ask("GET", "/api/v1/namespaces")
+        plane.admin.request("GET", "/api/v1/namespaces")
 
-Each part may be stopped, killed, held still and started again by itself; ports and data stay.
+Each component can be stopped, killed, paused and started by itself; ports and data stay.
 """
 
 import json
@@ -14,24 +15,27 @@ from pathlib import Path
 
 from tests.daemons import Daemon
 from tests.etcd import Etcd
-from tests.kube.api import Api
+from tests.kube.api_client import ApiClient
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority
 from tests.kube.machine import Machine
-from tests.kube.programs import program
+from tests.kube.programs import find_program
 from tests.ports import free_port
 from tests.waiting import eventually
 
 READY_WITHIN_S = 90.0
 LOOPBACK = "127.0.0.1"
-SERVICES = "10.96.0.0/16"
-PODS = "10.244.0.0/16"
-FIRST_SERVICE = "10.96.0.1"
-NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+SERVICE_NETWORK = "10.96.0.0/16"
+POD_NETWORK = "10.244.0.0/16"
+API_SERVICE_ADDRESS = "10.96.0.1"
+API_SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
 class ControlPlane:
-    """`admin` may do everything. `address`: where its nodes reach it; on the loopback interface there are no nodes. `machine`: where it runs,
-    if that is one of the test's own."""
+    """`admin` is a client with all permissions.
+
+    Nodes reach the control plane at `address`; on the loopback interface there are no nodes.
+    `machine` is the machine to run it on; None is this process's own.
+    """
 
     def __init__(self, folder: Path, address: str = LOOPBACK, machine: Machine | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,90 +44,90 @@ class ControlPlane:
         self.address = address
         self.url = f"https://{address}:{free_port()}"
         self.authority: CertificateAuthority = create_certificate_authority(
-            folder / "pki", {LOOPBACK, address, FIRST_SERVICE}, NAMES
+            folder / "pki", {LOOPBACK, address, API_SERVICE_ADDRESS}, API_SERVER_NAMES
         )
         self._tokens = {name: secrets.token_hex(16) for name in ("admin", "controllers", "scheduler", "node")}
         (folder / "tokens.csv").write_text(
             "".join(f'{token},{name},{name},"system:masters"\n' for name, token in self._tokens.items())
         )
-        self.admin = self.asker("admin")
+        self.admin = self.client_for("admin")
         self.etcd = Etcd(folder)
-        self.api_server = self._daemon("kube-apiserver", self._api_server_flags())
-        self.controllers = self._daemon("kube-controller-manager", self._controllers_flags())
-        self.scheduler = self._daemon("kube-scheduler", self._scheduler_flags())
+        self.api_server = self._create_daemon("kube-apiserver", self._api_server_flags())
+        self.controller_manager = self._create_daemon("kube-controller-manager", self._controller_manager_flags())
+        self.scheduler = self._create_daemon("kube-scheduler", self._scheduler_flags())
 
-    def asker(self, name: str) -> Api:
-        return Api(self.url, self.authority.certificate, self._tokens[name])
+    def client_for(self, name: str) -> ApiClient:
+        return ApiClient(self.url, self.authority.certificate, self._tokens[name])
 
     def kubeconfig(self, name: str = "admin") -> Path:
         path = self.folder / f"{name}.kubeconfig"
-        return path if path.exists() else self.asker(name).kubeconfig(path)
+        return path if path.exists() else self.client_for(name).write_kubeconfig(path)
 
     def start(self) -> None:
-        """Returns when the API server is ready."""
+        """Start etcd and the API server; return when the API server is ready."""
         self.etcd.start()
         self.start_api_server()
 
     def start_api_server(self) -> None:
         self.api_server.start()
-        self.wait_ready()
+        self.wait_until_ready()
 
     def start_controllers(self) -> None:
-        """The controllers and the scheduler; returns when they work."""
-        self.controllers.start()
+        """Start the controller manager and the scheduler; return when the controllers reconcile."""
+        self.controller_manager.start()
         self.scheduler.start()
-        made = "/api/v1/namespaces/default/serviceaccounts/default"
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
         eventually(
-            lambda: self.admin.get(made),
+            lambda: self.admin.get(account),
             within_s=READY_WITHIN_S,
-            message=lambda: f"accounts: {self.controllers.log_tail()}",
+            message=lambda: f"a controller creates service accounts: {self.controller_manager.log_tail()}",
         )
 
-    def wait_ready(self) -> None:
-        def ready() -> bool:
+    def wait_until_ready(self) -> None:
+        def is_ready() -> bool:
             assert self.api_server.is_running(), self.api_server.log_tail()
-            return self.admin.ready()
+            return self.admin.is_ready()
 
-        eventually(ready, within_s=READY_WITHIN_S, message="the API server is ready")
+        eventually(is_ready, within_s=READY_WITHIN_S, message="the API server is ready")
 
     def stop(self) -> None:
         self.scheduler.kill()
-        self.controllers.kill()
-        self.api_server.kill()  # there is nothing to wait for: its clients are gone, and what it knows is in etcd
+        self.controller_manager.kill()
+        self.api_server.kill()  # a clean shutdown would gain nothing: all its data is in etcd
         self.etcd.daemon.stop()
 
-    def _daemon(self, part: str, flags: dict[str, str | Path]) -> Daemon:
+    def _create_daemon(self, component: str, flags: dict[str, str | Path]) -> Daemon:
         arguments = [f"--{name}={value}" for name, value in flags.items()]
-        command: list[str | Path] = [program("control-plane"), part, *arguments]
-        log = self.folder / f"{part}.log"
-        return self._machine.daemon(command, log) if self._machine else Daemon(command, log)
+        command: list[str | Path] = [find_program("control-plane"), component, *arguments]
+        log = self.folder / f"{component}.log"
+        return self._machine.create_daemon(command, log) if self._machine else Daemon(command, log)
 
     def _api_server_flags(self) -> dict[str, str | Path]:
-        local = self.address.startswith("127.")
+        is_loopback = self.address.startswith("127.")
         return {
             "etcd-servers": self.etcd.url,
             "secure-port": self.url.rpartition(":")[2],
-            "bind-address": LOOPBACK if local else "0.0.0.0",
+            "bind-address": LOOPBACK if is_loopback else "0.0.0.0",
             "advertise-address": self.address,
-            # Endpoints must not be on the loopback interface.
-            **({"endpoint-reconciler-type": "none"} if local else {}),
+            # The API server must not publish a loopback address as its endpoint.
+            **({"endpoint-reconciler-type": "none"} if is_loopback else {}),
             "tls-cert-file": self.authority.server_certificate,
             "tls-private-key-file": self.authority.server_key,
             "client-ca-file": self.authority.certificate,
-            "service-account-key-file": self.authority.accounts_key,
-            "service-account-signing-key-file": self.authority.accounts_key,
+            "service-account-key-file": self.authority.service_account_key,
+            "service-account-signing-key-file": self.authority.service_account_key,
             "service-account-issuer": "https://kubernetes.default.svc",
             "token-auth-file": self.folder / "tokens.csv",
             "authorization-mode": "RBAC",
-            "service-cluster-ip-range": SERVICES,
+            "service-cluster-ip-range": SERVICE_NETWORK,
             "allow-privileged": "true",
             "kubelet-preferred-address-types": "InternalIP",
             "profiling": "false",
             "shutdown-delay-duration": "0s",
         }
 
-    def _controllers_flags(self) -> dict[str, str | Path]:
-        """Quick where Kubernetes would wait on a human scale of time, else as it is."""
+    def _controller_manager_flags(self) -> dict[str, str | Path]:
+        """Flags of the controller manager, with shorter intervals than Kubernetes' defaults."""
         kubeconfig = self.kubeconfig("controllers")
         return {
             "kubeconfig": kubeconfig,
@@ -131,7 +135,7 @@ class ControlPlane:
             "authorization-kubeconfig": kubeconfig,
             "bind-address": LOOPBACK,
             "cert-dir": self.folder / "controllers",
-            "service-account-private-key-file": self.authority.accounts_key,
+            "service-account-private-key-file": self.authority.service_account_key,
             "root-ca-file": self.authority.certificate,
             "leader-elect": "false",
             "kube-api-qps": "500",
@@ -144,8 +148,8 @@ class ControlPlane:
 
     def _scheduler_flags(self) -> dict[str, str | Path]:
         kubeconfig = self.kubeconfig("scheduler")
-        settings = self.folder / "scheduler.json"
-        settings.write_text(
+        config = self.folder / "scheduler.json"
+        config.write_text(
             json.dumps(
                 {
                     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -158,7 +162,7 @@ class ControlPlane:
             )
         )
         return {
-            "config": settings,
+            "config": config,
             "authentication-kubeconfig": kubeconfig,
             "authorization-kubeconfig": kubeconfig,
             "bind-address": LOOPBACK,
@@ -168,6 +172,7 @@ class ControlPlane:
 
 @contextmanager
 def control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
+    """Run etcd and an API server during the block."""
     plane = ControlPlane(folder, address)
     try:
         plane.start()

@@ -1,4 +1,4 @@
-"""A real `helm`: the one on PATH, or built from its Go module once and kept outside the checkout."""
+"""A real `helm`: from PATH, or built from its Go module and stored outside the checkout."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ VERSION = "v3.22.0"
 CHART = Path(__file__).parents[2] / "charts" / "ottla"
 
 
-def helm() -> Path:
+def find_helm() -> Path:
     if found := shutil.which("helm"):
         return Path(found)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -27,21 +27,23 @@ def helm() -> Path:
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run([find_helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
-def rendered(*values: str, namespace: str = "ottla", release: str = "demo") -> list[dict[str, Any]]:
-    """The chart's objects without those of `helm test`. `values`: as --set takes them."""
-    return [it for it in _rendered(*values, namespace=namespace, release=release) if not _is_hook(it)]
+def render(*values: str, namespace: str = "ottla", release: str = "demo") -> list[dict[str, Any]]:
+    """The chart's objects without those of `helm test`. `values` are arguments of --set."""
+    return [it for it in _render_all(*values, namespace=namespace, release=release) if not _is_hook(it)]
 
 
-def rendered_tests(*values: str, namespace: str = "ottla", release: str = "demo") -> list[dict[str, Any]]:
-    """What `helm test` makes, in the order of its making: helm itself renders kinds that it knows before others."""
-    hooks = [it for it in _rendered(*values, namespace=namespace, release=release) if _is_hook(it)]
+def render_tests(*values: str, namespace: str = "ottla", release: str = "demo") -> list[dict[str, Any]]:
+    """The objects of `helm test` in the order of their hook weights; `helm template` orders them by
+    kind.
+    """
+    hooks = [it for it in _render_all(*values, namespace=namespace, release=release) if _is_hook(it)]
     return sorted(hooks, key=lambda it: int(it["metadata"]["annotations"]["helm.sh/hook-weight"]))
 
 
-def _rendered(*values: str, namespace: str, release: str) -> list[dict[str, Any]]:
+def _render_all(*values: str, namespace: str, release: str) -> list[dict[str, Any]]:
     options = [part for it in values for part in ("--set", it)]
     done = run("template", release, CHART, "--namespace", namespace, "--kube-version", "1.36.0", *options)
     assert done.returncode == 0, done.stderr

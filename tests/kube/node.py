@@ -1,21 +1,24 @@
-"""A node of Kubernetes on a machine of its own: containerd, kubelet and kube-proxy, with pods on the network 10.244.<number>.0/24."""
+"""A Kubernetes node on its own machine: containerd, kubelet and kube-proxy, with the pod network
+10.244.<number>.0/24.
+"""
 
 import json
 import shutil
 from pathlib import Path
 
 from tests.daemons import Daemon
-from tests.kube.control_plane import PODS, ControlPlane
+from tests.kube.control_plane import POD_NETWORK, ControlPlane
 from tests.kube.machine import Machine
-from tests.kube.packages import environment, unpacked
-from tests.kube.programs import program
+from tests.kube.node_packages import ensure_unpacked, program_environment
+from tests.kube.programs import find_program
 from tests.waiting import eventually
 
-PAUSE = "ottla.test/pause:1"
-DISK = "8g"  # what is not used takes no memory
-# The machine's own kernel settings, which a kubelet would write: it is shown the values it wants instead.
-KERNEL = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
-NOT_NEEDED = (
+PAUSE_IMAGE = "ottla.test/pause:1"
+DISK_SIZE = "8g"  # what is not used takes no memory
+# The kubelet requires these kernel settings and would write them to the real machine. Files with
+# the required values are mounted over them.
+KERNEL_SETTINGS = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
+DISABLED_PLUGINS = (
     "io.containerd.snapshotter.v1.btrfs",
     "io.containerd.snapshotter.v1.zfs",
     "io.containerd.snapshotter.v1.aufs",
@@ -23,7 +26,7 @@ NOT_NEEDED = (
 
 
 class Node:
-    """`folder`: all that it keeps."""
+    """`folder` holds all files of the node, including its containers' and volumes'."""
 
     def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str) -> None:
         self.number = number
@@ -32,71 +35,76 @@ class Node:
         self._folder = folder
         self._plane = plane
         self._socket = folder / "containerd.sock"
-        self._packages = unpacked()
-        self._environment = environment(self._packages)
+        self._packages = ensure_unpacked()
+        self._environment = program_environment(self._packages)
         folder.mkdir(parents=True)
         self.machine = Machine(self.name)
-        self._prepare()
+        self._set_up()
 
     def start(self) -> None:
-        """Returns when containers can be run; the API server says when the node is ready."""
+        """Start the processes; return when containerd responds. The API server reports when the
+        node is Ready.
+        """
         self.containerd.start()
-        eventually(self._answers, within_s=30, message=lambda: f"containerd answers: {self.containerd.log_tail()}")
+        eventually(
+            self._is_containerd_ready, within_s=30, message=lambda: f"containerd answers: {self.containerd.log_tail()}"
+        )
         self.kubelet.start()
         self.proxy.start()
 
-    def has(self, archive: Path) -> None:
-        """Takes the images of an OCI archive."""
-        self._ctr("images", "import", "--digests=false", str(archive))
+    def load_image(self, image: Path) -> None:
+        """Import the images of an OCI archive."""
+        self._run_ctr("images", "import", "--digests=false", str(image))
 
-    def call(self, image: str, name: str) -> None:
-        """Gives an image that it has another name beside."""
-        self._ctr("images", "tag", "--force", image, name)
+    def tag_image(self, image: str, name: str) -> None:
+        """Tag an image with a second name."""
+        self._run_ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
-        """Everything on it ends at once. What containers have written beside volumes is lost: it lay in memory."""
-        self.machine.off()
+        """Kill all processes. Data that containers wrote outside volumes is lost: it is on a tmpfs."""
+        self.machine.power_off()
 
     def power_on(self) -> None:
-        """It has to be wired and started again, and has no images."""
+        """Create the machine again. It then has no network, no running processes and no images."""
         self.machine.remove()
         self.machine = Machine(self.name)
-        self._prepare()
+        self._set_up()
 
     def remove(self) -> None:
         self.machine.remove()
         shutil.rmtree(self._folder)
 
-    def _ctr(self, *arguments: str) -> str:
+    def _run_ctr(self, *arguments: str) -> str:
         return self.machine.run(
             "ctr", "--address", self._socket, "--namespace", "k8s.io", *arguments, environment=self._environment
         )
 
-    def _answers(self) -> bool:
+    def _is_containerd_ready(self) -> bool:
         assert self.containerd.is_running(), self.containerd.log_tail()
         try:
-            return bool(self._ctr("version"))
+            return bool(self._run_ctr("version"))
         except AssertionError:
             return False
 
-    def _prepare(self) -> None:
-        """Lays out the folder and the machine's mounts, and says what will run."""
+    def _set_up(self) -> None:
+        """Create folders, mounts, configuration files and the daemons, which `start` starts."""
         folder = self._folder
         for name in ("sysctl", "network", "disk"):
             (folder / name).mkdir(exist_ok=True)
-        # Images and containers are many small files, which memory takes in and gives back at once.
-        self.machine.run("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder / "disk")
-        for name, value in KERNEL.items():
+        # Images and containers are many small files; a tmpfs creates and deletes them faster than a
+        # disk.
+        self.machine.run("mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "tmpfs", folder / "disk")
+        for name, value in KERNEL_SETTINGS.items():
             shown = folder / "sysctl" / name.rpartition("/")[2]
             shown.write_text(value)
             self.machine.run("mount", "--bind", shown, f"/proc/sys/{name}")
         self.machine.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-        (folder / "containerd.toml").write_text(self._containerd_settings())
-        (folder / "network" / "10-pods.conflist").write_text(json.dumps(self._network()))
-        (folder / "kubelet.json").write_text(json.dumps(self._kubelet_settings()))
-        (folder / "proxy.json").write_text(json.dumps(self._proxy_settings()))
-        node, env = program("node"), self._environment
-        run, logs = self.machine.daemon, folder
+        (folder / "containerd.toml").write_text(self._containerd_config())
+        (folder / "network" / "10-pods.conflist").write_text(json.dumps(self._network_config()))
+        (folder / "kubelet.json").write_text(json.dumps(self._kubelet_config()))
+        (folder / "proxy.json").write_text(json.dumps(self._proxy_config()))
+        node, env = find_program("node"), self._environment
+        run, logs = self.machine.create_daemon, folder
         self.containerd: Daemon = run(
             ["containerd", "--config", folder / "containerd.toml"], logs / "containerd.log", env
         )
@@ -115,19 +123,19 @@ class Node:
             env,
         )
 
-    def _containerd_settings(self) -> str:
+    def _containerd_config(self) -> str:
         folder = self._folder
         return f"""\
 version = 2
 root = "{folder}/disk/containerd"
 state = "{folder}/disk/state"
-disabled_plugins = {json.dumps(NOT_NEEDED)}
+disabled_plugins = {json.dumps(DISABLED_PLUGINS)}
 [grpc]
   address = "{self._socket}"
 [ttrpc]
   address = "{self._socket}.ttrpc"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE}"
+  sandbox_image = "{PAUSE_IMAGE}"
   disable_apparmor = true
   restrict_oom_score_adj = true
   stream_server_address = "127.0.0.1"
@@ -141,21 +149,23 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
     conf_dir = "{folder}/network"
 """
 
-    def _network(self) -> dict[str, object]:
-        """Every pod has a cable of its own to the node, which routes: so that Services work without the kernel's bridge filter."""
+    def _network_config(self) -> dict[str, object]:
+        """CNI configuration: every pod is connected to the node by a veth pair, and the node
+        routes. Services then work without bridge-netfilter, a kernel module.
+        """
         ranges = [[{"subnet": f"10.244.{self.number}.0/24"}]]
         addresses = {"type": "host-local", "dataDir": f"{self._folder}/disk/addresses", "ranges": ranges}
         routed = {"type": "ptp", "ipMasq": False, "ipam": addresses | {"routes": [{"dst": "0.0.0.0/0"}]}}
         return {"cniVersion": "0.4.0", "name": "pods", "plugins": [routed]}
 
-    def _kubelet_settings(self) -> dict[str, object]:
+    def _kubelet_config(self) -> dict[str, object]:
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "failSwapOn": False,
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": self.machine.group,
+            "cgroupRoot": self.machine.cgroup,
             "containerRuntimeEndpoint": f"unix://{self._socket}",
             "clusterDNS": [self._plane.address],
             "clusterDomain": "cluster.local",
@@ -179,15 +189,15 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
             "volumePluginDir": f"{self._folder}/disk/kubelet/plugins",
         }
 
-    def _proxy_settings(self) -> dict[str, object]:
+    def _proxy_config(self) -> dict[str, object]:
         return {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": "nftables",
-            "clusterCIDR": PODS,
+            "clusterCIDR": POD_NETWORK,
             "clientConnection": {"kubeconfig": str(self._plane.kubeconfig("node"))},
             "healthzBindAddress": "127.0.0.1:10256",
             "metricsBindAddress": "127.0.0.1:10249",
-            # Settings of the whole machine, which are not ours to change.
+            # 0 leaves these settings of the whole machine unchanged.
             "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         }

@@ -1,70 +1,71 @@
-"""A CustomResourceDefinition of our own making with the group, version, kind and status of kubeflow's SparkApplication, for tests of what we emit.
+"""A substitute for kubeflow's SparkApplication CRD with the same group, version, kind and status.
 
-Its schema says of each field that we emit what is documented of it (tests/unit/operator/spark_application_fields.py has the same as a table), and prunes all
-others: a field that its operator would not know is missing from what the API server gives back.
+Its schema has the documented type of each field that the operator writes
+(tests/unit/operator/spark_application_fields.py has the same as a table). The API server prunes all
+other fields: a field unknown to kubeflow's operator is missing from its response.
 """
 
 from typing import Final
 
-from tests.kube.api import Api, Json
+from tests.kube.api_client import ApiClient, Json
 from tests.waiting import eventually
 
 NAME: Final = "sparkapplications.sparkoperator.k8s.io"
 PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}"
-TEXT: Json = {"type": "string"}
-TEXTS: Json = {"type": "object", "additionalProperties": TEXT}
+STRING: Json = {"type": "string"}
+STRING_MAP: Json = {"type": "object", "additionalProperties": STRING}
 INT32: Json = {"type": "integer", "format": "int32"}
-AT_LEAST_ONE: Json = {**INT32, "minimum": 1}
+POSITIVE_INT32: Json = {**INT32, "minimum": 1}
 SECONDS: Json = {"type": "integer", "format": "int64", "minimum": 1}
-AS_IT_IS: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-POD: Json = {
-    "cores": AT_LEAST_ONE,
-    "coreRequest": TEXT,
-    "memory": TEXT,
-    "labels": TEXTS,
-    "template": AS_IT_IS,
-    "serviceAccount": TEXT,
+ANY_OBJECT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+POD_FIELDS: Json = {
+    "cores": POSITIVE_INT32,
+    "coreRequest": STRING,
+    "memory": STRING,
+    "labels": STRING_MAP,
+    "template": ANY_OBJECT,
+    "serviceAccount": STRING,
 }
 
 
-def of(**properties: Json) -> Json:
+def object_schema(**properties: Json) -> Json:
     return {"type": "object", "properties": properties}
 
 
-def chosen(*allowed: str) -> Json:
+def enum_schema(*allowed: str) -> Json:
     return {"type": "string", "enum": list(allowed)}
 
 
 SPEC: Json = {
-    **of(
-        type=chosen("Java", "Python", "Scala", "R"),
-        mode=chosen("cluster", "client"),
-        sparkVersion=TEXT,
-        image=TEXT,
-        imagePullPolicy=TEXT,
-        mainApplicationFile=TEXT,
-        arguments={"type": "array", "items": TEXT},
-        sparkConf=TEXTS,
+    **object_schema(
+        type=enum_schema("Java", "Python", "Scala", "R"),
+        mode=enum_schema("cluster", "client"),
+        sparkVersion=STRING,
+        image=STRING,
+        imagePullPolicy=STRING,
+        mainApplicationFile=STRING,
+        arguments={"type": "array", "items": STRING},
+        sparkConf=STRING_MAP,
         suspend={"type": "boolean"},
-        restartPolicy=of(
-            type=chosen("Never", "Always", "OnFailure"),
+        restartPolicy=object_schema(
+            type=enum_schema("Never", "Always", "OnFailure"),
             onFailureRetries={**INT32, "minimum": 0},
             onSubmissionFailureRetries={**INT32, "minimum": 0},
             onFailureRetryInterval=SECONDS,
             onSubmissionFailureRetryInterval=SECONDS,
         ),
-        driver=of(**POD),
-        executor=of(**POD, instances=AT_LEAST_ONE),
+        driver=object_schema(**POD_FIELDS),
+        executor=object_schema(**POD_FIELDS, instances=POSITIVE_INT32),
     ),
     "required": ["driver", "executor", "mainApplicationFile", "sparkVersion", "type"],
 }
 STATUS: Json = {
-    **of(
-        sparkApplicationId=TEXT,
-        submissionID=TEXT,
-        applicationState={**of(state=TEXT, errorMessage=TEXT), "required": ["state"]},
-        driverInfo=of(podName=TEXT),
-        executorState=TEXTS,
+    **object_schema(
+        sparkApplicationId=STRING,
+        submissionID=STRING,
+        applicationState={**object_schema(state=STRING, errorMessage=STRING), "required": ["state"]},
+        driverInfo=object_schema(podName=STRING),
+        executorState=STRING_MAP,
         executionAttempts=INT32,
         submissionAttempts=INT32,
         lastSubmissionAttemptTime={"type": "string", "format": "date-time", "nullable": True},
@@ -77,7 +78,7 @@ CRD: Json = {
     "kind": "CustomResourceDefinition",
     "metadata": {
         "name": NAME,
-        # The API server wants to be told who agreed to a group below k8s.io.
+        # The API server requires this annotation for groups below k8s.io.
         "annotations": {"api-approved.kubernetes.io": "https://github.com/kubeflow/spark-operator/pull/1298"},
     },
     "spec": {
@@ -96,15 +97,15 @@ CRD: Json = {
                 "served": True,
                 "storage": True,
                 "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {**of(spec=SPEC, status=STATUS, metadata={"type": "object"}), "required": ["spec"]}},
+                "schema": {"openAPIV3Schema": {**object_schema(spec=SPEC, status=STATUS, metadata={"type": "object"}), "required": ["spec"]}},
             }
         ],
     },
 }  # fmt: skip
 
 
-def install(api: Api) -> None:
-    api.ask("APPLY", f"{PATH}?fieldManager=tests&force=true", CRD)
+def install_crd(api: ApiClient) -> None:
+    api.request("APPLY", f"{PATH}?fieldManager=tests&force=true", CRD)
 
     def established() -> bool:
         conditions = (api.get(PATH) or {}).get("status", {}).get("conditions") or []

@@ -1,4 +1,4 @@
-"""The chart, rendered by a real helm."""
+"""The chart as rendered by a real helm."""
 
 from typing import Any
 
@@ -32,17 +32,17 @@ def of(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 def test_it_is_clean_and_deterministic() -> None:
     done = helm.run("lint", "--strict", helm.CHART)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert helm.rendered() == helm.rendered()
+    assert helm.render() == helm.render()
 
 
 def test_crds_are_upgraded_with_the_chart_and_never_deleted_with_it() -> None:
-    found = of(helm.rendered(), "CustomResourceDefinition")
+    found = of(helm.render(), "CustomResourceDefinition")
     assert {it["metadata"]["name"] for it in found} == {f"{it.plural}.{crds.GROUP}" for it in crds.KINDS}
     for it in found:
         assert it["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
         (kind,) = (kind for kind in crds.KINDS if kind.plural == it["spec"]["names"]["plural"])
         assert it["spec"] == crds.build_crd(kind)["spec"]
-    assert not of(helm.rendered("crds.install=false"), "CustomResourceDefinition")
+    assert not of(helm.render("crds.install=false"), "CustomResourceDefinition")
 
 
 def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
@@ -56,10 +56,10 @@ def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 
 
 def test_rights_over_all_namespaces_or_over_a_list_of_them() -> None:
-    everywhere = helm.rendered()
+    everywhere = helm.render()
     assert not of(everywhere, "Role")
     (role,) = (it for it in of(everywhere, "ClusterRole") if it["metadata"]["name"] == "demo-ottla")
-    some = helm.rendered("namespaces={a,b}")
+    some = helm.render("namespaces={a,b}")
     roles = of(some, "Role")
     rights_in = {it["metadata"]["namespace"]: rights(it["rules"]) for it in roles}
     assert rights_in.keys() == {"a", "b", "ottla"}
@@ -67,19 +67,19 @@ def test_rights_over_all_namespaces_or_over_a_list_of_them() -> None:
     assert rights_in["ottla"] == {(LEASE.api.rpartition("/")[0], "leases", it) for it in ("get", "create", "patch")}, (
         "its own Lease, and nothing of what others keep there"
     )
-    for it in of(helm.rendered("namespaces={a,ottla}"), "Role"):
+    for it in of(helm.render("namespaces={a,ottla}"), "Role"):
         assert rights(it["rules"]) == rights(role["rules"])
     names = [it["metadata"]["name"] for it in of(some, "ClusterRole")]
     assert "demo-ottla" not in names and "demo-ottla-nodes" in names
     assert "demo-ottla-nodes" not in [
-        it["metadata"]["name"] for it in of(helm.rendered("rbac.nodes=false"), "ClusterRole")
+        it["metadata"]["name"] for it in of(helm.render("rbac.nodes=false"), "ClusterRole")
     ]
     (container,) = of(some, "Deployment")[0]["spec"]["template"]["spec"]["containers"]
     assert {"name": "OTTLA_NAMESPACES", "value": "a,b"} in container["env"]
 
 
 def test_the_operator_may_what_it_does() -> None:
-    objects = helm.rendered()
+    objects = helm.render()
     may = {
         right
         for it in of(objects, "ClusterRole")
@@ -96,7 +96,7 @@ def test_the_operator_may_what_it_does() -> None:
     assert not any(resource == "secrets" for _, resource, _ in may)
     (more,) = [
         it
-        for it in of(helm.rendered("rbac.secrets=true"), "ClusterRole")
+        for it in of(helm.render("rbac.secrets=true"), "ClusterRole")
         if ("", "secrets", "get") in rights(it["rules"])
     ]
     assert {verb for _, resource, verb in rights(more["rules"]) if resource == "secrets"} == {"get"}, (
@@ -105,7 +105,7 @@ def test_the_operator_may_what_it_does() -> None:
 
 
 def test_pods_hold_to_the_restricted_profile_and_are_known_to_brokers() -> None:
-    (deployment,) = of(helm.rendered(), "Deployment")
+    (deployment,) = of(helm.render(), "Deployment")
     template = deployment["spec"]["template"]
     assert OPERATOR.items() <= template["metadata"]["labels"].items()
     pod = template["spec"]
@@ -121,7 +121,7 @@ def test_pods_hold_to_the_restricted_profile_and_are_known_to_brokers() -> None:
 
 
 def lease_of(**rendered: str) -> str:
-    (deployment,) = of(helm.rendered(**rendered), "Deployment")
+    (deployment,) = of(helm.render(**rendered), "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (found,) = [it["value"] for it in container["env"] if it["name"] == "OTTLA_OPERATOR_LEASE"]
     return str(found)
@@ -135,8 +135,8 @@ def test_two_releases_in_one_namespace_have_leases_of_their_own() -> None:
 
 def test_what_watches_is_behind_switches() -> None:
     kinds = {"PodMonitor", "PrometheusRule"}
-    assert not kinds & {it["kind"] for it in helm.rendered()}
-    switched = helm.rendered("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")
+    assert not kinds & {it["kind"] for it in helm.render()}
+    switched = helm.render("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")
     assert kinds <= {it["kind"] for it in switched}
     (rule,) = of(switched, "PrometheusRule")
     assert "{{ $value }}" in rule["spec"]["groups"][0]["rules"][0]["annotations"]["summary"]
@@ -156,7 +156,7 @@ def test_values_that_are_wrong_are_refused(value: str) -> None:
 
 def test_helm_test_is_in_a_namespace_that_the_operator_keeps_and_leaves_nothing() -> None:
     for values, namespace in (((), "ottla"), (("namespaces={a,b}",), "a")):
-        hooks = helm.rendered_tests(*values)
+        hooks = helm.render_tests(*values)
         assert [it["kind"] for it in hooks] == ["Cluster", "Topic", "Pod"]
         assert {it["metadata"]["namespace"] for it in hooks} == {namespace}
         for it in hooks:

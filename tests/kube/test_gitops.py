@@ -1,4 +1,6 @@
-"""What is applied again changes nothing: the chart by a real helm, and resources as GitOps tools apply them, with an operator that keeps them meanwhile."""
+"""Applying the same again changes nothing: the chart by a real helm, and resources as GitOps tools
+apply them while an operator reconciles them.
+"""
 
 import shutil
 from pathlib import Path
@@ -6,9 +8,10 @@ from pathlib import Path
 import yaml
 
 from tests.kube import helm
-from tests.kube.api import Json
+from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.operators import OperatorProcess, Resources
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.unit.operator import samples
 from tests.waiting import eventually
 
@@ -25,24 +28,24 @@ def test_the_chart_again(plane: ControlPlane) -> None:
     for command in ("install", "upgrade"):
         done = helm.run(command, "ottla", helm.CHART, *where)
         assert done.returncode == 0, done.stderr
-        versions.append([version_of(plane, it) for it in helm.rendered(release="ottla")])
+        versions.append([version_of(plane, it) for it in helm.render(release="ottla")])
     assert versions[0] == versions[1]
     done = helm.run("uninstall", "ottla", *where[:-1])
     assert done.returncode == 0, done.stderr
-    kept = [it for it in helm.rendered(release="ottla") if version_of(plane, it)]
+    kept = [it for it in helm.render(release="ottla") if version_of(plane, it)]
     assert {it["kind"] for it in kept} == {"CustomResourceDefinition"}, "resources, topics and records stay"
 
 
 def test_two_releases_do_not_keep_the_same_namespaces(plane: ControlPlane) -> None:
     def install(release: str, namespace: str, *values: str) -> str:
-        """Why not; empty when it is installed."""
+        """Returns helm's error, or "" after an installation."""
         sets = [part for it in ("crds.install=false", *values) for part in ("--set", it)]
         where = ("--kubeconfig", plane.kubeconfig(), "--namespace", namespace, "--create-namespace")
         done = helm.run("upgrade", "--install", release, helm.CHART, *where, *sets)
         return "" if done.returncode == 0 else done.stderr
 
     for namespace in ("red", "blue"):
-        plane.admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        plane.admin.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert install("west", "here", "namespaces={red}") == ""
     assert install("west", "here", "namespaces={red}") == "", "it may be upgraded"
     assert install("east", "here", "namespaces={blue}") == ""
@@ -63,11 +66,11 @@ def test_crds_are_upgraded_with_the_chart(plane: ControlPlane, tmp_path: Path) -
     where = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla")
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pipelines.ottla.dev"
     if plane.admin.get(path):  # kept from an installation before
-        plane.admin.ask("DELETE", path)
+        plane.admin.request("DELETE", path)
         eventually(lambda: plane.admin.get(path) is None)
 
     def knows() -> bool:
-        return "deadLetter" in fields_of(plane.admin.ask("GET", path))
+        return "deadLetter" in fields_of(plane.admin.request("GET", path))
 
     for command, chart, known in (("install", older, False), ("upgrade", helm.CHART, True)):
         done = helm.run(command, "ottla", chart, *where, *(("--create-namespace",) if command == "install" else ()))
@@ -78,13 +81,13 @@ def test_crds_are_upgraded_with_the_chart(plane: ControlPlane, tmp_path: Path) -
 
 
 def fields_of(crd: Json) -> dict[str, Json]:
-    """Of the spec of what it defines."""
+    """Schemas of the fields of `spec`."""
     found: dict[str, Json] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     return found
 
 
 def version_of(plane: ControlPlane, it: Json) -> str:
-    """Empty when it is not there."""
+    """The object's resourceVersion; empty if it does not exist."""
     group, plural = it["apiVersion"], f"{it['kind'].lower()}s"
     root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
     namespace = it["metadata"].get("namespace")
@@ -94,15 +97,15 @@ def version_of(plane: ControlPlane, it: Json) -> str:
 
 
 def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None:
-    resources = Resources(plane.admin, "events")
-    resources.make_namespace()
+    resources = NamespaceClient(plane.admin, "events")
+    resources.create_namespace()
 
     def applied() -> dict[str, str]:
-        """Resource → what the API server has of it beside its status."""
+        """Apply all manifests; returns metadata and spec of each as stored, by kind."""
         found = {}
         for it in MANIFESTS:
             path = resources.path(f"{it['kind'].lower()}s", it["metadata"]["name"])
-            told = plane.admin.ask("APPLY", f"{path}?fieldManager=gitops&force=true", it)
+            told = plane.admin.request("APPLY", f"{path}?fieldManager=gitops&force=true", it)
             metadata = {key: told["metadata"].get(key) for key in ("generation", "annotations", "labels", "finalizers")}
             assert told["spec"] == it["spec"], "nothing was added to what is wished"
             found[it["kind"]] = f"{metadata} {told['spec']}"
@@ -110,14 +113,14 @@ def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None
 
     first = applied()
     eventually(lambda: all(seen(resources, it) for it in MANIFESTS), message=operator.daemon.log_tail)
-    eventually(lambda: operator.looks() >= 2 and operator.looks("Pipeline") >= 2, within_s=30)
-    looks, writes = operator.looks(), operator.writes()
+    eventually(lambda: operator.count_reconciles() >= 2 and operator.count_reconciles("Pipeline") >= 2, within_s=30)
+    looks, writes = operator.count_reconciles(), operator.count_writes()
     assert applied() == first
-    eventually(lambda: operator.looks() >= looks + 2, within_s=40)
-    assert operator.writes() == writes
+    eventually(lambda: operator.count_reconciles() >= looks + 2, within_s=40)
+    assert operator.count_writes() == writes
     assert applied() == first
 
 
-def seen(resources: Resources, it: Json) -> bool:
-    """By the operator."""
+def seen(resources: NamespaceClient, it: Json) -> bool:
+    """Whether the operator has reconciled the resource."""
     return bool(resources.condition(it["kind"], it["metadata"]["name"]).get("observedGeneration"))

@@ -15,9 +15,9 @@ from ottla_broker.metadata.quorum_rules import Voter
 from ottla_broker.metadata.register import RegisterError, RegisterValue, VersionedValue
 from ottla_broker.metadata.register.api_server import ApiServer, CredentialSource
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
-from tests.kube.api import Json
+from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.programs import program
+from tests.kube.programs import find_program
 
 ME = Voter(1, UUID(int=1), "one:9091")
 VALUE = RegisterValue("c", 4, 1, (ME,), (1,), 1, 1_784_000_000_123, 3000)
@@ -36,7 +36,7 @@ class Namespace:
     token: Path
 
     def ask(self, method: str, path: str, body: Json | None = None) -> Json:
-        return self.plane.admin.ask(method, path.format(n=f"namespaces/{self.name}"), body)
+        return self.plane.admin.request(method, path.format(n=f"namespaces/{self.name}"), body)
 
     def make_lease(self, name: str = "demo") -> Json:
         return self.ask("POST", "/apis/coordination.k8s.io/v1/{n}/leases", {"metadata": LEASE | {"name": name}})
@@ -74,7 +74,7 @@ class Namespace:
 @pytest.fixture
 def namespace(plane: ControlPlane, tmp_path: Path) -> Namespace:
     name = f"ns-{uuid4().hex[:8]}"
-    plane.admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    plane.admin.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     made = Namespace(plane, name, tmp_path / "token")
     made.ask("POST", "/api/v1/{n}/serviceaccounts", {"metadata": {"name": "broker"}})
     token = made.ask("POST", "/api/v1/{n}/serviceaccounts/broker/token", {"spec": {"expirationSeconds": 3600}})
@@ -111,7 +111,7 @@ def test_what_people_read_of_it_is_true(namespace: Namespace, plane: ControlPlan
             "leaseTransitions": 4,
             "renewTime": "2026-07-14T03:33:20.123000Z",
         }
-        kubectl = [str(program("control-plane")), "kubectl", "--kubeconfig", str(plane.kubeconfig())]
+        kubectl = [str(find_program("control-plane")), "kubectl", "--kubeconfig", str(plane.kubeconfig())]
         table = await asyncio.to_thread(
             subprocess.check_output, [*kubectl, "-n", namespace.name, "get", "lease"], text=True
         )
@@ -242,7 +242,7 @@ def test_watching_costs_one_stream(namespace: Namespace) -> None:
     namespace.grant(RIGHTS)
 
     def watches() -> float:
-        text = namespace.plane.admin.ask_text("GET", "/metrics")
+        text = namespace.plane.admin.request_text("GET", "/metrics")
         wanted = r'^apiserver_request_total\{.*resource="leases".*verb="WATCH"\} (\S+)$'
         running = r'^apiserver_longrunning_requests\{.*resource="leases".*verb="WATCH"\} (\S+)$'
         return sum(float(found[1]) for pattern in (wanted, running) for found in re.finditer(pattern, text, re.M))

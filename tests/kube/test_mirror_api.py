@@ -1,4 +1,4 @@
-"""Mirrors on a real API server without nodes: the brokers of both clusters are processes."""
+"""Mirrors on a real API server without nodes; the brokers of both clusters are processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,34 +10,35 @@ from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import produce, read_records, read_watermarks
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
-from tests.kube.nobodys_node import broker_process, make_cluster_of
-from tests.kube.operators import OperatorProcess, Resources
+from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 
 @pytest.fixture
 def target() -> Iterator[BrokerProcess]:
-    with broker_process("127.9.1.3") as made:
+    with run_broker_process("127.9.1.3") as made:
         yield made
 
 
 @pytest.fixture
-def resources(resources: Resources, target: BrokerProcess, operator: OperatorProcess) -> Resources:
-    """A namespace with a Cluster whose one broker is the process."""
-    make_cluster_of(resources, target, "here")
+def resources(resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
+    """A namespace with a Cluster whose only broker is the process."""
+    create_cluster_with_broker(resources, target, "here")
     return resources
 
 
 def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
-    resources: Resources, target: BrokerProcess, operator: OperatorProcess
+    resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess
 ) -> None:
     with run_ottla_broker() as source:
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
         produce(source.bootstrap, "orders", [b"copied"] * 50)
         wish = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-        resources.make("Mirror", "west", wish)
-        resources.wait("Mirror", "west")
+        resources.create("Mirror", "west", wish)
+        resources.wait_for_status("Mirror", "west")
 
         def in_sync() -> bool:
             return resources.condition("Mirror", "west", "InSync").get("status") == "True"
@@ -50,11 +51,11 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
         assert (status["role"], status["lagRecords"], status["topics"][0]["topic"]) == ("Replicate", 0, "orders")
         assert read_watermarks(target.bootstrap, "orders", 0) == (0, 50)
         before = resources.get("Mirror", "west")["metadata"]["resourceVersion"]
-        looks = operator.looks("Mirror")
-        eventually(lambda: operator.looks("Mirror") >= looks + 1, within_s=30)
+        looks = operator.count_reconciles("Mirror")
+        eventually(lambda: operator.count_reconciles("Mirror") >= looks + 1, within_s=30)
         assert resources.get("Mirror", "west")["metadata"]["resourceVersion"] == before, "nothing changed"
 
-        resources.edit("Mirror", "west", {"role": "FailedOver"})
+        resources.patch_spec("Mirror", "west", {"role": "FailedOver"})
 
         def open_for_writing() -> bool:
             return resources.condition("Mirror", "west").get("reason") == "FailedOver"
@@ -65,31 +66,33 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
         resources.delete("Mirror", "west")
 
 
-def test_what_cannot_be_is_told(resources: Resources) -> None:
+def test_what_cannot_be_is_told(resources: NamespaceClient) -> None:
     wish = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-    resources.make("Mirror", "with-acls", {**wish, "sync": {"acls": True}})
-    assert resources.wait("Mirror", "with-acls", "Failed")
+    resources.create("Mirror", "with-acls", {**wish, "sync": {"acls": True}})
+    assert resources.wait_for_status("Mirror", "with-acls", "Failed")
     assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not supported yet; leave it out"
-    resources.make("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
+    resources.create("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
     eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "ClusterNotFound", within_s=30)
     assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
-    resources.make("Mirror", "away", wish)
+    resources.create("Mirror", "away", wish)
     eventually(lambda: resources.condition("Mirror", "away").get("reason") == "SourceUnreachable", within_s=30)
     said = resources.condition("Mirror", "away")["message"]
     assert said.startswith("the source at 127.0.0.1:1: ") and "refused" in said.lower(), said
 
 
 def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
-    resources: Resources, target: BrokerProcess, operator: OperatorProcess
+    resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess
 ) -> None:
-    """Its brokers keep their connections, and say nothing: what was seen of it is here, and nobody knows whether that is all."""
+    """The source's brokers are paused: connections stay open but get no response, so the lag is
+    unknown.
+    """
     with run_ottla_broker() as source:
         for at, topic in ((source, "orders"), (source, "taken"), (target, "taken")):
             admin = AdminClient({"bootstrap.servers": at.bootstrap})
             admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
         produce(source.bootstrap, "orders", [b"copied"] * 50)
         wish = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-        resources.make("Mirror", "west", wish)
+        resources.create("Mirror", "west", wish)
 
         def said() -> str:
             return f"{resources.get('Mirror', 'west')}\n{operator.daemon.log_tail()}"
@@ -118,7 +121,7 @@ def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
 
 
 def test_credentials_come_from_secrets(
-    resources: Resources, target: BrokerProcess, operator: OperatorProcess, tmp_path: Path
+    resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     with secured_kafka(tmp_path) as source:
         admin = AdminClient({"bootstrap.servers": source.broker.bootstrap})
@@ -131,7 +134,7 @@ def test_credentials_come_from_secrets(
             "credentials": login,
         }
         wish = {"source": at, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-        resources.make("Mirror", "west", wish)
+        resources.create("Mirror", "west", wish)
 
         def ready() -> dict[str, str]:
             return resources.condition("Mirror", "west")
@@ -145,7 +148,7 @@ def test_credentials_come_from_secrets(
         secrets = f"/api/v1/namespaces/{resources.namespace}/secrets"
 
         def secret(name: str, **values: str) -> None:
-            resources.api.ask("POST", secrets, {"metadata": {"name": name}, "stringData": values})
+            resources.api.request("POST", secrets, {"metadata": {"name": name}, "stringData": values})
 
         secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
         secret("west-login", username=USER, password=PASSWORD)

@@ -1,7 +1,8 @@
-"""Two Clusters in two namespaces on a real kubelet, one the copy of the other.
+"""Mirrors between two Clusters in two namespaces on a real kubelet.
 
-The source goes, and an edit of `role` opens the copy for writing; the source is back, and becomes the copy's copy, and the other way round again. And a source
-outside of Kubernetes that wants TLS and a login, which a Secret has.
+The source fails, and an edit of `role` makes the copy writable. The source comes back and mirrors
+the copy, and then the original direction is restored. A third test mirrors an Apache Kafka outside
+Kubernetes that requires TLS and credentials from Secrets.
 """
 
 from collections.abc import Iterator
@@ -15,10 +16,10 @@ from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.e2e.mirroring import read_records
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
-from tests.kube.cluster import PREMISES, Kube
-from tests.kube.installed import told
-from tests.kube.kept import DEMO, NAMESPACE, Kept
-from tests.kube.operators import Resources
+from tests.kube.cluster import NODE_NETWORK, Kubernetes
+from tests.kube.installed_operator import describe_pods
+from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster
+from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
@@ -35,34 +36,34 @@ SPEC = {
 
 
 @contextmanager
-def site(kube: Kube, name: str, topic: str) -> Iterator[Resources]:
-    """A Cluster of one with a topic, in a namespace of its own."""
-    made = Resources(kube.plane.admin, name)
-    made.make_namespace()
-    made.make("Cluster", name, SPEC)
-    made.make("Topic", topic, {"clusterRef": {"name": name}, "partitions": PARTITIONS})
+def site(kube: Kubernetes, name: str, topic: str) -> Iterator[NamespaceClient]:
+    """A namespace with a Cluster of one broker and a Topic. Deletes the namespace after the block."""
+    made = NamespaceClient(kube.plane.admin, name)
+    made.create_namespace()
+    made.create("Cluster", name, SPEC)
+    made.create("Topic", topic, {"clusterRef": {"name": name}, "partitions": PARTITIONS})
     try:
-        made.wait("Cluster", name, within_s=180)
-        made.wait("Topic", topic)
+        made.wait_for_status("Cluster", name, within_s=180)
+        made.wait_for_status("Topic", topic)
         yield made
     finally:
-        made.api.ask("DELETE", f"/api/v1/namespaces/{name}")
+        made.api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture
-def west(kube: Kube, kept: Kept) -> Iterator[Resources]:
+def west(kube: Kubernetes, demo_cluster: ManagedCluster) -> Iterator[NamespaceClient]:
     with site(kube, WEST, "orders") as made:
         yield made
 
 
 @pytest.fixture
-def east(kube: Kube, kept: Kept) -> Iterator[Resources]:
+def east(kube: Kubernetes, demo_cluster: ManagedCluster) -> Iterator[NamespaceClient]:
     with site(kube, EAST, "deliveries") as made:
         yield made
 
 
 def wish(source: str, namespace: str, target: str, topic: str) -> dict[str, object]:
-    """A Mirror's spec. `source`: a Cluster in `namespace`."""
+    """The spec of a Mirror. `source` is the name of a Cluster in `namespace`."""
     return {
         "source": {"bootstrap": f"{source}-plain-bootstrap.{namespace}.svc.cluster.local:9092"},
         "target": {"clusterRef": {"name": target}},
@@ -71,13 +72,13 @@ def wish(source: str, namespace: str, target: str, topic: str) -> dict[str, obje
     }
 
 
-def outside(kube: Kube, resources: Resources, name: str) -> str:
-    """Where clients beside the nodes begin."""
-    port = resources.of("v1", "services")[f"{name}-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
+def outside(kube: Kubernetes, resources: NamespaceClient, name: str) -> str:
+    """Bootstrap server for clients outside Kubernetes."""
+    port = resources.list_objects("v1", "services")[f"{name}-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
     return f"{kube.nodes[0].address}:{port}"
 
 
-def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Kube) -> None:
+def test_a_failover_is_an_edit_of_the_role(demo: ManagedCluster, west: NamespaceClient, kube: Kubernetes) -> None:
     source, target = outside(kube, west, WEST), demo.bootstrap()
     copied = [[b"%d of %d" % (number, it) for number in range(200)] for it in range(PARTITIONS)]
     for partition, values in enumerate(copied):
@@ -86,13 +87,13 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
         reader.commit(offsets=[ck.TopicPartition("orders", it, READ) for it in range(PARTITIONS)], asynchronous=False)
 
     def said() -> str:
-        return f"{demo.resources.get('Mirror', 'west').get('status')}\n{demo.said()}\n{told(kube, WEST, 'west')}"
+        return f"{demo.resources.get('Mirror', 'west').get('status')}\n{demo.describe()}\n{describe_pods(kube, WEST, 'west')}"
 
     def holds(type_: str) -> bool:
         return demo.resources.condition("Mirror", "west", type_).get("status") == "True"
 
-    with demo.installed.killed_meanwhile("mirrored"):
-        demo.resources.make("Mirror", "west", wish(WEST, WEST, DEMO, "orders"))
+    with demo.operator.active_pod_deleted("mirrored"):
+        demo.resources.create("Mirror", "west", wish(WEST, WEST, CLUSTER_NAME, "orders"))
         eventually(lambda: holds("InSync") and holds("FailoverSafe"), within_s=90, message=said)
     eventually(lambda: committed(target) == [READ] * PARTITIONS, within_s=60, message=said)
     with pytest.raises(ck.KafkaException):
@@ -101,16 +102,16 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
     west.delete("Cluster", "west")
     eventually(lambda: not holds("InSync"), within_s=60, message=said)
     assert holds("FailoverSafe"), said()
-    assert "data-west-1" in west.of("v1", "persistentvolumeclaims"), "records outlive their Cluster"
-    assert "west-register" in west.of("coordination.k8s.io/v1", "leases")
+    assert "data-west-1" in west.list_objects("v1", "persistentvolumeclaims"), "records outlive their Cluster"
+    assert "west-register" in west.list_objects("coordination.k8s.io/v1", "leases")
 
     def failed_over() -> bool:
         return demo.resources.condition("Mirror", "west").get("reason") == "FailedOver"
 
-    with demo.installed.killed_meanwhile("failed-over"):
-        demo.resources.edit("Mirror", "west", {"role": "FailedOver"})
+    with demo.operator.active_pod_deleted("failed-over"):
+        demo.resources.patch_spec("Mirror", "west", {"role": "FailedOver"})
         eventually(failed_over, within_s=60, message=said)
-    demo.resources.wait("Mirror", "west")
+    demo.resources.wait_for_status("Mirror", "west")
     for partition, values in enumerate(copied):
         assert rd.produce(target, "orders", messages([b"ours"]), partition=partition) == [200]
         found = rd.consume(target, "orders", partition=partition)
@@ -119,7 +120,7 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
     demo.resources.delete("Mirror", "west")
 
 
-def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, kube: Kube) -> None:
+def test_the_old_source_comes_back_and_goes_home(demo: ManagedCluster, east: NamespaceClient, kube: Kubernetes) -> None:
     source, target, topic = outside(kube, east, EAST), demo.bootstrap(), "deliveries"
 
     def said() -> str:
@@ -127,18 +128,20 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
             demo.resources.api.get(demo.resources.path("mirrors", "east")),
             east.api.get(east.path("mirrors", "back")),
         ]
-        return f"{[it and it.get('status') for it in told_of]}\n{told(kube, NAMESPACE, DEMO)}\n{told(kube, EAST, EAST)}"
+        return f"{[it and it.get('status') for it in told_of]}\n{describe_pods(kube, NAMESPACE, CLUSTER_NAME)}\n{describe_pods(kube, EAST, EAST)}"
 
-    def becomes(resources: Resources, name: str, reason: str) -> str:
-        """`reason` of Ready; with which words."""
+    def becomes(resources: NamespaceClient, name: str, reason: str) -> str:
+        """Wait until Ready has this reason; returns its message."""
         eventually(lambda: resources.condition("Mirror", name).get("reason") == reason, within_s=90, message=said)
         return resources.condition("Mirror", name)["message"]
 
     def values(bootstrap: str) -> list[bytes | None]:
         return [it.value for it in read_records(bootstrap, topic, 0)]
 
-    def in_step(resources: Resources, name: str, *last: bytes) -> None:
-        """Both have the same, and these are the last of it."""
+    def in_step(resources: NamespaceClient, name: str, *last: bytes) -> None:
+        """Wait until both clusters have the same records and the Mirror is InSync. `last` are the
+        last values.
+        """
         eventually(lambda: read_records(source, topic, 0) == read_records(target, topic, 0), within_s=60, message=said)
         assert values(source)[-len(last) :] == list(last)
         eventually(
@@ -146,18 +149,19 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
         )
 
     rd.produce(source, topic, messages([b"of east"] * 50), partition=0)
-    demo.resources.make("Mirror", "east", wish(EAST, EAST, DEMO, topic))
+    demo.resources.create("Mirror", "east", wish(EAST, EAST, CLUSTER_NAME, topic))
     in_step(demo.resources, "east", b"of east")
-    demo.resources.edit("Mirror", "east", {"role": "Paused"})
+    demo.resources.patch_spec("Mirror", "east", {"role": "Paused"})
     becomes(demo.resources, "east", "Paused")
     rd.produce(source, topic, messages([b"never copied"] * 7), partition=0)
-    demo.resources.edit("Mirror", "east", {"role": "FailedOver"})
+    demo.resources.patch_spec("Mirror", "east", {"role": "FailedOver"})
     becomes(demo.resources, "east", "FailedOver")
     rd.produce(target, topic, messages([b"of demo"] * 5), partition=0)
 
-    # The other direction, with something beyond the common point and no consent to cut it off.
-    east.make("Mirror", "back", wish(DEMO, NAMESPACE, EAST, topic))
-    east.wait("Mirror", "back", "Failed", within_s=90)
+    # The other direction: the old source has records beyond the common prefix, and nothing allows
+    # their truncation.
+    east.create("Mirror", "back", wish(CLUSTER_NAME, NAMESPACE, EAST, topic))
+    east.wait_for_status("Mirror", "back", "Failed", within_s=90)
     words = "7 records are here and not at the source (deliveries-0: 7); onDivergence: Truncate writes them to files and truncates the logs"
     for type_, holds in (("Ready", "False"), ("Stalled", "True"), ("InSync", "False"), ("FailoverSafe", "False")):
         found = east.condition("Mirror", "back", type_)
@@ -167,8 +171,8 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
     with pytest.raises(ck.KafkaException):
         rd.produce(source, topic, messages([b"not here any more"]), partition=0)
 
-    with demo.installed.killed_meanwhile("truncated"):
-        east.edit("Mirror", "back", {"onDivergence": "Truncate"})
+    with demo.operator.active_pod_deleted("truncated"):
+        east.patch_spec("Mirror", "back", {"onDivergence": "Truncate"})
         becomes(east, "back", "Replicating")
     in_step(east, "back", *[b"of demo"] * 5)
     saved = list((kube.folder / "volumes").rglob(f"{topic}-0/diverged/*/*.log"))
@@ -176,29 +180,31 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
     rd.produce(target, topic, messages([b"and on"]), partition=0)
     in_step(east, "back", b"of demo", b"and on")
 
-    # And home.
-    east.edit("Mirror", "back", {"role": "FailedOver"})
+    # Back to the original direction.
+    east.patch_spec("Mirror", "back", {"role": "FailedOver"})
     assert becomes(east, "back", "FailedOver") == "open for writing; the source was 0 records ahead when last reached"
     rd.produce(source, topic, messages([b"home"]), partition=0)
-    demo.resources.edit("Mirror", "east", {"role": "Replicate"})
+    demo.resources.patch_spec("Mirror", "east", {"role": "Replicate"})
     in_step(demo.resources, "east", b"and on", b"home")
     becomes(demo.resources, "east", "Replicating")
 
-    # A failover that is a drill is taken back: only what was written in it is at stake.
-    demo.resources.edit("Mirror", "east", {"role": "FailedOver"})
+    # Reverting a failover drill: only records produced during the drill are at stake.
+    demo.resources.patch_spec("Mirror", "east", {"role": "FailedOver"})
     becomes(demo.resources, "east", "FailedOver")
     rd.produce(target, topic, messages([b"in the drill"]), partition=0)
-    demo.resources.edit("Mirror", "east", {"role": "Replicate"})
-    demo.resources.wait("Mirror", "east", "Failed")
+    demo.resources.patch_spec("Mirror", "east", {"role": "Replicate"})
+    demo.resources.wait_for_status("Mirror", "east", "Failed")
     assert demo.resources.condition("Mirror", "east")["message"].startswith("1 records are here and not at the source")
-    demo.resources.edit("Mirror", "east", {"onDivergence": "Truncate"})
+    demo.resources.patch_spec("Mirror", "east", {"onDivergence": "Truncate"})
     in_step(demo.resources, "east", b"and on", b"home")
     demo.resources.delete("Mirror", "east")
 
 
-def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp_path: Path) -> None:
-    """Apache Kafka beside the nodes. A Secret that is made later counts then; one that is wrong, and changes, too."""
-    with secured_kafka(tmp_path, f"{PREMISES}.1") as source:
+def test_a_source_outside_that_wants_tls_and_a_login(demo: ManagedCluster, kube: Kubernetes, tmp_path: Path) -> None:
+    """Apache Kafka outside Kubernetes. The operator notices a Secret that is created later, and a
+    change of one with a wrong password.
+    """
+    with secured_kafka(tmp_path, f"{NODE_NETWORK}.1") as source:
         rd.create_topic(source.broker.bootstrap, "invoices", 1)
         rd.produce(source.broker.bootstrap, "invoices", messages([b"copied"] * 50))
         secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -209,12 +215,12 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
             "tls": {"caSecretRef": {"name": "south-ca"}},
             "credentials": login,
         }
-        demo.resources.make(
-            "Mirror", "south", {"source": at, "target": {"clusterRef": {"name": DEMO}}, "topics": ["invoices"]}
+        demo.resources.create(
+            "Mirror", "south", {"source": at, "target": {"clusterRef": {"name": CLUSTER_NAME}}, "topics": ["invoices"]}
         )
 
         def said() -> str:
-            return f"{demo.resources.get('Mirror', 'south').get('status')}\n{demo.said()}"
+            return f"{demo.resources.get('Mirror', 'south').get('status')}\n{demo.describe()}"
 
         def told_as(reason: str) -> str:
             eventually(
@@ -224,11 +230,11 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
 
         assert told_as("CredentialsUnusable") == "Secret south-ca does not exist"
         ca = {"ca.crt": source.authority.certificate.read_text()}
-        api.ask("POST", secrets, {"metadata": {"name": "south-ca"}, "stringData": ca})
+        api.request("POST", secrets, {"metadata": {"name": "south-ca"}, "stringData": ca})
         wrong = {"username": USER, "password": "not the password"}
-        api.ask("POST", secrets, {"metadata": {"name": "south-login"}, "stringData": wrong})
+        api.request("POST", secrets, {"metadata": {"name": "south-login"}, "stringData": wrong})
         assert "Authentication failed" in told_as("SourceUnreachable")
-        api.ask("PATCH", f"{secrets}/south-login", {"stringData": {"password": PASSWORD}})
+        api.request("PATCH", f"{secrets}/south-login", {"stringData": {"password": PASSWORD}})
         told_as("Replicating")
         eventually(
             lambda: demo.resources.condition("Mirror", "south", "InSync").get("status") == "True",
@@ -236,7 +242,7 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
             message=said,
         )
         assert read_records(demo.bootstrap(), "invoices", 0) == read_records(source.broker.bootstrap, "invoices", 0)
-        everything = said() + str(demo.resources.of("v1", "events"))
+        everything = said() + str(demo.resources.list_objects("v1", "events"))
         assert PASSWORD not in everything and "not the password" not in everything
         demo.resources.delete("Mirror", "south")
 
@@ -252,7 +258,7 @@ def committed(bootstrap: str) -> list[int]:
 
 
 def first_records(bootstrap: str) -> list[bytes | None]:
-    """Of each partition, what the group is given first when it goes on here."""
+    """The first value that the group reads in each partition."""
     found: dict[int, bytes | None] = {}
     with rd.consumer(bootstrap, GROUP) as reader:
         reader.subscribe(["orders"])

@@ -1,23 +1,25 @@
-"""The operator as people install it, on a real kubelet: clients inside and outside, and what is no longer as wished put right."""
+"""The installed operator on a real kubelet: clients inside and outside Kubernetes, a deleted broker
+pod, and failover of the operator.
+"""
 
 import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.kube.api import Json
-from tests.kube.broker_pods import LIMITED, RESTRICTED
+from tests.kube.api_client import Json
+from tests.kube.broker_pods import CONTAINER_SECURITY_CONTEXT, POD_SECURITY_CONTEXT
+from tests.kube.client_load import wait_for_progress
 from tests.kube.images import build
-from tests.kube.installed import Installed
-from tests.kube.kept import DEMO, Kept
-from tests.kube.under_load import go_on
+from tests.kube.installed_operator import InstalledOperator
+from tests.kube.managed_cluster import CLUSTER_NAME, ManagedCluster
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
 LINES = 200
 
 
-def test_clients_in_a_pod_and_outside_read_what_the_others_wrote(demo: Kept) -> None:
-    demo.topic("flights")
+def test_clients_in_a_pod_and_outside_read_what_the_others_wrote(demo: ManagedCluster) -> None:
+    demo.create_topic("flights")
     rd.produce(demo.bootstrap(), "flights", [Message(None, b"outside %d" % it, START_MS) for it in range(LINES)])
     script = f"seq -f 'inside %g' 0 {LINES - 1} | ottla produce flights 2>/dev/null && ottla consume flights --exit"
     read = in_a_pod(demo, "client", script)
@@ -27,50 +29,60 @@ def test_clients_in_a_pod_and_outside_read_what_the_others_wrote(demo: Kept) -> 
     assert sorted(outside) == sorted(it.encode() for it in both)
 
 
-def test_a_broker_pod_is_deleted_under_load(demo: Kept) -> None:
-    with demo.under_load("deleted") as load:
+def test_a_broker_pod_is_deleted_under_load(demo: ManagedCluster) -> None:
+    with demo.run_clients("deleted") as load:
         before = demo.uids()
-        victim = f"{DEMO}-{demo.status['controller']}"
-        with demo.installed.killed_meanwhile("deleted"):
-            demo.resources.api.ask("DELETE", f"/api/v1/namespaces/{demo.resources.namespace}/pods/{victim}")
-            eventually(lambda: demo.uids().get(victim) not in (None, before[victim]), within_s=60, message=demo.said)
-            eventually(demo.is_current, within_s=90, message=demo.said)
-        go_on(load)
+        victim = f"{CLUSTER_NAME}-{demo.status['controller']}"
+        with demo.operator.active_pod_deleted("deleted"):
+            demo.resources.api.request("DELETE", f"/api/v1/namespaces/{demo.resources.namespace}/pods/{victim}")
+            eventually(
+                lambda: demo.uids().get(victim) not in (None, before[victim]), within_s=60, message=demo.describe
+            )
+            eventually(demo.is_current, within_s=90, message=demo.describe)
+        wait_for_progress(load)
 
 
-def test_another_operator_takes_over_in_seconds_after_kill_9(installed: Installed, demo: Kept) -> None:
-    demo.wait()
-    eventually(installed.whole, within_s=60, message=installed.said)
-    before = installed.kill()
-    eventually(lambda: installed.active() not in ("", before), within_s=12, message=installed.said)
-    service = f"/api/v1/namespaces/{demo.resources.namespace}/services/{DEMO}-brokers"
-    demo.resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
+def test_another_operator_takes_over_in_seconds_after_kill_9(
+    installed_operator: InstalledOperator, demo: ManagedCluster
+) -> None:
+    demo.wait_for_status()
+    eventually(installed_operator.are_all_pods_ready, within_s=60, message=installed_operator.describe_pods)
+    before = installed_operator.kill_process()
+    eventually(
+        lambda: installed_operator.active_pod() not in ("", before),
+        within_s=12,
+        message=installed_operator.describe_pods,
+    )
+    service = f"/api/v1/namespaces/{demo.resources.namespace}/services/{CLUSTER_NAME}-brokers"
+    demo.resources.api.request("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     eventually(
         lambda: (demo.resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"),
         within_s=20,
-        message=installed.said,
+        message=installed_operator.describe_pods,
     )
 
 
-def in_a_pod(demo: Kept, name: str, script: str) -> str:
-    """What it wrote; the command line is the operator's image's own, its clients' brokers the Cluster's."""
+def in_a_pod(demo: ManagedCluster, name: str, script: str) -> str:
+    """Run a script in a pod with the operator's image, which has the command line, and return its
+    output. OTTLA_BOOTSTRAP is set.
+    """
     api, namespace = demo.resources.api, demo.resources.namespace
     container = {
         "name": "client",
-        "image": build.reference("operator"),
+        "image": build.image_reference("operator"),
         "command": ["sh", "-euc", script],
-        "env": [{"name": "OTTLA_BOOTSTRAP", "value": f"{DEMO}-plain-bootstrap:9092"}],
-        "securityContext": LIMITED,
+        "env": [{"name": "OTTLA_BOOTSTRAP", "value": f"{CLUSTER_NAME}-plain-bootstrap:9092"}],
+        "securityContext": CONTAINER_SECURITY_CONTEXT,
     }
-    spec = {"restartPolicy": "Never", "securityContext": RESTRICTED, "containers": [container]}
+    spec = {"restartPolicy": "Never", "securityContext": POD_SECURITY_CONTEXT, "containers": [container]}
     path = f"/api/v1/namespaces/{namespace}/pods"
-    api.ask("POST", path, {"metadata": {"name": name}, "spec": spec})
+    api.request("POST", path, {"metadata": {"name": name}, "spec": spec})
 
     def over() -> Json | None:
         status: Json = (api.get(f"{path}/{name}") or {})["status"]
         return status if status.get("phase") in ("Succeeded", "Failed") else None
 
-    ended = eventually(over, within_s=90, message=lambda: api.ask_text("GET", f"{path}/{name}/log"))
-    log = api.ask_text("GET", f"{path}/{name}/log")
+    ended = eventually(over, within_s=90, message=lambda: api.request_text("GET", f"{path}/{name}/log"))
+    log = api.request_text("GET", f"{path}/{name}/log")
     assert ended and ended["phase"] == "Succeeded", log
     return log

@@ -1,13 +1,16 @@
-"""The operator on a real API server without nodes: what is refused, made, left alone, put right and told."""
+"""The operator on a real API server without nodes: validation, created objects, drift correction,
+conditions and events.
+"""
 
 from pathlib import Path
 
 import pytest
 
 from ottla_operator.plan.conditions import kstatus
-from tests.kube.api import Json, Refused
+from tests.kube.api_client import ApiError, Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.operators import OperatorProcess, Resources
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
@@ -26,17 +29,19 @@ KINDS = (
 )
 
 
-def versions(resources: Resources) -> dict[str, str]:
-    """Of everything that an operator could have written."""
+def versions(resources: NamespaceClient) -> dict[str, str]:
+    """resourceVersion of every object that the operator could have written."""
     return {
         f"{plural}/{name}": it["metadata"]["resourceVersion"]
         for group, plural in KINDS
-        for name, it in resources.of(group, plural).items()
+        for name, it in resources.list_objects(group, plural).items()
     }
 
 
-def knows_what_there_is(operator: OperatorProcess, resources: Resources) -> bool:
-    """Whether it knows of as many Clusters and Topics as the API server, those of all namespaces."""
+def knows_what_there_is(operator: OperatorProcess, resources: NamespaceClient) -> bool:
+    """Whether the operator caches as many Clusters and Topics as all namespaces of the API server
+    have.
+    """
     known = operator.metrics()
     return all(
         known.get(f'ottla_operator_resources{{kind="{kind}"}}', 0)
@@ -45,8 +50,8 @@ def knows_what_there_is(operator: OperatorProcess, resources: Resources) -> bool
     )
 
 
-def test_a_resource_that_nobody_has_looked_at_is_not_done(resources: Resources) -> None:
-    resources.make("Cluster", "demo", SPEC)
+def test_a_resource_that_nobody_has_looked_at_is_not_done(resources: NamespaceClient) -> None:
+    resources.create("Cluster", "demo", SPEC)
     assert resources.condition("Cluster", "demo")["status"] == "Unknown"
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
 
@@ -63,23 +68,23 @@ def test_a_resource_that_nobody_has_looked_at_is_not_done(resources: Resources) 
         ({**SPEC, "version": "1", "image": "a:1"}, "version and image exclude each other"),
     ],
 )
-def test_the_api_server_itself_refuses_what_is_wrong(resources: Resources, spec: Json, said: str) -> None:
-    with pytest.raises(Refused, match=said):
-        resources.make("Cluster", "demo", spec)
+def test_the_api_server_itself_refuses_what_is_wrong(resources: NamespaceClient, spec: Json, said: str) -> None:
+    with pytest.raises(ApiError, match=said):
+        resources.create("Cluster", "demo", spec)
 
 
-def test_storage_never_shrinks_and_partitions_never_fall(resources: Resources) -> None:
-    resources.make("Cluster", "demo", SPEC)
-    with pytest.raises(Refused, match="storage size cannot be decreased"):
-        resources.edit("Cluster", "demo", {"storage": {"size": "9Gi"}})
-    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 3})
-    with pytest.raises(Refused, match="partitions cannot be decreased"):
-        resources.edit("Topic", "flights", {"partitions": 2})
+def test_storage_never_shrinks_and_partitions_never_fall(resources: NamespaceClient) -> None:
+    resources.create("Cluster", "demo", SPEC)
+    with pytest.raises(ApiError, match="storage size cannot be decreased"):
+        resources.patch_spec("Cluster", "demo", {"storage": {"size": "9Gi"}})
+    resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 3})
+    with pytest.raises(ApiError, match="partitions cannot be decreased"):
+        resources.patch_spec("Topic", "flights", {"partitions": 2})
 
 
-def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, operator: OperatorProcess) -> None:
-    resources.make("Cluster", "demo", {**SPEC, "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}})
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
+def test_a_cluster_becomes_objects_that_are_written_once(resources: NamespaceClient, operator: OperatorProcess) -> None:
+    resources.create("Cluster", "demo", {**SPEC, "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}})
+    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
     eventually(
         lambda: resources.condition("Cluster", "demo").get("reason") == "InsufficientReplicas",
         message=operator.daemon.log_tail(),
@@ -88,68 +93,69 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
     before = versions(resources)
     wanted = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo", "leases/demo-register"}
     assert wanted <= before.keys()
-    looks, writes = operator.looks(), operator.writes()
-    eventually(lambda: operator.looks() >= looks + 2, within_s=30)
+    looks, writes = operator.count_reconciles(), operator.count_writes()
+    eventually(lambda: operator.count_reconciles() >= looks + 2, within_s=30)
     assert versions(resources) == before
-    assert operator.writes() == writes, "not even a write that changes nothing"
+    assert operator.count_writes() == writes, "not even a write that changes nothing"
     operator.daemon.stop()
     operator.start()
-    eventually(lambda: operator.looks() >= 2, within_s=30, message=operator.daemon.log_tail())
+    eventually(lambda: operator.count_reconciles() >= 2, within_s=30, message=operator.daemon.log_tail())
     assert versions(resources) == before, "nor does another operator write"
-    # What the API server writes in another form than we (1000m as 1) is found to be the same without asking it.
-    assert operator.writes() == {}
+    # The API server normalises some values (1000m to 1). The operator detects that they are equal
+    # without writing.
+    assert operator.count_writes() == {}
 
 
-def test_what_somebody_changes_is_put_right(resources: Resources, operator: OperatorProcess) -> None:
-    resources.make("Cluster", "demo", SPEC)
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
+def test_what_somebody_changes_is_put_right(resources: NamespaceClient, operator: OperatorProcess) -> None:
+    resources.create("Cluster", "demo", SPEC)
+    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
     service = f"/api/v1/namespaces/{resources.namespace}/services/demo-brokers"
-    resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
+    resources.api.request("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets/demo"
     eventually(lambda: resources.api.get(budget), message="the budget comes last")
-    resources.api.ask("DELETE", budget)
+    resources.api.request("DELETE", budget)
     eventually(lambda: resources.api.get(budget), within_s=30)
     eventually(lambda: (resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"), within_s=30)
 
 
-def said(resources: Resources) -> set[tuple[str, str]]:
-    """Reasons and types of the events."""
-    return {(it["reason"], it["type"]) for it in resources.of("v1", "events").values()}
+def said(resources: NamespaceClient) -> set[tuple[str, str]]:
+    """(reason, type) of the namespace's events."""
+    return {(it["reason"], it["type"]) for it in resources.list_objects("v1", "events").values()}
 
 
-def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, operator: OperatorProcess) -> None:
-    resources.make("Cluster", "demo", {**SPEC, "config": {"node.id": 3}})
-    resources.wait("Cluster", "demo", "Failed")
+def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: NamespaceClient, operator: OperatorProcess) -> None:
+    resources.create("Cluster", "demo", {**SPEC, "config": {"node.id": 3}})
+    resources.wait_for_status("Cluster", "demo", "Failed")
     assert "node.id" in resources.condition("Cluster", "demo", "Stalled")["message"]
-    resources.edit("Cluster", "demo", {"config": None})
-    resources.wait("Cluster", "demo", "InProgress")
+    resources.patch_spec("Cluster", "demo", {"config": None})
+    resources.wait_for_status("Cluster", "demo", "InProgress")
     eventually(lambda: ("InvalidSpec", "Warning") in said(resources), message="the event comes after the status")
 
 
-def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:
-    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
+def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: NamespaceClient, operator: OperatorProcess) -> None:
+    resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
     eventually(
         lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotFound",
         message=operator.daemon.log_tail(),
     )
-    resources.make("Cluster", "demo", SPEC)
+    resources.create("Cluster", "demo", SPEC)
     eventually(lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotReady")
     assert "finalizers" not in resources.get("Topic", "flights")["metadata"]
     assert "annotations" not in resources.get("Topic", "flights")["metadata"]
 
 
 def test_another_operator_takes_over_in_seconds(
-    plane: ControlPlane, resources: Resources, operator: OperatorProcess, tmp_path: Path
+    plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.active, message=operator.daemon.log_tail())
+    eventually(lambda: operator.is_active, message=operator.daemon.log_tail())
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other")
     other.start()
     try:
-        assert not other.active
+        assert not other.is_active
         operator.daemon.kill()
-        eventually(lambda: other.active, within_s=12, message=other.daemon.log_tail())
-        resources.make("Cluster", "demo", SPEC)
-        eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=other.daemon.log_tail())
+        eventually(lambda: other.is_active, within_s=12, message=other.daemon.log_tail())
+        resources.create("Cluster", "demo", SPEC)
+        eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=other.daemon.log_tail())
     finally:
         other.daemon.stop()
 
@@ -157,23 +163,23 @@ def test_another_operator_takes_over_in_seconds(
 def test_an_operator_of_another_release_in_the_same_namespace_acts_as_well(
     plane: ControlPlane, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.active, message=operator.daemon.log_tail())
+    eventually(lambda: operator.is_active, message=operator.daemon.log_tail())
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other", "west-ottla-operator")
     other.start()
     try:
-        eventually(lambda: other.active, within_s=12, message=other.daemon.log_tail())
-        assert operator.active
-        eventually(lambda: other.ready and operator.ready, message="both know what there is")
+        eventually(lambda: other.is_active, within_s=12, message=other.daemon.log_tail())
+        assert operator.is_active
+        eventually(lambda: other.is_ready and operator.is_ready, message="both know what there is")
     finally:
         other.daemon.stop()
 
 
 def test_what_was_deleted_while_nobody_watched_is_forgotten(
-    plane: ControlPlane, resources: Resources, operator: OperatorProcess
+    plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
-    resources.make("Cluster", "demo", SPEC)
-    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
+    resources.create("Cluster", "demo", SPEC)
+    resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
+    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
     eventually(lambda: knows_what_there_is(operator, resources))
     plane.api_server.kill()
     operator.daemon.pause()
@@ -183,23 +189,25 @@ def test_what_was_deleted_while_nobody_watched_is_forgotten(
     plane.api_server.kill()
     plane.start_api_server()  # what had happened by then it does not tell
     operator.daemon.resume()
-    resources.make("Cluster", "other", SPEC)
+    resources.create("Cluster", "other", SPEC)
     eventually(
-        lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, message=operator.daemon.log_tail()
+        lambda: "other" in resources.list_objects("apps/v1", "statefulsets"),
+        within_s=30,
+        message=operator.daemon.log_tail(),
     )
     eventually(lambda: knows_what_there_is(operator, resources), within_s=90)
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets"
     eventually(lambda: resources.api.get(f"{budget}/demo") and resources.api.get(f"{budget}/other"))
-    resources.api.ask("DELETE", f"{budget}/demo")
-    resources.api.ask("DELETE", f"{budget}/other")
+    resources.api.request("DELETE", f"{budget}/demo")
+    resources.api.request("DELETE", f"{budget}/other")
     eventually(lambda: resources.api.get(f"{budget}/other"), within_s=30)
     assert resources.api.get(f"{budget}/demo") is None, "made for a Cluster that is gone"
 
 
-def test_what_it_needs_of_memory_with_a_hundred_topics(resources: Resources, operator: OperatorProcess) -> None:
-    resources.make("Cluster", "demo", SPEC)
+def test_what_it_needs_of_memory_with_a_hundred_topics(resources: NamespaceClient, operator: OperatorProcess) -> None:
+    resources.create("Cluster", "demo", SPEC)
     for number in range(100):
-        resources.make("Topic", f"topic-{number}", {"clusterRef": {"name": "demo"}, "partitions": 3})
+        resources.create("Topic", f"topic-{number}", {"clusterRef": {"name": "demo"}, "partitions": 3})
     eventually(
         lambda: resources.condition("Topic", "topic-99").get("reason") == "ClusterNotReady",
         message=operator.daemon.log_tail(),

@@ -1,11 +1,13 @@
-"""The API server away for two minutes, the active operator killed meanwhile: brokers elect leaders by themselves, and all goes on when it is back."""
+"""The API server is unavailable for two minutes, and the active operator is killed meanwhile:
+brokers elect leaders without Kubernetes, and the operator continues afterwards.
+"""
 
 import time
 
 import pytest
 
-from tests.kube.kept import DEMO, Kept
-from tests.kube.under_load import go_on
+from tests.kube.client_load import wait_for_progress
+from tests.kube.managed_cluster import CLUSTER_NAME, ManagedCluster
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
@@ -13,23 +15,23 @@ AWAY_S = 120.0
 TOPIC = "api-away"
 
 
-def test_producers_go_on_although_a_leader_is_killed_meanwhile(demo: Kept) -> None:
-    plane = demo.installed.kube.plane
-    with demo.under_load(TOPIC) as load:
+def test_producers_go_on_although_a_leader_is_killed_meanwhile(demo: ManagedCluster) -> None:
+    plane = demo.operator.kube.plane
+    with demo.run_clients(TOPIC) as load:
         # NodePorts are known before: nothing is to be asked of Kubernetes from here on.
         controller = demo.status["controller"]
-        victim = next(iter(demo.leading(TOPIC) - {controller}))
-        bootstrap, operator = demo.bootstrap(), demo.installed.active()
+        victim = next(iter(demo.leader_brokers(TOPIC) - {controller}))
+        bootstrap, operator = demo.bootstrap(), demo.operator.active_pod()
         plane.api_server.kill()
         began = time.monotonic()
         try:
-            demo.kill(victim)
-            eventually(lambda: victim not in demo.leading(TOPIC, bootstrap), within_s=30, message="others lead")
-            demo.installed.kill(operator)
+            demo.kill_broker(victim)
+            eventually(lambda: victim not in demo.leader_brokers(TOPIC, bootstrap), within_s=30, message="others lead")
+            demo.operator.kill_process(operator)
             while time.monotonic() < began + AWAY_S:
-                go_on(load)
+                wait_for_progress(load)
         finally:
             plane.start_api_server()
-        demo.wait()
-        go_on(load)
-    assert f"{DEMO}-{victim}" in demo.pods()
+        demo.wait_for_status()
+        wait_for_progress(load)
+    assert f"{CLUSTER_NAME}-{victim}" in demo.pods()

@@ -1,10 +1,12 @@
-"""Rolling restarts by the installed operator on a real kubelet, under load, with the active operator killed at some moment of each."""
+"""Rolling restarts by the installed operator on a real kubelet, under load. The active operator pod
+is deleted during each.
+"""
 
 import pytest
 
+from tests.kube.client_load import wait_for_progress
 from tests.kube.images import build
-from tests.kube.kept import DEMO, Kept
-from tests.kube.under_load import go_on
+from tests.kube.managed_cluster import CLUSTER_NAME, ManagedCluster
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
@@ -12,51 +14,56 @@ SECOND = f"{build.REGISTRY}/ottla-broker:second"
 NONE = "127.0.0.1:1/none:1"  # refused at once: nothing listens there
 
 
-def test_a_changed_setting_restarts_one_broker_at_a_time_and_the_controller_last(demo: Kept) -> None:
+def test_a_changed_setting_restarts_one_broker_at_a_time_and_the_controller_last(demo: ManagedCluster) -> None:
     roll(demo, "config-changed", {"config": {"num.partitions": 5}})
 
 
-def test_a_changed_image_restarts_one_broker_at_a_time_and_the_controller_last(demo: Kept) -> None:
-    demo.installed.kube.call(build.reference("broker"), SECOND)
+def test_a_changed_image_restarts_one_broker_at_a_time_and_the_controller_last(demo: ManagedCluster) -> None:
+    demo.operator.kube.tag_image(build.image_reference("broker"), SECOND)
     roll(demo, "image-changed", {"image": SECOND})
     images = {it["spec"]["containers"][0]["image"] for it in demo.pods().values()}
     assert images == {SECOND}
 
 
-def roll(demo: Kept, topic: str, change: dict[str, object]) -> None:
-    with demo.under_load(topic):
+def roll(demo: ManagedCluster, topic: str, change: dict[str, object]) -> None:
+    with demo.run_clients(topic):
         before, controller = demo.uids(), demo.status["controller"]
-        generation = demo.edit(change)
-        with demo.installed.killed_meanwhile(topic):
-            order = demo.one_after_the_other(before)
-        demo.wait()
-    assert order[-1] == f"{DEMO}-{controller}"
-    eventually(lambda: demo.moments.told("Cluster", DEMO, generation)[-1:] == ["Current"])
-    assert demo.moments.told("Cluster", DEMO, generation) == ["InProgress", "Current"]
+        generation = demo.patch_spec(change)
+        with demo.operator.active_pod_deleted(topic):
+            order = demo.wait_for_rolling_restart(before)
+        demo.wait_for_status()
+    assert order[-1] == f"{CLUSTER_NAME}-{controller}"
+    eventually(lambda: demo.history.kstatuses_of("Cluster", CLUSTER_NAME, generation)[-1:] == ["Current"])
+    assert demo.history.kstatuses_of("Cluster", CLUSTER_NAME, generation) == ["InProgress", "Current"]
 
 
-def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_heals(demo: Kept) -> None:
-    good = demo.resources.get("Cluster", DEMO)["spec"].get("image")
-    with demo.under_load("image-broken") as load:
+def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_heals(demo: ManagedCluster) -> None:
+    good = demo.resources.get("Cluster", CLUSTER_NAME)["spec"].get("image")
+    with demo.run_clients("image-broken") as load:
         before = demo.uids()
-        generation = demo.edit({"image": NONE, "roll": {"timeout": "10s"}})
+        generation = demo.patch_spec({"image": NONE, "roll": {"timeout": "10s"}})
         try:
-            with demo.installed.killed_meanwhile("image-broken"):
-                said = eventually(lambda: stalled_by_the_image(demo), within_s=90, message=demo.said)
+            with demo.operator.active_pod_deleted("image-broken"):
+                said = eventually(lambda: stalled_by_the_image(demo), within_s=90, message=demo.describe)
             assert said and said["reason"] == "BrokerStartFailed"
-            assert demo.resources.condition("Cluster", DEMO, "Available")["status"] == "True"
+            assert demo.resources.condition("Cluster", CLUSTER_NAME, "Available")["status"] == "True"
             after = demo.uids()
             (changed,) = (name for name, uid in before.items() if after.get(name) != uid)
-            go_on(load)
+            wait_for_progress(load)
         finally:
-            demo.edit({"image": good, "roll": None})
-        demo.wait()
+            demo.patch_spec({"image": good, "roll": None})
+        demo.wait_for_status()
     assert {name for name, uid in before.items() if demo.uids()[name] != uid} == {changed}, "nobody else was restarted"
-    eventually(lambda: demo.moments.told("Cluster", DEMO, generation)[-1:] == ["Current"])
-    assert demo.moments.told("Cluster", DEMO, generation) == ["InProgress", "Failed", "InProgress", "Current"]
+    eventually(lambda: demo.history.kstatuses_of("Cluster", CLUSTER_NAME, generation)[-1:] == ["Current"])
+    assert demo.history.kstatuses_of("Cluster", CLUSTER_NAME, generation) == [
+        "InProgress",
+        "Failed",
+        "InProgress",
+        "Current",
+    ]
 
 
-def stalled_by_the_image(demo: Kept) -> dict[str, str] | None:
-    """The condition that names the image and why it cannot be had."""
-    said = demo.resources.condition("Cluster", DEMO, "Stalled")
+def stalled_by_the_image(demo: ManagedCluster) -> dict[str, str] | None:
+    """The Stalled condition, if it is True and names the image and the pull error."""
+    said = demo.resources.condition("Cluster", CLUSTER_NAME, "Stalled")
     return said if said.get("status") == "True" and NONE in said["message"] and "Pull" in said["message"] else None

@@ -1,4 +1,6 @@
-"""Pipelines on a real API server without nodes: a broker that is a process, and the test in the place of kubelet, controllers and kubeflow's operator."""
+"""Pipelines on a real API server without nodes. The broker is a process; the tests act as kubelet,
+controllers and kubeflow's operator.
+"""
 
 import json
 import threading
@@ -14,10 +16,11 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.kube import spark_application_crd
-from tests.kube.api import Json
+from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
-from tests.kube.nobodys_node import broker_process, make_cluster_of, make_pod
-from tests.kube.operators import OperatorProcess, Resources
+from tests.kube.fake_kubelet import create_cluster_with_broker, create_ready_pod, run_broker_process
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
 from tests.unit.operator.samples import pipeline
 from tests.unit.operator.spark_application_fields import unknown
 from tests.waiting import eventually
@@ -37,19 +40,19 @@ KINDS = (
 
 @pytest.fixture
 def broker() -> Iterator[BrokerProcess]:
-    with broker_process() as made:
+    with run_broker_process() as made:
         yield made
 
 
 @pytest.fixture
-def resources(resources: Resources, broker: BrokerProcess, operator: OperatorProcess) -> Resources:
-    """A namespace with a Cluster whose one broker is the process."""
-    make_cluster_of(resources, broker)
+def resources(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
+    """A namespace with a Cluster whose only broker is the process."""
+    create_cluster_with_broker(resources, broker)
     return resources
 
 
 class Driver:
-    """What a runner answers, on an address of this machine."""
+    """A fake driver: an HTTP server that responds with a driver's progress."""
 
     def __init__(self, address: str) -> None:
         self.told: Json = {}
@@ -79,133 +82,140 @@ def driver() -> Iterator[Driver]:
     made.server.server_close()
 
 
-def tell(resources: Resources, name: str, state: str, error: str = "", **more: Any) -> None:
-    """As kubeflow's operator writes it."""
+def tell(resources: NamespaceClient, name: str, state: str, error: str = "", **more: Any) -> None:
+    """Write the status of the SparkApplication as kubeflow's operator does."""
     root = f"/apis/{APPLICATIONS[0]}/namespaces/{resources.namespace}/{APPLICATIONS[1]}/{name}/status"
     told = {"state": state, **({"errorMessage": error} if error else {})}
-    resources.api.ask("PATCH", root, {"status": {"applicationState": told, "driverInfo": {}, **more}})
+    resources.api.request("PATCH", root, {"status": {"applicationState": told, "driverInfo": {}, **more}})
 
 
-def state(resources: Resources) -> str:
+def state(resources: NamespaceClient) -> str:
     return str((resources.get("Pipeline", "hourly").get("status") or {}).get("state"))
 
 
-def told(resources: Resources, operator: OperatorProcess) -> str:
+def told(resources: NamespaceClient, operator: OperatorProcess) -> str:
     return f"{resources.get('Pipeline', 'hourly').get('status')}\n{operator.daemon.log_tail()}"
 
 
-def versions(resources: Resources) -> dict[str, str]:
+def versions(resources: NamespaceClient) -> dict[str, str]:
     return {
         f"{plural}/{name}": it["metadata"]["resourceVersion"]
         for group, plural in KINDS
-        for name, it in resources.of(group, plural).items()
+        for name, it in resources.list_objects(group, plural).items()
     }
 
 
 def test_it_waits_for_its_topics_by_name_and_is_launched_when_they_are_there(
-    resources: Resources, operator: OperatorProcess, driver: Driver, broker: BrokerProcess
+    resources: NamespaceClient, operator: OperatorProcess, driver: Driver, broker: BrokerProcess
 ) -> None:
-    resources.make("Pipeline", "hourly", SPEC)
+    resources.create("Pipeline", "hourly", SPEC)
     eventually(
         lambda: resources.condition("Pipeline", "hourly").get("reason") == "WaitingForTopics",
         message=lambda: told(resources, operator),
     )
     assert "topic flights: it does not exist" in resources.condition("Pipeline", "hourly")["message"]
-    assert "hourly-driver" not in resources.of("apps/v1", "deployments")
-    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 2})
+    assert "hourly-driver" not in resources.list_objects("apps/v1", "deployments")
+    resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 2})
     eventually(
-        lambda: "hourly-driver" in resources.of("apps/v1", "deployments"), message=lambda: told(resources, operator)
+        lambda: "hourly-driver" in resources.list_objects("apps/v1", "deployments"),
+        message=lambda: told(resources, operator),
     )
     eventually(lambda: resources.condition("Pipeline", "hourly", "TopicsReady")["status"] == "True")
     assert kstatus(resources.get("Pipeline", "hourly")) == "InProgress"
 
-    made = resources.of("apps/v1", "deployments")["hourly-driver"]
+    made = resources.list_objects("apps/v1", "deployments")["hourly-driver"]
     template = made["spec"]["template"]
     driver.runs()
-    make_pod(resources, "hourly-driver-x", template, "127.9.1.2")
+    create_ready_pod(resources, "hourly-driver-x", template, "127.9.1.2")
     rd.produce(broker.bootstrap, "flights", [Message(None, b"{}", START_MS)] * 3)
     with rd.consumer(broker.bootstrap, "ottla-pipeline-hourly") as member:
         member.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
-    resources.wait("Pipeline", "hourly")
+    resources.wait_for_status("Pipeline", "hourly")
     eventually(lambda: resources.get("Pipeline", "hourly")["status"].get("lagRecords") == 2, within_s=25)
     status = resources.get("Pipeline", "hourly")["status"]
     assert (status["state"], status["inputRowsPerSecond"]) == ("Running", 2.5)
     assert status["application"] == "Deployment/hourly-driver"
 
-    before, writes, looks = versions(resources), operator.writes(), operator.looks("Pipeline")
-    eventually(lambda: operator.looks("Pipeline") >= looks + 2, within_s=40)
+    before, writes, looks = versions(resources), operator.count_writes(), operator.count_reconciles("Pipeline")
+    eventually(lambda: operator.count_reconciles("Pipeline") >= looks + 2, within_s=40)
     assert versions(resources) == before, "what is as wished is not written again"
-    pipelines_own = {kind: count for kind, count in operator.writes().items() if kind in ("Pipeline", "Deployment")}
+    pipelines_own = {
+        kind: count for kind, count in operator.count_writes().items() if kind in ("Pipeline", "Deployment")
+    }
     assert pipelines_own == {kind: writes[kind] for kind in pipelines_own}, "not even a write that changes nothing"
     metadata = resources.get("Pipeline", "hourly")["metadata"]
     assert "finalizers" not in metadata and "annotations" not in metadata
 
 
-def test_suspend_resume_and_the_end(resources: Resources, operator: OperatorProcess, driver: Driver) -> None:
-    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
-    resources.make("Pipeline", "hourly", {**SPEC, "trigger": {"availableNow": True}, "state": "suspended"})
-    resources.wait("Pipeline", "hourly")
+def test_suspend_resume_and_the_end(resources: NamespaceClient, operator: OperatorProcess, driver: Driver) -> None:
+    resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
+    resources.create("Pipeline", "hourly", {**SPEC, "trigger": {"availableNow": True}, "state": "suspended"})
+    resources.wait_for_status("Pipeline", "hourly")
     assert state(resources) == "Suspended"
 
     def replicas() -> int:
-        return int(resources.of("apps/v1", "deployments")["hourly-driver"]["spec"]["replicas"])
+        return int(resources.list_objects("apps/v1", "deployments")["hourly-driver"]["spec"]["replicas"])
 
     assert replicas() == 0
-    resources.edit("Pipeline", "hourly", {"state": None})
+    resources.patch_spec("Pipeline", "hourly", {"state": None})
     eventually(lambda: replicas() == 1, message=lambda: told(resources, operator))
-    template = resources.of("apps/v1", "deployments")["hourly-driver"]["spec"]["template"]
+    template = resources.list_objects("apps/v1", "deployments")["hourly-driver"]["spec"]["template"]
     driver.runs(state="finished")
-    make_pod(resources, "hourly-driver-x", template, "127.9.1.2")
+    create_ready_pod(resources, "hourly-driver-x", template, "127.9.1.2")
     eventually(lambda: replicas() == 0, message=lambda: told(resources, operator))
-    resources.api.ask("DELETE", f"/api/v1/namespaces/{resources.namespace}/pods/hourly-driver-x?gracePeriodSeconds=0")
-    resources.wait("Pipeline", "hourly")
+    resources.api.request(
+        "DELETE", f"/api/v1/namespaces/{resources.namespace}/pods/hourly-driver-x?gracePeriodSeconds=0"
+    )
+    resources.wait_for_status("Pipeline", "hourly")
     assert (state(resources), resources.condition("Pipeline", "hourly")["reason"]) == ("Finished", "Completed")
 
 
 def test_a_spark_application_is_as_documented_and_its_status_comes_back(
-    plane: ControlPlane, resources: Resources, operator: OperatorProcess, driver: Driver
+    plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess, driver: Driver
 ) -> None:
-    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
-    resources.make("Pipeline", "hourly", {**SPEC, "launcher": "SparkOperator"})
+    resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
+    resources.create("Pipeline", "hourly", {**SPEC, "launcher": "SparkOperator"})
     eventually(
         lambda: resources.condition("Pipeline", "hourly").get("reason") == "SparkOperatorNotFound",
         message=lambda: told(resources, operator),
     )
-    spark_application_crd.install(plane.admin)
+    spark_application_crd.install_crd(plane.admin)
     try:
         made = eventually(
-            lambda: resources.of(*APPLICATIONS).get("hourly"), within_s=40, message=lambda: told(resources, operator)
+            lambda: resources.list_objects(*APPLICATIONS).get("hourly"),
+            within_s=40,
+            message=lambda: told(resources, operator),
         )
         assert made is not None and unknown(made) == []
-        written = operator.writes()["SparkApplication"]
+        written = operator.count_writes()["SparkApplication"]
         driver.runs(error=None)
         tell(resources, "hourly", "RUNNING", executionAttempts=1)
         template = made["spec"]["driver"]["template"]
         template["spec"]["containers"][0]["image"] = made["spec"]["image"]
-        make_pod(resources, "hourly-driver", template, "127.9.1.2")
-        resources.wait("Pipeline", "hourly")
+        create_ready_pod(resources, "hourly-driver", template, "127.9.1.2")
+        resources.wait_for_status("Pipeline", "hourly")
         assert state(resources) == "Running"
         tell(resources, "hourly", "FAILED", "driver container failed with ExitCode: 1, Reason: Error")
-        resources.wait("Pipeline", "hourly", "Failed")
+        resources.wait_for_status("Pipeline", "hourly", "Failed")
         status = resources.get("Pipeline", "hourly")["status"]
         assert status["lastError"] == "driver container failed with ExitCode: 1, Reason: Error"
         assert any(
             it["reason"] == "ApplicationFailed" and it["type"] == "Warning"
-            for it in resources.of("v1", "events").values()
+            for it in resources.list_objects("v1", "events").values()
         )
-        assert operator.writes()["SparkApplication"] == written, (
+        assert operator.count_writes()["SparkApplication"] == written, (
             "nothing was pruned that we emit, so nothing is written again"
         )
-        resources.edit("Pipeline", "hourly", {"state": "suspended"})
+        resources.patch_spec("Pipeline", "hourly", {"state": "suspended"})
 
         def made_anew() -> bool:
-            """What has failed goes first: it would never run again."""
-            found = resources.of(*APPLICATIONS).get("hourly")
+            """The failed application is deleted first: it would never run again."""
+            found = resources.list_objects(*APPLICATIONS).get("hourly")
             return found is not None and bool(found["spec"]["suspend"])
 
         eventually(made_anew, message=lambda: told(resources, operator))
     finally:
-        plane.admin.ask("DELETE", spark_application_crd.PATH)
+        plane.admin.request("DELETE", spark_application_crd.PATH)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +231,6 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
     ],
 )
 def test_the_api_server_itself_refuses_what_is_wrong(plane: ControlPlane, crds: None, spec: Json, said: str) -> None:
-    made = Resources(plane.admin, "default")
+    made = NamespaceClient(plane.admin, "default")
     with pytest.raises(Exception, match=said):
-        made.make("Pipeline", "wrong", {**SPEC, **spec})
+        made.create("Pipeline", "wrong", {**SPEC, **spec})

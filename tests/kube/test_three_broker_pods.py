@@ -1,4 +1,4 @@
-"""Three brokers in pods, and what befalls pods and the API server: clients beside the nodes lose nothing, and see nothing twice."""
+"""Failures of three broker pods and of the API server: clients lose no record and read none twice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from confluent_kafka.admin import NewTopic
 
 from tests.clients import librdkafka as rd
 from tests.e2e.rounds.load import Load
-from tests.kube import under_load as loaded
+from tests.kube import client_load as loaded
 from tests.kube.broker_pods import BrokerPods
-from tests.kube.cluster import Kube
-from tests.kube.under_load import HEALS_WITHIN_S, go_on
+from tests.kube.client_load import RECOVERY_WITHIN_S, wait_for_progress
+from tests.kube.cluster import Kubernetes
 from tests.waiting import eventually
 
 BROKERS = (0, 1, 2)
@@ -22,24 +22,24 @@ pytestmark = pytest.mark.timeout(900)  # the image may have to be built
 
 
 @pytest.fixture(scope="module")
-def pods(kube: Kube) -> BrokerPods:
+def pods(kube: Kubernetes) -> BrokerPods:
     made = BrokerPods(kube.plane.admin, "three")
-    made.make(3, SETTINGS)
-    made.wait_ready(*BROKERS)
+    made.create(3, SETTINGS)
+    made.wait_until_ready(*BROKERS)
     return made
 
 
 @contextmanager
 def under_load(pods: BrokerPods, topic: str) -> Iterator[Load]:
-    """While the block runs, an idempotent producer and a group go on."""
+    """Create a topic, and run a producer and a consumer group on it during the block."""
 
     def whole() -> bool:
-        return pods.whole(3, pods.bootstrap(*BROKERS))
+        return pods.is_fully_replicated(3, pods.bootstrap(*BROKERS))
 
-    eventually(whole, within_s=HEALS_WITHIN_S, message="the cluster is whole")
+    eventually(whole, within_s=RECOVERY_WITHIN_S, message="the cluster is whole")
     admin = rd.admin_client(pods.bootstrap(*BROKERS))
     admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
-    with loaded.under_load(topic, PARTITIONS, lambda: pods.bootstrap(*BROKERS), whole) as load:
+    with loaded.run_clients(topic, PARTITIONS, lambda: pods.bootstrap(*BROKERS), whole) as load:
         yield load
 
 
@@ -47,49 +47,58 @@ def test_every_pod_is_deleted_one_after_the_other(pods: BrokerPods) -> None:
     with under_load(pods, "rolled") as load:
         for broker in BROKERS:
             old = uid(pods, broker)
-            pods.delete(broker)
+            pods.delete_pod(broker)
             eventually(lambda: uid(pods, broker) not in (None, old), within_s=60, message="another pod")  # noqa: B023
-            pods.wait_ready(broker)
+            pods.wait_until_ready(broker)
             eventually(
-                lambda: pods.whole(3, pods.bootstrap(*BROKERS)), within_s=HEALS_WITHIN_S, message="a whole cluster"
+                lambda: pods.is_fully_replicated(3, pods.bootstrap(*BROKERS)),
+                within_s=RECOVERY_WITHIN_S,
+                message="a whole cluster",
             )
-            go_on(load)
+            wait_for_progress(load)
 
 
-def test_the_controller_is_killed(pods: BrokerPods, kube: Kube) -> None:
+def test_the_controller_is_killed(pods: BrokerPods, kube: Kubernetes) -> None:
     with under_load(pods, "controller-killed") as load:
-        before = pods.holder()
-        pods.kill(before, kube.nodes[0].machine)
-        eventually(lambda: pods.holder() not in (-1, before), within_s=30, message="another broker holds the Lease")
-        go_on(load)
+        before = pods.lease_holder()
+        pods.kill_process(before, kube.nodes[0].machine)
+        eventually(
+            lambda: pods.lease_holder() not in (-1, before), within_s=30, message="another broker holds the Lease"
+        )
+        wait_for_progress(load)
 
 
-def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kube) -> None:
+def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kubernetes) -> None:
     with under_load(pods, "api-server-away") as load:
-        controller, bootstrap = pods.holder(), pods.bootstrap(*BROKERS)
+        controller, bootstrap = pods.lease_holder(), pods.bootstrap(*BROKERS)
         kube.plane.api_server.kill()
         try:
             victim = next(broker for broker in BROKERS if broker != controller)
             assert leads(bootstrap, "api-server-away", victim)
-            pods.kill(victim, kube.nodes[0].machine)
+            pods.kill_process(victim, kube.nodes[0].machine)
             eventually(lambda: not leads(bootstrap, "api-server-away", victim), within_s=20, message="others lead")
-            go_on(load, 1000)
-            # The kubelet starts its container again, and it serves without having asked the register.
-            eventually(lambda: pods.whole(3, bootstrap), within_s=HEALS_WITHIN_S, message="the cluster is whole")
-            go_on(load)
+            wait_for_progress(load, 1000)
+            # The kubelet restarts the container, and the broker serves without access to its
+            # register.
+            eventually(
+                lambda: pods.is_fully_replicated(3, bootstrap),
+                within_s=RECOVERY_WITHIN_S,
+                message="the cluster is whole",
+            )
+            wait_for_progress(load)
         finally:
             kube.plane.start_api_server()
 
 
-def test_the_controller_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kube) -> None:
+def test_the_controller_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kubernetes) -> None:
     with under_load(pods, "both-away") as load:
-        controller = pods.holder()
+        controller = pods.lease_holder()
         kube.plane.api_server.kill()
         try:
-            pods.kill(controller, kube.nodes[0].machine)
+            pods.kill_process(controller, kube.nodes[0].machine)
         finally:
             kube.plane.start_api_server()
-        go_on(load)
+        wait_for_progress(load)
 
 
 def leads(bootstrap: str, topic: str, broker: int) -> bool:
@@ -98,5 +107,5 @@ def leads(bootstrap: str, topic: str, broker: int) -> bool:
 
 
 def uid(pods: BrokerPods, broker: int) -> str | None:
-    pod = pods.pod(broker)
+    pod = pods.get_pod(broker)
     return None if pod is None else str(pod["metadata"]["uid"])

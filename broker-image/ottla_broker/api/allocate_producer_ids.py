@@ -14,7 +14,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0, is_served_while_starting=True)
 
@@ -23,8 +23,7 @@ API = Api(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0, is_served_w
 async def allocate_producer_ids(
     ctx: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     block = await controller.allocate_producer_ids()

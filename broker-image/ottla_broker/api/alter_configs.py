@@ -9,7 +9,6 @@
 - v2 is flexible.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
@@ -29,25 +28,9 @@ API = Api(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
 
 @API.handler()
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    async def forward(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
-        forwarded = AlterConfigsRequest(resources=resources, validate_only=request.validate_only)
-        response: AlterConfigsResponse = await ctx.broker.controller_channel.send_request(forwarded)
-        return response.responses
-
     replace = partial(replace_configs, ctx, validate_only=request.validate_only)
-    outcomes = await change_each_resource(ctx, request.resources, replace, forward)
-    return AlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, code, message in outcomes
-        ),
-    )
+    results = await change_each_resource(ctx, request, replace, AlterConfigsResourceResponse)
+    return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=results)
 
 
 async def replace_configs(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:

@@ -21,13 +21,13 @@ from kio.schema.alter_partition_reassignments.v1.response import (
     ReassignableTopicResponse,
 )
 
-from ottla_broker.metadata.replication_control import Outcome, PartitionReassignment
+from ottla_broker.metadata.replication_control import PartitionReassignment
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
 API = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible=0, is_forwarded=True)
 
@@ -38,8 +38,7 @@ NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the parti
 async def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    if not ctx.is_authorized(Operation.alter, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.alter, CLUSTER)
     requested = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     times = Counter(requested)
     moves = [
@@ -51,7 +50,7 @@ async def alter_partition_reassignments(
     done = await ctx.broker.active_controller().replication_control.reassign_partitions(
         moves, same_factor=not request.allow_replication_factor_change
     )
-    outcomes = {(move.topic, move.partition): outcome for move, outcome in zip(moves, done, strict=True)}
+    outcomes = {(move.topic, move.partition): outcome or NO_ERROR for move, outcome in zip(moves, done, strict=True)}
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -70,9 +69,9 @@ async def alter_partition_reassignments(
     )
 
 
-def partition_response(requested: ReassignablePartition, outcome: Outcome) -> ReassignablePartitionResponse:
+def partition_response(requested: ReassignablePartition, outcome: KafkaError) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         partition_index=requested.partition_index,
-        error_code=ErrorCode.none if outcome is None else outcome.code,
-        error_message=None if outcome is None else outcome.message,
+        error_code=outcome.code,
+        error_message=outcome.message,
     )

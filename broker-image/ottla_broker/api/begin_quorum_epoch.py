@@ -15,7 +15,7 @@ from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -24,8 +24,7 @@ API = Api(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_whil
 
 @API.handler()
 async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    if not ctx.is_authorized(Operation.cluster_action, Resource.cluster()):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     quorum = ctx.broker.quorum
     if request.cluster_id not in (None, quorum.cluster_id):
         raise KafkaError(ErrorCode.inconsistent_cluster_id)

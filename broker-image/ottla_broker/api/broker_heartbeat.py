@@ -18,15 +18,14 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.BROKER_HEARTBEAT, versions=(0, 2), flexible=0, is_served_while_starting=True)
 
 
 @API.handler()
 async def broker_heartbeat(ctx: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     standing = await ctx.broker.active_controller().cluster_control.process_heartbeat(
         BrokerHeartbeat(
             request.broker_id,

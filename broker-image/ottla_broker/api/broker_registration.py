@@ -33,8 +33,7 @@ SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SS
 
 @API.handler()
 async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     if request.cluster_id != ctx.broker.cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,

@@ -10,10 +10,9 @@ from collections import Counter
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
-from kio.schema.types import TopicName
 
 from ottla_broker.metadata.mirror_plans import read_only_message
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
@@ -22,42 +21,31 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2, is_forwarded=True)
 
+NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic twice")
+
 
 @API.handler()
 async def create_partitions(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    repeated = [name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1]
+    times = Counter(topic.name for topic in request.topics)
+    errors = {name: NAMED_TWICE for name in times if times[name] > 1}
+    for topic in request.topics:
+        if topic.name not in errors:
+            errors[topic.name] = await catch_error(create_topic_partitions(ctx, topic, request.validate_only))
     return CreatePartitionsResponse(
         throttle_time=NO_THROTTLE,
-        results=(
-            *(named_twice(name) for name in repeated),
-            *[
-                await create_topic_partitions(ctx, topic, validate_only=request.validate_only)
-                for topic in request.topics
-                if topic.name not in repeated
-            ],
+        results=tuple(
+            CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
+            for name, error in errors.items()
         ),
     )
 
 
-def named_twice(name: TopicName) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(
-        name=name, error_code=ErrorCode.invalid_request, error_message="the request names the topic twice"
+async def create_topic_partitions(ctx: RequestContext, topic: CreatePartitionsTopic, validate_only: bool) -> None:
+    ctx.check_authorized(Operation.alter, Resource.topic(topic.name))
+    existing = ctx.broker.image.topics.get(topic.name)
+    if existing is not None and (mirrored := ctx.broker.image.active_mirror(existing.id)) is not None:
+        raise KafkaError(ErrorCode.policy_violation, read_only_message(topic.name, mirrored.mirror))
+    assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
+    await ctx.broker.active_controller().create_partitions(
+        topic.name, topic.count, assignment, validate_only=validate_only
     )
-
-
-async def create_topic_partitions(
-    ctx: RequestContext, topic: CreatePartitionsTopic, *, validate_only: bool
-) -> CreatePartitionsTopicResult:
-    try:
-        if not ctx.is_authorized(Operation.alter, Resource.topic(topic.name)):
-            raise KafkaError(ErrorCode.topic_authorization_failed)
-        existing = ctx.broker.image.topics.get(topic.name)
-        if existing is not None and (mirrored := ctx.broker.image.active_mirror(existing.id)) is not None:
-            raise KafkaError(ErrorCode.policy_violation, read_only_message(topic.name, mirrored.mirror))
-        assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
-        await ctx.broker.active_controller().create_partitions(
-            topic.name, topic.count, assignment, validate_only=validate_only
-        )
-    except KafkaError as reason:
-        return CreatePartitionsTopicResult(name=topic.name, error_code=reason.code, error_message=reason.message)
-    return CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.none, error_message=None)

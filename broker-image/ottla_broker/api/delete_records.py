@@ -75,8 +75,7 @@ async def delete_from_partition(
 
 async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) -> tuple[Partition, int]:
     """Where, and to which offset."""
-    if not ctx.is_authorized(Operation.delete, Resource.topic(topic)):
-        raise KafkaError(ErrorCode.topic_authorization_failed)
+    ctx.check_authorized(Operation.delete, Resource.topic(topic))
     existing = ctx.broker.image.topics.get(topic)
     if existing is not None and existing.is_internal:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")
@@ -92,9 +91,8 @@ async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteReco
     if ctx.broker.image.appended_sources and offset <= log.high_watermark:
         await ctx.broker.appended_retention.preserve_source_positions(partition, offset)
     log.delete_records_before(offset)
-    asyncio.get_running_loop().call_soon(
-        partition.notify_log_start_change
-    )  # when it is waited for: then followers hear it at once
+    # Once this request waits for it, so that followers hear of it at once.
+    asyncio.get_running_loop().call_soon(partition.notify_log_start_change)
     return partition, offset
 
 

@@ -18,7 +18,7 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.types import TopicName
 
 from ottla_broker.config import DELETE_TOPIC_ENABLE
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
@@ -27,21 +27,21 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4, is_forwarded=True)
 
+NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic twice")
+
 
 @API.handler(1, 5)
 async def delete_by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
-    results = []
-    times = Counter(request.topic_names)
-    for name in times:
-        reason = named_twice() if times[name] > 1 else await delete_topic(ctx, name)
-        results.append(
-            NameResult(
-                name=name,
-                error_code=reason.code if reason else ErrorCode.none,
-                error_message=reason.message if reason else None,
-            )
-        )
-    return ByNameResponse(throttle_time=NO_THROTTLE, responses=tuple(results))
+    errors = {
+        name: NAMED_TWICE if times > 1 else await catch_error(delete_topic(ctx, name))
+        for name, times in Counter(request.topic_names).items()
+    }
+    return ByNameResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            NameResult(name=name, error_code=error.code, error_message=error.message) for name, error in errors.items()
+        ),
+    )
 
 
 @API.handler(6, 6)
@@ -62,44 +62,28 @@ def find_name(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
     return None if found is None else found.name
 
 
-def named_twice() -> KafkaError:
-    return KafkaError(ErrorCode.invalid_request, "the request names the topic twice")
-
-
 async def delete_topic_state(ctx: RequestContext, topic: DeleteTopicState, *, again: bool) -> DeletableTopicResult:
-    name = topic.name
-    if again or (name is None) == (topic.topic_id is None):
-        known_as = None if (called := find_name(ctx, topic)) is None else TopicName(called)
-        wrong = (
-            named_twice()
-            if again
-            else KafkaError(ErrorCode.invalid_request, "give a topic's name or its id, and not both")
-        )
-        return DeletableTopicResult(
-            name=known_as, topic_id=topic.topic_id, error_code=wrong.code, error_message=wrong.message
-        )
-    if name is None:
-        found = ctx.broker.image.topic_by_id(topic.topic_id) if topic.topic_id else None
-        if found is None:
-            return DeletableTopicResult(name=None, topic_id=topic.topic_id, error_code=ErrorCode.unknown_topic_id)
-        name = TopicName(found.name)
-    existing = ctx.broker.image.topics.get(name)
-    reason = await delete_topic(ctx, name)
+    name, topic_id = find_name(ctx, topic), topic.topic_id
+    if again:
+        error = NAMED_TWICE
+    elif (topic.name is None) == (topic_id is None):
+        error = KafkaError(ErrorCode.invalid_request, "give a topic's name or its id, and not both")
+    elif name is None:
+        error = KafkaError(ErrorCode.unknown_topic_id)
+    else:
+        existing = ctx.broker.image.topics.get(name)
+        topic_id = existing.id if existing else topic_id
+        error = await catch_error(delete_topic(ctx, name))
     return DeletableTopicResult(
-        name=name,
-        topic_id=existing.id if existing else topic.topic_id,
-        error_code=reason.code if reason else ErrorCode.none,
-        error_message=reason.message if reason else None,
+        name=None if name is None else TopicName(name),
+        topic_id=topic_id,
+        error_code=error.code,
+        error_message=error.message,
     )
 
 
-async def delete_topic(ctx: RequestContext, name: str) -> KafkaError | None:
-    if not ctx.is_authorized(Operation.delete, Resource.topic(name)):
-        return KafkaError(ErrorCode.topic_authorization_failed)
+async def delete_topic(ctx: RequestContext, name: str) -> None:
+    ctx.check_authorized(Operation.delete, Resource.topic(name))
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
-        return KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")
-    try:
-        await ctx.broker.active_controller().delete_topic(name)
-    except KafkaError as reason:
-        return reason
-    return None
+        raise KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")
+    await ctx.broker.active_controller().delete_topic(name)

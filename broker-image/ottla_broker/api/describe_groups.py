@@ -37,8 +37,7 @@ async def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -
 def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: bool) -> DescribedGroup:
     resource = Resource.group(group_id)
     try:
-        if not ctx.is_authorized(Operation.describe, resource):
-            raise KafkaError(ErrorCode.group_authorization_failed)
+        ctx.check_authorized(Operation.describe, resource)
         group = ctx.broker.group_coordinator.describe_group(group_id)
     except KafkaError as reason:
         return error_group(ctx, group_id, reason, include_operations)

@@ -44,8 +44,7 @@ async def describe_producers(ctx: RequestContext, request: DescribeProducersRequ
 
 def describe_partition(ctx: RequestContext, topic: str, index: i32) -> PartitionResponse:
     try:
-        if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
-            raise KafkaError(ErrorCode.topic_authorization_failed)
+        ctx.check_authorized(Operation.read, Resource.topic(topic))
         validate_topic_name(topic)
         producers = ctx.broker.partitions.leader(topic, index).log.producers.active_producers()
     except KafkaError as reason:

@@ -23,17 +23,16 @@ from ottla_broker.metadata.quorum import QuorumDescription, QuorumReplica
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0, is_forwarded=True, is_served_while_starting=True)
 
 
 @API.handler()
 async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    if not ctx.is_authorized(Operation.describe, Resource.cluster()):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.describe, CLUSTER)
     quorum = ctx.broker.quorum.describe()
     listener = ctx.broker.config.inter_broker_listener
     return DescribeQuorumResponse(

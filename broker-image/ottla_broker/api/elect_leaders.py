@@ -22,7 +22,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
 API = Api(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2, is_forwarded=True)
 
@@ -31,8 +31,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 @API.handler()
 async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    if not ctx.is_authorized(Operation.alter, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.alter, CLUSTER)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.invalid_request, f"election type {request.election_type} is neither 0 nor 1")
     requested: list[TopicPartition] | None = None
@@ -53,8 +52,8 @@ def group_by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElec
         results.setdefault(topic, []).append(
             PartitionResult(
                 partition_id=cast(i32, partition),
-                error_code=ErrorCode.none if outcome is None else outcome.code,
-                error_message=None if outcome is None else outcome.message,
+                error_code=(outcome or NO_ERROR).code,
+                error_message=(outcome or NO_ERROR).message,
             )
         )
     return tuple(

@@ -40,7 +40,7 @@ from ottla_broker.replication.throttle import Throttle
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import Buffers, DelayedFetchResponse, Reply, RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
@@ -126,9 +126,7 @@ def admit_follower(context: RequestContext, version: int) -> ErrorCode | None:
     """An error of the whole response, or None. The connection is a follower's from now on."""
     if context.connection.is_follower:
         return None
-    if not (
-        context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, Resource.cluster())
-    ):
+    if not (context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, CLUSTER)):
         return ErrorCode.cluster_authorization_failed
     context.connection.is_follower = version == REPLICA_VERSION
     return None

@@ -30,7 +30,7 @@ from ottla_broker.metadata.snapshots import SnapshotStore
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -43,7 +43,7 @@ Read = Callable[[SnapshotStore, EpochAndOffset, int, int], bytes]
 @API.handler()
 async def fetch_snapshot(ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     may_read = ctx.is_authorized(Operation.read, Resource.topic(METADATA_TOPIC))
-    if not (may_read or ctx.is_authorized(Operation.cluster_action, Resource.cluster())):
+    if not (may_read or ctx.is_authorized(Operation.cluster_action, CLUSTER)):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.cluster_id not in (None, ctx.broker.quorum.cluster_id):
         raise KafkaError(ErrorCode.inconsistent_cluster_id)

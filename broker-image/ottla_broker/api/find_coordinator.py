@@ -65,8 +65,7 @@ async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
             raise KafkaError(ErrorCode.unsupported_version, NO_TRANSACTIONS)
         if kind != GROUP_KEY_TYPE:
             raise KafkaError(ErrorCode.invalid_request, f"coordinators of key type {kind} are not served")
-        if not ctx.is_authorized(Operation.describe, Resource.group(key)):
-            raise KafkaError(ErrorCode.group_authorization_failed)
+        ctx.check_authorized(Operation.describe, Resource.group(key))
         node, host, port = await find_endpoint(ctx, key)
     except KafkaError as reason:
         return coordinator_result(key, -1, "", -1, reason.code, reason.message)

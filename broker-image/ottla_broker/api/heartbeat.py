@@ -21,8 +21,7 @@ API = Api(ApiKey.HEARTBEAT, versions=(0, 4), flexible=4)
 
 @API.handler()
 async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
-        raise KafkaError(ErrorCode.group_authorization_failed)
+    ctx.check_authorized(Operation.read, Resource.group(request.group_id))
     try:
         ctx.broker.group_coordinator.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id

@@ -11,7 +11,7 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import IntEnum
 from functools import partial
 from typing import Final
@@ -57,25 +57,9 @@ class ConfigOperation(IntEnum):
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    async def forward(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
-        forwarded = IncrementalAlterConfigsRequest(resources=resources, validate_only=request.validate_only)
-        response: IncrementalAlterConfigsResponse = await ctx.broker.controller_channel.send_request(forwarded)
-        return response.responses
-
     alter = partial(alter_resource, ctx, validate_only=request.validate_only)
-    outcomes = await change_each_resource(ctx, request.resources, alter, forward)
-    return IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, code, message in outcomes
-        ),
-    )
+    results = await change_each_resource(ctx, request, alter, AlterConfigsResourceResponse)
+    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=results)
 
 
 async def alter_resource(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:

@@ -23,7 +23,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import KafkaError
 
 API = Api(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
 
@@ -34,8 +34,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 @API.handler()
 async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     try:
-        if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
-            raise KafkaError(ErrorCode.group_authorization_failed)
+        ctx.check_authorized(Operation.read, Resource.group(request.group_id))
         result = await ctx.broker.group_coordinator.join_group(request.group_id, build_join_request(ctx, request))
     except KafkaError as reason:
         result = JoinResult(request.member_id, reason.code)
@@ -60,6 +59,7 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
 def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     session_ms = to_milliseconds(request.session_timeout)
     rebalance_ms = to_milliseconds(request.rebalance_timeout)
+    metadata_of_name = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
     return JoinRequest(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
@@ -68,9 +68,7 @@ def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRe
         rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
         session_timeout_ms=session_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple({p.name: (p.name, p.metadata) for p in reversed(request.protocols)}.values())[
-            ::-1
-        ],  # no name twice
+        protocols=tuple(reversed(metadata_of_name.items())),
         needs_member_id=ctx.version >= MEMBER_ID_REQUIRED_SINCE,
         may_skip_assignment=ctx.version >= SKIP_ASSIGNMENT_SINCE,
         reason=request.reason or "",

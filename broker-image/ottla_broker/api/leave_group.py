@@ -18,7 +18,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
 
@@ -44,6 +44,5 @@ async def remove_members(ctx: RequestContext, request: LeaveGroupRequest) -> Lea
 
 
 async def leave_group(ctx: RequestContext, group: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
-    if not ctx.is_authorized(Operation.read, Resource.group(group)):
-        raise KafkaError(ErrorCode.group_authorization_failed)
+    ctx.check_authorized(Operation.read, Resource.group(group))
     return await ctx.broker.group_coordinator.leave_group(group, members)

@@ -34,8 +34,7 @@ OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}
 async def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    if not ctx.is_authorized(Operation.describe_configs, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.describe_configs, CLUSTER)
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -13,7 +13,7 @@ from kio.schema.types import GroupId
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
@@ -26,7 +26,7 @@ CLASSIC = "classic"
 async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
-    sees_all = ctx.is_authorized(Operation.describe, Resource.cluster())
+    sees_all = ctx.is_authorized(Operation.describe, CLUSTER)
     return ListGroupsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -101,8 +101,7 @@ def partition_offset(
     ctx: RequestContext, topic: str, request: ListOffsetsRequest, requested: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     try:
-        if not ctx.is_authorized(Operation.describe, Resource.topic(topic)):
-            raise KafkaError(ErrorCode.topic_authorization_failed)
+        ctx.check_authorized(Operation.describe, Resource.topic(topic))
         if ctx.version < TIMESTAMP_SINCE.get(requested.timestamp, 0) or requested.timestamp < EARLIEST_PENDING:
             raise KafkaError(ErrorCode.unsupported_version, f"timestamp {requested.timestamp} in version {ctx.version}")
         partition = ctx.broker.partitions.leader(topic, requested.partition_index, epoch=requested.current_leader_epoch)

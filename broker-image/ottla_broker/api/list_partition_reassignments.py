@@ -22,7 +22,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0, is_forwarded=True)
 
@@ -31,8 +31,7 @@ API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0, is_f
 async def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    if not ctx.is_authorized(Operation.describe, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.describe, CLUSTER)
     requested = (
         None
         if request.topics is None

@@ -10,22 +10,22 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from kio.schema.offset_commit.v4.request import OffsetCommitRequest as RequestWithRetention
 from kio.schema.offset_commit.v4.response import OffsetCommitResponse as ResponseWithRetention
 from kio.schema.offset_commit.v9.request import OffsetCommitRequest as RequestByName
 from kio.schema.offset_commit.v9.request import OffsetCommitRequestPartition as RequestPartitionByName
+from kio.schema.offset_commit.v9.request import OffsetCommitRequestTopic as RequestTopicByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponse as ResponseByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponsePartition as PartitionByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponseTopic as TopicByName
 from kio.schema.offset_commit.v10.request import OffsetCommitRequest as RequestById
 from kio.schema.offset_commit.v10.request import OffsetCommitRequestPartition as RequestPartitionById
+from kio.schema.offset_commit.v10.request import OffsetCommitRequestTopic as RequestTopicById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponse as ResponseById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition as PartitionById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponseTopic as TopicById
-from kio.static.primitive import i32, i64
 
 from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
@@ -43,29 +43,6 @@ GROUP_NOT_FOUND_SINCE = 9
 NO_EXPIRY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedCommit:
-    """One partition of a request of any version. `topic` is None if no topic has the name or id."""
-
-    topic: TopicImage | None
-    partition: i32
-    offset: i64
-    leader_epoch: i32
-    metadata: str | None
-
-    @classmethod
-    def of(
-        cls, topic: TopicImage | None, partition: RequestPartitionByName | RequestPartitionById
-    ) -> "RequestedCommit":
-        return cls(
-            topic,
-            partition.partition_index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata,
-        )
-
-
 @API.handler(2, 4)
 async def commit_with_retention(ctx: RequestContext, request: RequestWithRetention) -> ResponseWithRetention:
     retention_ms = to_milliseconds(request.retention_time)
@@ -80,13 +57,8 @@ async def commit_by_name(ctx: RequestContext, request: RequestByName) -> Respons
 
 
 async def commit_named(ctx: RequestContext, request: RequestByName, expire_ms: int) -> ResponseByName:
-    topics = ctx.broker.image.topics
-    requested = [
-        RequestedCommit.of(topics.get(topic.name), partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    codes = iter(await commit_offsets(ctx, request, requested, ErrorCode.unknown_topic_or_partition, expire_ms))
+    topics = [ctx.broker.image.topics.get(topic.name) for topic in request.topics]
+    codes = iter(await commit_offsets(ctx, request, topics, ErrorCode.unknown_topic_or_partition, expire_ms))
     return ResponseByName(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -104,12 +76,8 @@ async def commit_named(ctx: RequestContext, request: RequestByName, expire_ms: i
 @API.handler(10, 10)
 async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
     by_id = ctx.broker.image.topic_by_id
-    requested = [
-        RequestedCommit.of(None if topic.topic_id is None else by_id(topic.topic_id), partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    codes = iter(await commit_offsets(ctx, request, requested, ErrorCode.unknown_topic_id, NO_EXPIRY))
+    topics = [None if topic.topic_id is None else by_id(topic.topic_id) for topic in request.topics]
+    codes = iter(await commit_offsets(ctx, request, topics, ErrorCode.unknown_topic_id, NO_EXPIRY))
     return ResponseById(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -127,22 +95,25 @@ async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseByI
 async def commit_offsets(
     ctx: RequestContext,
     request: RequestByName | RequestById,
-    requested: Sequence[RequestedCommit],
+    topics: Sequence[TopicImage | None],
     unknown_topic: ErrorCode,
     expire_ms: int,
 ) -> list[ErrorCode]:
-    """One error code for each requested commit, in order."""
+    """One error code for each requested partition, in order. `topics`: of the request's, None for an unknown one."""
+    named: Sequence[RequestTopicByName | RequestTopicById] = request.topics
+    requested = [(topic, p) for topic, one in zip(topics, named, strict=True) for p in one.partitions]
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
         return [ErrorCode.group_authorization_failed] * len(requested)
-    codes = [check_commit(ctx, one, unknown_topic) for one in requested]
     now_ms = ctx.broker.runtime.now_ms()
-    commits = {
-        (one.topic.name, int(one.partition)): OffsetCommit(
-            one.offset, one.leader_epoch, one.metadata or "", now_ms, expire_ms, one.topic.id
-        )
-        for one, code in zip(requested, codes, strict=True)
-        if code is ErrorCode.none and one.topic is not None
-    }
+    codes: list[ErrorCode] = []
+    commits: dict[tuple[str, int], OffsetCommit] = {}
+    for topic, p in requested:
+        code = unknown_topic if topic is None else check_commit(ctx, topic, p)
+        if topic is not None and code is ErrorCode.none:
+            commits[topic.name, p.partition_index] = OffsetCommit(
+                p.committed_offset, p.committed_leader_epoch, p.committed_metadata or "", now_ms, expire_ms, topic.id
+            )
+        codes.append(code)
     try:
         await ctx.broker.group_coordinator.commit_offsets(
             request.group_id,
@@ -159,13 +130,13 @@ async def commit_offsets(
     return codes
 
 
-def check_commit(ctx: RequestContext, requested: RequestedCommit, unknown_topic: ErrorCode) -> ErrorCode:
-    if requested.topic is None:
-        return unknown_topic
-    if not ctx.is_authorized(Operation.read, Resource.topic(requested.topic.name)):
+def check_commit(
+    ctx: RequestContext, topic: TopicImage, requested: RequestPartitionByName | RequestPartitionById
+) -> ErrorCode:
+    if not ctx.is_authorized(Operation.read, Resource.topic(topic.name)):
         return ErrorCode.topic_authorization_failed
-    if requested.partition not in requested.topic.partitions:
+    if requested.partition_index not in topic.partitions:
         return ErrorCode.unknown_topic_or_partition
-    if len(requested.metadata or "") > ctx.broker.group_coordinator.config.offset_metadata_max_bytes:
+    if len(requested.committed_metadata or "") > ctx.broker.group_coordinator.config.offset_metadata_max_bytes:
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none

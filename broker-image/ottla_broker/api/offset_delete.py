@@ -17,15 +17,14 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=None)
 
 
 @API.handler()
 async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    if not ctx.is_authorized(Operation.delete, Resource.group(request.group_id)):
-        raise KafkaError(ErrorCode.group_authorization_failed)
+    ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
     codes = {
         (topic.name, p.partition_index): check_partition(ctx, topic.name, p.partition_index)
         for topic in request.topics

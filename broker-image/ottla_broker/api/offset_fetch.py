@@ -8,7 +8,7 @@
   (KIP-709); v9 member id and epoch (for KIP-848 groups, ignored); v10 topics by id.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -51,25 +51,17 @@ Found = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, wh
 
 @API.handler(1, 7)
 async def fetch_one_group(ctx: RequestContext, request: RequestV7) -> ResponseV7:
-    topics = [] if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    topics = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     try:
-        check_group_authorized(ctx, request.group_id)
-        found = (
-            find_all_commits(ctx, request.group_id)
-            if request.topics is None
-            else find_commits(ctx, request.group_id, topics)
-        )
+        found = find_commits(ctx, request.group_id, topics)
     except KafkaError as reason:
         if ctx.version >= TOP_LEVEL_ERROR_SINCE:
             raise
-        found = [(name, no_commits(partitions, reason.code)) for name, partitions in topics]
+        found = [(name, no_commits(partitions, reason.code)) for name, partitions in topics or ()]
     return ResponseV7(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            Topic(
-                name=TopicName(name),
-                partitions=partition_results(Partition, partitions),
-            )
+            Topic(name=TopicName(name), partitions=partition_results(Partition, partitions))
             for name, partitions in found
         ),
         error_code=ErrorCode.none,
@@ -84,21 +76,15 @@ async def fetch_by_name(ctx: RequestContext, request: RequestByName) -> Response
 
 
 def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName:
+    topics = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
     try:
-        check_group_authorized(ctx, group.group_id)
-        if group.topics is None:
-            found = find_all_commits(ctx, group.group_id)
-        else:
-            found = find_commits(ctx, group.group_id, [(topic.name, topic.partition_indexes) for topic in group.topics])
+        found = find_commits(ctx, group.group_id, topics)
     except KafkaError as reason:
         return GroupOffsetsByName(group_id=group.group_id, topics=(), error_code=reason.code)
     return GroupOffsetsByName(
         group_id=group.group_id,
         topics=tuple(
-            TopicByName(
-                name=TopicName(name),
-                partitions=partition_results(PartitionByName, partitions),
-            )
+            TopicByName(name=TopicName(name), partitions=partition_results(PartitionByName, partitions))
             for name, partitions in found
         ),
     )
@@ -112,32 +98,24 @@ async def fetch_by_id(ctx: RequestContext, request: RequestById) -> ResponseById
 def group_by_id(ctx: RequestContext, group: GroupById) -> GroupOffsetsById:
     """Commits for deleted topics are omitted where all are requested: those topics have no id."""
     image = ctx.broker.image
+    found: list[tuple[UUID | None, Found]] = []
     try:
-        check_group_authorized(ctx, group.group_id)
-        found: list[tuple[UUID | None, Found]] = []
         if group.topics is None:
-            for name, partitions in find_all_commits(ctx, group.group_id):
-                if name in image.topics:
-                    found.append((image.topics[name].id, partitions))
-        else:
-            for requested in group.topics:
-                topic = None if requested.topic_id is None else image.topic_by_id(requested.topic_id)
-                if topic is None or requested.topic_id is None:
-                    found.append(
-                        (requested.topic_id, no_commits(requested.partition_indexes, ErrorCode.unknown_topic_id))
-                    )
-                else:
-                    ((_, partitions),) = find_commits(ctx, group.group_id, [(topic.name, requested.partition_indexes)])
-                    found.append((topic.id, partitions))
+            commits = find_commits(ctx, group.group_id, None)
+            found += [(image.topics[name].id, partitions) for name, partitions in commits if name in image.topics]
+        for requested in group.topics or ():
+            topic = None if requested.topic_id is None else image.topic_by_id(requested.topic_id)
+            if topic is None:
+                partitions = no_commits(requested.partition_indexes, ErrorCode.unknown_topic_id)
+            else:
+                ((_, partitions),) = find_commits(ctx, group.group_id, [(topic.name, requested.partition_indexes)])
+            found.append((requested.topic_id, partitions))
     except KafkaError as reason:
         return GroupOffsetsById(group_id=group.group_id, topics=(), error_code=reason.code)
     return GroupOffsetsById(
         group_id=group.group_id,
         topics=tuple(
-            TopicById(
-                topic_id=topic_id,
-                partitions=partition_results(PartitionById, partitions),
-            )
+            TopicById(topic_id=topic_id, partitions=partition_results(PartitionById, partitions))
             for topic_id, partitions in found
         ),
     )
@@ -157,39 +135,32 @@ def partition_results(kind: Callable[..., P], partitions: Found) -> tuple[P, ...
     )
 
 
-def check_group_authorized(ctx: RequestContext, group: str) -> None:
-    if not ctx.is_authorized(Operation.describe, Resource.group(group)):
-        raise KafkaError(ErrorCode.group_authorization_failed)
-
-
 def find_commits(
-    ctx: RequestContext, group: str, requested: Iterable[tuple[str, Sequence[int]]]
+    ctx: RequestContext, group: str, requested: Sequence[tuple[str, Sequence[int]]] | None
 ) -> list[tuple[str, Found]]:
+    """What the group has committed for the requested partitions of topics, by name; None: for all topics that the
+    client may describe. Raises GROUP_AUTHORIZATION_FAILED and the coordinator's errors."""
+    ctx.check_authorized(Operation.describe, Resource.group(group))
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
-    found = []
-    for name, partitions in requested:
-        if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
-            found.append((name, no_commits(partitions, ErrorCode.topic_authorization_failed)))
-            continue
-        topic, commits = ctx.broker.image.topics.get(name), committed.get(name, {})
-        found.append(
-            (name, [(p, commit_of_topic(topic, commits.get(p, NO_COMMIT)), ErrorCode.none) for p in partitions]),
-        )
-    return found
-
-
-def find_all_commits(ctx: RequestContext, group: str) -> list[tuple[str, Found]]:
-    """All commits of the group for topics that the client may describe."""
-    committed = ctx.broker.group_coordinator.fetch_offsets(group)
-    visible = [
-        (name, sorted(commits))
-        for name, commits in committed.items()
-        if ctx.is_authorized(Operation.describe, Resource.topic(name))
-    ]
+    if requested is None:
+        all_commits = [(name, find_topic_commits(ctx, name, sorted(of), of)) for name, of in committed.items()]
+        return [
+            (name, [one for one in found if one[1] is not NO_COMMIT])
+            for name, found in all_commits
+            if ctx.is_authorized(Operation.describe, Resource.topic(name))
+        ]
     return [
-        (name, [one for one in partitions if one[1] is not NO_COMMIT])
-        for name, partitions in find_commits(ctx, group, visible)
+        (name, find_topic_commits(ctx, name, partitions, committed.get(name, {}))) for name, partitions in requested
     ]
+
+
+def find_topic_commits(
+    ctx: RequestContext, name: str, partitions: Iterable[int], commits: Mapping[int, OffsetCommit]
+) -> Found:
+    if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
+        return no_commits(partitions, ErrorCode.topic_authorization_failed)
+    topic = ctx.broker.image.topics.get(name)
+    return [(p, commit_of_topic(topic, commits.get(p, NO_COMMIT)), ErrorCode.none) for p in partitions]
 
 
 def no_commits(partitions: Iterable[int], code: ErrorCode) -> Found:

@@ -21,7 +21,7 @@ from kio.static.primitive import i32, i64
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -53,7 +53,7 @@ def epoch_end_offset(
     try:
         if not (
             ctx.is_authorized(Operation.describe, Resource.topic(topic))
-            or (from_broker and ctx.is_authorized(Operation.cluster_action, Resource.cluster()))
+            or (from_broker and ctx.is_authorized(Operation.cluster_action, CLUSTER))
         ):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         partition = ctx.broker.partitions.leader(topic, requested.partition, epoch=requested.current_leader_epoch)

@@ -1,6 +1,7 @@
 """Produce (0), versions 0–13.
 
-- Appends each partition's batch in the order of the requests, and parses no more than its header.
+- Appends each partition's batch in the order of the requests, and parses no more than its header unless the topic is
+  compacted or bounds timestamps, or the header shows an invalid timestamp.
 - acks=1 and 0 are done when the leader has the records, −1 when the whole ISR has; after the request's timeout the error
   is REQUEST_TIMED_OUT, and the records stay. With acks=0 an error closes the connection: there is no response for it.
 - Mirrored topics are INVALID_TOPIC_EXCEPTION, which no client retries, until they fail over; during the failover
@@ -9,7 +10,7 @@
 - Transactional batches are TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a transaction coordinator.
 - Versions 0–2 are advertised for librdkafka (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
 - A leader that has just stepped down says so, and then forwards for a while what comes all the same.
-- v10 has current leaders (KIP-951), v13 topic ids.
+- v8 names the records because of which a batch is rejected (KIP-467), v10 has current leaders (KIP-951), v13 topic ids.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from ottla_broker.log.record_validation import InvalidRecords
 from ottla_broker.log.validation import MAGIC, LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import produce_rejection
@@ -113,7 +115,10 @@ class Appends:
             log_start = NO_OFFSET
             if reason.code not in WITHOUT_LOG_START and is_one_batch(records):
                 log_start = partition.log.start
-            return ProduceResponsePartition(index, reason.code, log_start=log_start, message=reason.message)
+            errors = reason.record_errors if isinstance(reason, InvalidRecords) else ()
+            return ProduceResponsePartition(
+                index, reason.code, log_start=log_start, message=reason.message, record_errors=errors
+            )
         result = ProduceResponsePartition(
             index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset
         )

@@ -26,8 +26,7 @@ PROTOCOL_REQUIRED_SINCE = 5
 async def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     if ctx.version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
-    if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
-        raise KafkaError(ErrorCode.group_authorization_failed)
+    ctx.check_authorized(Operation.read, Resource.group(request.group_id))
     result = await ctx.broker.group_coordinator.sync_group(
         request.group_id,
         SyncRequest(

@@ -13,14 +13,13 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0, is_forwarded=True)
 
 
 @API.handler()
 async def unregister_broker(ctx: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    if not ctx.is_authorized(Operation.alter, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    ctx.check_authorized(Operation.alter, CLUSTER)
     await ctx.broker.active_controller().cluster_control.unregister_broker(request.broker_id)
     return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)

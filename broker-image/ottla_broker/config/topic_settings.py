@@ -136,11 +136,11 @@ _records.row("message.timestamp.type", one_of("CreateTime", "LogAppendTime"), "C
     "`CreateTime` keeps the producer's timestamps. `LogAppendTime` replaces them with the broker's clock.",
     "log.message.timestamp.type")
 _records.row("message.timestamp.before.max.ms", long(at_least=0), MAX_INT64,
-    "Maximum time in milliseconds that a timestamp may lie before the broker's clock, with `CreateTime`. Batches "
-    "beyond it are rejected.", "log.message.timestamp.before.max.ms")
+    "Maximum time in milliseconds that a record's timestamp may lie before the broker's clock, with `CreateTime`. A "
+    "batch with an older record is rejected, and the error names its records.", "log.message.timestamp.before.max.ms")
 _records.row("message.timestamp.after.max.ms", long(at_least=0), 3600000,
-    "Maximum time in milliseconds that a timestamp may lie after the broker's clock, with `CreateTime`. Batches beyond "
-    "it are rejected.", "log.message.timestamp.after.max.ms")
+    "Maximum time in milliseconds that a record's timestamp may lie after the broker's clock, with `CreateTime`. A "
+    "batch with a later record is rejected, and the error names its records.", "log.message.timestamp.after.max.ms")
 
 _replicas = TopicSection(Section("Topics: replicas", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
 _THROTTLED = list_of(allowed="partition:broker pairs separated by commas, or *", check=is_throttled_replica)

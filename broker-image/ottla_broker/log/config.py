@@ -8,6 +8,7 @@ from typing import Literal
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
+DEFAULT_TIMESTAMP_AFTER_MAX_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class LogConfig:
     compression_zstd_level: int = 3
     message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     message_timestamp_before_max_ms: int = MAX_INT64
-    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_after_max_ms: int = DEFAULT_TIMESTAMP_AFTER_MAX_MS
     max_message_bytes: int = 1_048_588
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False

@@ -18,6 +18,7 @@ from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.log.producer_snapshots import ProducerSnapshots
 from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.log.record_validation import must_validate_records
 from ottla_broker.log.segment import Segment
 from ottla_broker.log.segments import Segments
 from ottla_broker.log.storage import Storage, is_out_of_space
@@ -90,6 +91,7 @@ class LogState:
     snapshots: ProducerSnapshots = field(init=False)
     tail: TailCache = field(init=False)
     appends_unchanged: bool = field(init=False)
+    validates_records: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.end = self.high_watermark = self.start
@@ -105,11 +107,8 @@ class LogState:
     def set_config(self, config: LogConfig) -> None:
         self.config = config
         # Computed once, because every append asks whether a client's batch is written as it came.
-        self.appends_unchanged = (
-            config.compression_type == "producer"
-            and config.message_timestamp_type == "CreateTime"
-            and not config.cleanup_compact
-        )
+        self.appends_unchanged = config.compression_type == "producer" and config.message_timestamp_type == "CreateTime"
+        self.validates_records = must_validate_records(config)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Sets the high watermark, which a truncation may have lowered, within the log's start and

@@ -16,6 +16,7 @@ from ottla_broker.log.indexes import AbortedTransaction, CorruptSegment, Timesta
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_rebuild import replay_batch, restore_recent_batches
 from ottla_broker.log.producer_state import BatchMetadata
+from ottla_broker.log.record_validation import validate_records
 from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.log.validation import (
     HeaderFields,
@@ -27,7 +28,6 @@ from ottla_broker.log.validation import (
     validate_base_offset,
     validate_client_batch,
     validate_crc,
-    validate_keys,
     validate_size,
 )
 from ottla_broker.wire.batch import (
@@ -84,7 +84,7 @@ class PartitionLog(LogState):
         bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling.
-        KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        InvalidRecords or KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
@@ -101,10 +101,10 @@ class PartitionLog(LogState):
         validate_size(fields, config)
         validate_crc(records, 0, fields)
         if from_client:
-            validate_client_batch(fields, config, now_ms)
-        if not self.appends_unchanged and config.cleanup_compact and not fields[5] & CONTROL_FLAG:
+            validate_client_batch(records, fields, config, now_ms)
+        if self.validates_records and not fields[5] & CONTROL_FLAG:
             # Before the producer's sequence is checked, as in Kafka.
-            validate_keys(records, BatchHeader(*fields))
+            validate_records(records, BatchHeader(*fields), config, now_ms)
         if fields[9] >= 0 and (sent := self._check_producer(records, fields, from_client)):
             # Kafka answers a duplicate with the batch's own timestamp, whoever set it.
             return LogAppendInfo(

@@ -1,8 +1,8 @@
 """What a leader checks and changes in a batch before it appends it: Kafka's LogValidator.
 
-Checks read the header alone. Each refusal is a KafkaError with the code that Kafka's clients expect
-for it. A topic with `compression.type=producer` and `message.timestamp.type=CreateTime`, the
-defaults, never decompresses a byte.
+Checks read the header alone; `log.record_validation` has those of single records. Each refusal is a
+KafkaError with the code that Kafka's clients expect for it. A topic with the defaults of
+`compression.type`, `message.timestamp.*` and `cleanup.policy` never decompresses a valid batch.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
+from ottla_broker.log.record_validation import validate_records
 from ottla_broker.wire.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
@@ -106,10 +107,10 @@ def validate_size(fields: HeaderFields, config: LogConfig) -> None:
         )
 
 
-def validate_client_batch(fields: HeaderFields, config: LogConfig, now_ms: int) -> None:
-    """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP,
-    UNSUPPORTED_COMPRESSION_TYPE."""
-    _, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
+def validate_client_batch(data: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> None:
+    """What only a client can get wrong, in the header of the batch `data`. KafkaError: INVALID_RECORD,
+    INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; InvalidRecords."""
+    _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, base_sequence, count = fields
     if count < 1 or count != delta + 1:
         raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")
     if attributes & CONTROL_FLAG:
@@ -125,35 +126,13 @@ def validate_client_batch(fields: HeaderFields, config: LogConfig, now_ms: int) 
             )
     elif attributes & TRANSACTIONAL_FLAG:
         raise KafkaError(ErrorCode.invalid_record, "a transactional batch without a producer id")
-    if attributes & LOG_APPEND_TIME_FLAG:
-        raise KafkaError(ErrorCode.invalid_timestamp, "producers may not set the timestamp type LogAppendTime")
-    if config.message_timestamp_type == "CreateTime":
-        _validate_timestamps(base_timestamp, max_timestamp, config, now_ms)
-
-
-def _validate_timestamps(base: int, largest: int, config: LogConfig, now_ms: int) -> None:
-    if largest > now_ms + config.message_timestamp_after_max_ms:
+    if attributes & LOG_APPEND_TIME_FLAG or (
+        max_timestamp > now_ms + config.message_timestamp_after_max_ms and config.message_timestamp_type == "CreateTime"
+    ):
+        validate_records(data, BatchHeader(*fields), config, now_ms)  # names the records
         raise KafkaError(
-            ErrorCode.invalid_timestamp,
-            f"timestamp {largest} is {largest - now_ms} ms ahead of the broker; message.timestamp.after.max.ms allows"
-            f" {config.message_timestamp_after_max_ms}",
+            ErrorCode.invalid_timestamp, f"the header's max timestamp is {max_timestamp}, later than every record's"
         )
-    if 0 <= base < now_ms - config.message_timestamp_before_max_ms:
-        raise KafkaError(
-            ErrorCode.invalid_timestamp,
-            f"timestamp {base} is {now_ms - base} ms old; message.timestamp.before.max.ms allows"
-            f" {config.message_timestamp_before_max_ms}",
-        )
-
-
-def validate_keys(data: Buffer, header: BatchHeader) -> None:
-    """KafkaError INVALID_RECORD if a record has no key, which a compacted topic needs."""
-    for _, _, _, delta, key, _, _ in iter_record_spans(decompress_records(data, header), header.count):
-        if key is None:
-            raise KafkaError(
-                ErrorCode.invalid_record,
-                f"record {delta} of the batch has no key; a compacted topic needs one for each record",
-            )
 
 
 def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:

@@ -137,9 +137,8 @@ class SourceFetcher:
                 session.pause(mirrored, self._next_retry_s(mirrored))
             case FetchOutcome.not_leader:
                 self.fetcher.remove(mirrored)
-                mirrored.retry_at_s = self._next_retry_s(
-                    mirrored
-                )  # two brokers of the source may contradict each other
+                # Two brokers of the source may contradict each other.
+                mirrored.retry_at_s = self._next_retry_s(mirrored)
                 self._mirror.reassign_partition(mirrored)
             case FetchOutcome.new_epochs:
                 self.fetcher.remove(mirrored)

@@ -164,9 +164,8 @@ class Partition:
             self.role.stepped_down_s = self._cluster.now_s()
         self.is_leader = False
         self.role.registration = self.registration
-        self.log.epochs.truncate_from_end(
-            self.log.end
-        )  # of an epoch in which it led and wrote nothing, nothing is known
+        # Of an epoch in which it led and wrote nothing, nothing is known.
+        self.log.epochs.truncate_from_end(self.log.end)
         reason = KafkaError(ErrorCode.not_leader_or_follower)
         (self._pending_acks.hand_over if self.is_follower else self._pending_acks.fail)(reason)
 

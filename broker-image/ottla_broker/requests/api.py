@@ -20,7 +20,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import request_class, response_class
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.errors import NO_ERROR, KafkaError
 from ottla_broker.wire.message_schema import default_message, schema_of
 
 HandleRequest = Callable[[RequestContext, Any], Awaitable[Any]]
@@ -85,6 +85,15 @@ def find_handler(key: int, version: int) -> Handler | None:
     api = find_api(key)
     handlers = () if api is None else api.handlers
     return next((handler for handler in handlers if handler.first <= version <= handler.last), None)
+
+
+async def catch_error(work: Awaitable[object]) -> KafkaError:
+    """The error that `work` raises, which becomes the result of one item of a response; NO_ERROR without one."""
+    try:
+        await work
+    except KafkaError as error:
+        return error
+    return NO_ERROR
 
 
 def error_response(response: type, error: KafkaError) -> object:

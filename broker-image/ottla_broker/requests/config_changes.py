@@ -5,8 +5,9 @@ handles itself before it forwards the rest to the controller.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -24,7 +25,7 @@ from ottla_broker.requests.config_resources import (
 )
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
 
 class NamedResource(Protocol):
@@ -34,17 +35,8 @@ class NamedResource(Protocol):
     def resource_name(self) -> str: ...
 
 
-class ResourceResult(NamedResource, Protocol):
-    """One resource's part of a response."""
-
-    @property
-    def error_code(self) -> ErrorCode: ...
-    @property
-    def error_message(self) -> str | None: ...
-
-
 R = TypeVar("R", bound=NamedResource)
-Outcome = tuple[ErrorCode, str | None]
+S = TypeVar("S")
 
 
 async def change_configs(
@@ -94,51 +86,44 @@ async def change_configs(
 
 
 async def change_each_resource(
-    ctx: RequestContext,
-    resources: Sequence[R],
-    change: Callable[[R], Awaitable[None]],
-    forward: Callable[[tuple[R, ...]], Awaitable[Sequence[ResourceResult]]],
-) -> list[tuple[R, ErrorCode, str | None]]:
-    """The outcome of each resource, in the request's order. A resource named twice is rejected both times.
+    ctx: RequestContext, request: Any, change: Callable[[R], Awaitable[None]], result: Callable[..., S]
+) -> tuple[S, ...]:
+    """The result of each resource of an AlterConfigs or IncrementalAlterConfigs request, in its order.
 
-    `change` validates and commits one resource; `forward` sends several to the controller.
+    A resource named twice is rejected both times. `change` validates and commits one resource; the others are sent
+    to the controller together. `result` is the class of the response's resources.
     """
+    counts = Counter(map(_key, request.resources))
     is_controller = ctx.broker.controller is not None
     if not is_controller and _is_forwarded(ctx):
         raise KafkaError(ErrorCode.not_controller)
-    counts = Counter(map(_key, resources))
-    outcomes: dict[int, Outcome] = {}
-    for_controller: dict[int, R] = {}
-    for index, resource in enumerate(resources):
-        kind, name = _key(resource)
+    errors: dict[tuple[int, str], KafkaError] = {}
+    for_controller: list[R] = []
+    for resource in request.resources:
+        kind, name = key = _key(resource)
         try:
-            if counts[kind, name] > 1:
+            if counts[key] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the request names the resource twice")
             if is_controller or kind == ConfigResource.BROKER_LOGGER or (kind == ConfigResource.BROKER and name):
                 await change(resource)
             else:
                 check_authorized(ctx, Operation.alter_configs, kind, name)
-            if is_controller or kind == ConfigResource.BROKER_LOGGER:
-                outcomes[index] = ErrorCode.none, None
-            else:
-                for_controller[index] = resource
+            if not (is_controller or kind == ConfigResource.BROKER_LOGGER):
+                for_controller.append(resource)
         except KafkaError as error:
-            outcomes[index] = error.code, error.message
+            errors[key] = error
     if for_controller:
-        forwarded = await _forward(tuple(for_controller.values()), forward)
-        outcomes |= dict(zip(for_controller, forwarded, strict=True))
-    return [(resource, *outcomes[index]) for index, resource in enumerate(resources)]
-
-
-async def _forward(
-    resources: tuple[R, ...], forward: Callable[[tuple[R, ...]], Awaitable[Sequence[ResourceResult]]]
-) -> list[Outcome]:
-    """The controller's outcomes, in the order of `resources`."""
-    try:
-        results = {_key(result): result for result in await forward(resources)}
-    except KafkaError as error:
-        return [(error.code, error.message)] * len(resources)
-    return [(results[_key(one)].error_code, results[_key(one)].error_message) for one in resources]
+        try:
+            forwarded = replace(request, resources=tuple(for_controller))
+            response = await ctx.broker.controller_channel.send_request(forwarded)
+            errors |= {_key(one): KafkaError(one.error_code, one.error_message) for one in response.responses}
+        except KafkaError as error:
+            errors |= {_key(resource): error for resource in for_controller}
+    return tuple(
+        result(error_code=error.code, error_message=error.message, resource_type=kind, resource_name=name)
+        for kind, name in map(_key, request.resources)
+        for error in (errors.get((kind, name), NO_ERROR),)
+    )
 
 
 async def _report_partitions(

@@ -27,22 +27,20 @@ def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name:
     """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED, and INVALID_REQUEST for a kind without configs."""
     match kind:
         case ConfigResource.TOPIC:
-            resource, code = Resource.topic(name), ErrorCode.topic_authorization_failed
+            ctx.check_authorized(operation, Resource.topic(name))
         case ConfigResource.MIRRORED_TOPIC if operation is Operation.describe_configs:
-            resource, code = Resource.topic(name), ErrorCode.topic_authorization_failed
-        case ConfigResource.GROUP:
-            resource, code = Resource.group(name), ErrorCode.group_authorization_failed
+            ctx.check_authorized(operation, Resource.topic(name))
         case ConfigResource.MIRRORED_TOPIC:
-            operation, resource, code = Operation.cluster_action, CLUSTER, ErrorCode.cluster_authorization_failed
+            ctx.check_authorized(Operation.cluster_action, CLUSTER)
+        case ConfigResource.GROUP:
+            ctx.check_authorized(operation, Resource.group(name))
         case (
             ConfigResource.BROKER | ConfigResource.BROKER_LOGGER | ConfigResource.CLIENT_METRICS | ConfigResource.MIRROR
         ):
-            resource, code = CLUSTER, ErrorCode.cluster_authorization_failed
+            ctx.check_authorized(operation, CLUSTER)
         case _:
             kinds = ", ".join(f"{kind.value} ({kind.name.lower()})" for kind in ConfigResource)
             raise KafkaError(ErrorCode.invalid_request, f"resource type {kind} has no configs; allowed: {kinds}")
-    if not ctx.is_authorized(operation, resource):
-        raise KafkaError(code)
 
 
 def check_topic_exists(ctx: RequestContext, name: str) -> None:

@@ -10,13 +10,20 @@ from typing import Any, Final, Protocol
 from kio.static.primitive import i32
 
 from ottla_broker.broker import Broker
-from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource
+from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 OPERATIONS_NOT_REQUESTED: Final = i32(-(2**31))
 """The bit field of authorized operations where the request does not ask for them (KIP-430)."""
+
+AUTHORIZATION_ERRORS: Final = {
+    ResourceType.topic: ErrorCode.topic_authorization_failed,
+    ResourceType.group: ErrorCode.group_authorization_failed,
+    ResourceType.cluster: ErrorCode.cluster_authorization_failed,
+}
 
 
 class CloseConnection(Exception):
@@ -55,6 +62,11 @@ class RequestContext:
 
     def is_authorized(self, operation: Operation, resource: Resource) -> bool:
         return self.authorizer.allows(self.connection.principal, self.connection.host, operation, resource)
+
+    def check_authorized(self, operation: Operation, resource: Resource) -> None:
+        """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
+        if not self.is_authorized(operation, resource):
+            raise KafkaError(AUTHORIZATION_ERRORS[resource.kind])
 
     def authorized_operations(self, resource: Resource) -> int:
         """The operations that the client may do on a resource, as Kafka's bit field (KIP-430)."""

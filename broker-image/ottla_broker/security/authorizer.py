@@ -53,10 +53,6 @@ class Resource:
     def transactional_id(cls, name: str) -> "Resource":
         return cls(ResourceType.transactional_id, name)
 
-    @classmethod
-    def cluster(cls) -> "Resource":
-        return CLUSTER
-
 
 CLUSTER: Final = Resource(ResourceType.cluster, "kafka-cluster")  # Kafka's name of the one cluster resource
 

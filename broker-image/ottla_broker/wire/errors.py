@@ -7,10 +7,11 @@ them).
 
 import os
 import ssl
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError", "describe_os_error"]
+__all__ = ["NO_ERROR", "ErrorCode", "KafkaError", "describe_os_error"]
 
 
 class KafkaError(Exception):
@@ -25,6 +26,10 @@ class KafkaError(Exception):
 
     def __repr__(self) -> str:
         return f"KafkaError({self.code.name}, {self.message!r})"
+
+
+NO_ERROR: Final = KafkaError(ErrorCode.none)
+"""Stands for success where each item of a response has an error code and a message."""
 
 
 def describe_os_error(error: OSError) -> str:

@@ -2,7 +2,7 @@
 
 Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions [index i32 ·
 records bytes]]. Response: topics [name or id · partitions [index i32 · error i16 · base offset i64 · log append time
-i64 (v2+) · log start i64 (v5+) · record errors [] and message (v8+) · tag 0: current leader (v10+)]] · throttle time
+i64 (v2+) · log start i64 (v5+) · record errors [index i32 · message] and message (v8+) · tag 0: current leader (v10+)]] · throttle time
 i32 (v1+) · tag 0: endpoints of leaders (v10+). Flexible from v9. Tested against kio's codec in every version it has.
 """
 
@@ -57,8 +57,9 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceResponsePartition:
-    """Offsets are −1 with an error; times in ms, −1 unless the log sets them. `leader`: (id, epoch) of the current leader, when
-    another broker leads."""
+    """Offsets are −1 with an error; times in ms, −1 unless the log sets them. `record_errors`: (index in the batch, message) of
+    the records because of which the batch is rejected (KIP-467). `leader`: (id, epoch) of the current leader, when another
+    broker leads."""
 
     partition: int
     error: ErrorCode
@@ -66,6 +67,7 @@ class ProduceResponsePartition:
     log_append_time_ms: int = -1
     log_start: int = NO_OFFSET
     message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
     leader: tuple[int, int] | None = None
 
 
@@ -187,7 +189,10 @@ def _write_partition(out: bytearray, data: ProduceResponsePartition, version: in
     else:
         out += _PARTITION_V0.pack(data.partition, data.error, data.base_offset)
     if version >= RECORD_ERRORS_SINCE:
-        _write_count(out, 0, flexible)
+        if data.record_errors:
+            _write_record_errors(out, data.record_errors, flexible)
+        else:
+            _write_count(out, 0, flexible)
         _write_text(out, data.message, flexible)
     if flexible:
         if data.leader is None or version < CURRENT_LEADER_SINCE:
@@ -195,6 +200,15 @@ def _write_partition(out: bytearray, data: ProduceResponsePartition, version: in
         else:
             out.append(1)
             write_current_leader(out, 0, data.leader)
+
+
+def _write_record_errors(out: bytearray, errors: Sequence[tuple[int, str | None]], flexible: bool) -> None:
+    _write_count(out, len(errors), flexible)
+    for index, message in errors:
+        out += _I32.pack(index)
+        _write_text(out, message, flexible)
+        if flexible:
+            out.append(0)
 
 
 def _write_count(out: bytearray, count: int, flexible: bool) -> None:

@@ -28,17 +28,10 @@ KNOWN_DIFFERENCES: Final = (
     KnownWalkDifference(
         "create_topics", r".*\[min.insync.replicas\]", "Kafka's format sets it for the cluster, with ELR"
     ),
-    KnownWalkDifference("produce", r".*\.record_errors", "Ottla does not parse records"),
     KnownWalkDifference(
         "produce",
         r".*error_code Kafka 'corrupt_message', we 'unknown_topic_or_partition'",
         "Kafka checks the bytes first",
-    ),
-    KnownWalkDifference(
-        "produce",
-        r".*error_code Kafka 'invalid_record', we 'invalid_timestamp'",
-        "records without key and with invalid time: Kafka reports the first record's error, Ottla checks the "
-        "header first",
     ),
     KnownWalkDifference(
         "list_offsets",

@@ -1,1 +1,1 @@
-"""The project's own images, from their Dockerfiles, without Docker and without a registry."""
+"""The project's images, built from their Dockerfiles without Docker and without a registry."""

@@ -1,4 +1,6 @@
-"""An OCI image archive (https://github.com/opencontainers/image-spec) from layers on disk: what `ctr images import` takes."""
+"""Writes an OCI image archive (https://github.com/opencontainers/image-spec), which `ctr images
+import` reads, from layer folders.
+"""
 
 import hashlib
 import io
@@ -15,26 +17,30 @@ from typing import Any
 from tests.kube.images.dockerfile import Stage
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-OPAQUE = "trusted.overlay.opaque"
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OPAQUE_ATTRIBUTE = "trusted.overlay.opaque"
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
 
-def write(path: Path, name: str, stage: Stage, layers: Iterable[Path]) -> None:
-    """`name`: the whole reference, with registry and tag. The archive is complete or not there."""
+def write_archive(path: Path, name: str, stage: Stage, layers: Iterable[Path]) -> None:
+    """Write an archive of one image. `name` is the full reference with registry and tag. The file
+    appears only when it is complete.
+    """
     scratch = path.with_suffix(".making")
     with tarfile.open(scratch, "w") as archive:
         blobs = [_add_layer(archive, layer) for layer in layers]
-        config = _add_json(archive, _config(stage, [blob["digest"] for blob in blobs]), "image.config")
+        config = _add_json(archive, _image_config(stage, [blob["digest"] for blob in blobs]), "image.config")
         manifest = _add_json(
-            archive, {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": blobs}, "image.manifest"
+            archive,
+            {"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": blobs},
+            "image.manifest",
         )
         manifest["annotations"] = {"io.containerd.image.name": name}
-        _add(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": [manifest]}).encode())
-        _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+        _add_blob(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": [manifest]}).encode())
+        _add_blob(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
     scratch.rename(path)
 
 
-def _config(stage: Stage, layers: list[str]) -> dict[str, Any]:
+def _image_config(stage: Stage, layers: list[str]) -> dict[str, Any]:
     return {
         "architecture": MACHINES[platform.machine()],
         "os": "linux",
@@ -66,8 +72,10 @@ def _add_layer(archive: tarfile.TarFile, layer: Path) -> dict[str, Any]:
 
 
 def _add_folder(tar: tarfile.TarFile, folder: Path, at: str) -> None:
-    """What an overlay marks as gone (a device 0:0) and as hiding all below (an attribute) are files with names of their own in a layer."""
-    if at and OPAQUE in os.listxattr(folder) and os.getxattr(folder, OPAQUE) == b"y":
+    """Add a folder of an overlay layer. Overlay whiteouts (devices 0:0) and opaque folders (an
+    extended attribute) become the whiteout files of the OCI specification.
+    """
+    if at and OPAQUE_ATTRIBUTE in os.listxattr(folder) and os.getxattr(folder, OPAQUE_ATTRIBUTE) == b"y":
         tar.addfile(tarfile.TarInfo(f"{at}.wh..wh..opq"))
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         status = entry.stat(follow_symlinks=False)
@@ -79,17 +87,17 @@ def _add_folder(tar: tarfile.TarFile, folder: Path, at: str) -> None:
             _add_folder(tar, Path(entry.path), f"{at}{entry.name}/")
 
 
-def _add_json(archive: tarfile.TarFile, content: dict[str, Any], kind: str) -> dict[str, Any]:
-    """`image.config` or `image.manifest`; returns its descriptor."""
+def _add_json(archive: tarfile.TarFile, content: dict[str, Any], media_kind: str) -> dict[str, Any]:
+    """Add a JSON blob and return its descriptor. `media_kind` is image.config or image.manifest."""
     data = json.dumps(content).encode()
-    version = "config.v1" if kind == "image.config" else "manifest.v1"
+    version = "config.v1" if media_kind == "image.config" else "manifest.v1"
     digest = hashlib.sha256(data).hexdigest()
-    _add(archive, f"blobs/sha256/{digest}", data)
+    _add_blob(archive, f"blobs/sha256/{digest}", data)
     media = f"application/vnd.oci.image.{version}+json"
     return {"mediaType": media, "digest": f"sha256:{digest}", "size": len(data)}
 
 
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+def _add_blob(archive: tarfile.TarFile, name: str, data: bytes) -> None:
     entry = tarfile.TarInfo(name)
     entry.size = len(data)
     archive.addfile(entry, io.BytesIO(data))

@@ -1,4 +1,6 @@
-"""The image `debian:bookworm-slim`, by debootstrap: what Docker's is made with, less what nobody reads in a container."""
+"""The image `debian:bookworm-slim`, built by debootstrap like Docker's, without documentation and
+package caches.
+"""
 
 import shutil
 import subprocess
@@ -7,7 +9,7 @@ from pathlib import Path
 from tests.kube.images.layers import BuildFailed
 
 RELEASE = "bookworm"
-NOT_IN_SLIM = (
+EMPTIED_FOLDERS = (
     "usr/share/doc",
     "usr/share/man",
     "usr/share/info",
@@ -15,20 +17,22 @@ NOT_IN_SLIM = (
     "var/cache/apt/archives",
     "var/lib/apt/lists",
 )
-# The first is the machine's own, and a container gets its host's; Docker's Debian has none either.
-# As Docker's has them: downloaded packages, package lists' caches, documentation and languages do not stay.
-SETTINGS = {
+# Configuration of Docker's Debian image: apt and dpkg keep no packages, caches, documentation or
+# translations.
+CONFIG_FILES = {
     "etc/apt/apt.conf.d/docker-clean": 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";\n',
     "etc/dpkg/dpkg.cfg.d/docker": "".join(
         f"path-exclude /usr/share/{name}/*\n" for name in ("doc", "man", "info", "locale", "groff", "linda", "lintian")
     )
     + "path-include /usr/share/doc/*/copyright\n",
 }
-EMPTIED = ("etc/resolv.conf", "etc/hostname", "etc/machine-id")
+EMPTIED_FILES = ("etc/resolv.conf", "etc/hostname", "etc/machine-id")
 
 
-def slim(folder: Path) -> None:
-    """Lays it into an empty folder. BuildFailed when packages cannot be had."""
+def install_debian_slim(folder: Path) -> None:
+    """Write the file system of the image into an empty folder. Raises BuildFailed when debootstrap
+    fails.
+    """
     command = ["debootstrap", "--variant=minbase", RELEASE, str(folder)]
     done = subprocess.run(
         command,
@@ -40,14 +44,14 @@ def slim(folder: Path) -> None:
     )
     if done.returncode:
         raise BuildFailed(f"debootstrap: exit code {done.returncode}\n{done.stdout[-2000:]}")
-    for name in NOT_IN_SLIM:
+    for name in EMPTIED_FOLDERS:
         shutil.rmtree(folder / name)
         (folder / name).mkdir(parents=True)
     (folder / "var/cache/apt/archives/partial").mkdir()
     (folder / "var/lib/apt/lists/partial").mkdir()
-    for name in EMPTIED:
+    for name in EMPTIED_FILES:
         (folder / name).write_text("")
-    for name, text in SETTINGS.items():
+    for name, text in CONFIG_FILES.items():
         (folder / name).write_text(text)
     for cached in (folder / "var/cache/apt").glob("*.bin"):
         cached.unlink()

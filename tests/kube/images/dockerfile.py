@@ -1,4 +1,6 @@
-"""Reading a Dockerfile: the instructions that ours use, and an error for every other one, so that none is passed over in silence."""
+"""Parses the Dockerfile instructions that the project uses. Any other instruction is an error, so
+none is ignored silently.
+"""
 
 import json
 import re
@@ -8,17 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-KNOWN = ("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD", "EXPOSE", "LABEL")
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+INSTRUCTIONS = ("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD", "EXPOSE", "LABEL")
 
 
-class NotUnderstood(Exception):
-    """The Dockerfile uses what this reader does not know."""
+class UnsupportedDockerfile(Exception):
+    """The Dockerfile contains an instruction or option that this parser does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`instruction`: RUN or COPY, which make a layer; `text`: all that follows it; `workdir`, `environment`: as they are at that line."""
+    """An instruction that creates a layer: RUN or COPY, its arguments, and the working directory
+    and environment at its line.
+    """
 
     instruction: str
     text: str
@@ -28,7 +32,9 @@ class Step:
 
 @dataclass(slots=True)
 class Stage:
-    """`base`: an image's name or an earlier stage's. The rest is what a container of it gets."""
+    """`base` is the name of an image or of an earlier stage; the other fields configure the
+    containers of the image.
+    """
 
     name: str
     base: str
@@ -42,26 +48,28 @@ class Stage:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def read(path: Path) -> dict[str, Stage]:
-    """The stages by name, in their order; one without a name is called by its number. A stage starts as its base stage ended."""
+def parse_dockerfile(path: Path) -> dict[str, Stage]:
+    """The stages by name, in order. A stage without a name is named by its number. A stage inherits
+    the configuration of its base stage.
+    """
     stages: dict[str, Stage] = {}
     stage: Stage | None = None
-    for instruction, text in _instructions(path.read_text()):
+    for instruction, text in _split_instructions(path.read_text()):
         if instruction == "FROM":
             found = re.fullmatch(r"(\S+)(?:\s+AS\s+(\S+))?", text, re.I)
             if found is None:
-                raise NotUnderstood(f"{path}: FROM {text}")
-            stage = _from(found[1], found[2] or str(len(stages)), stages)
+                raise UnsupportedDockerfile(f"{path}: FROM {text}")
+            stage = _start_stage(found[1], found[2] or str(len(stages)), stages)
             stages[stage.name] = stage
         elif stage is None:
-            raise NotUnderstood(f"{path}: {instruction} before FROM")
+            raise UnsupportedDockerfile(f"{path}: {instruction} before FROM")
         else:
-            _apply(stage, instruction, text)
+            _apply_instruction(stage, instruction, text)
     return stages
 
 
-def _from(base: str, name: str, stages: dict[str, Stage]) -> Stage:
-    made = Stage(name, base, environment={"PATH": PATH})
+def _start_stage(base: str, name: str, stages: dict[str, Stage]) -> Stage:
+    made = Stage(name, base, environment={"PATH": DEFAULT_PATH})
     if (parent := stages.get(base)) is not None:
         made.environment = dict(parent.environment)
         made.user, made.workdir = parent.user, parent.workdir
@@ -70,32 +78,34 @@ def _from(base: str, name: str, stages: dict[str, Stage]) -> Stage:
     return made
 
 
-def _apply(stage: Stage, instruction: str, text: str) -> None:
+def _apply_instruction(stage: Stage, instruction: str, text: str) -> None:
     match instruction:
         case "RUN" | "COPY":
             if instruction == "RUN" and text.startswith("--"):
-                raise NotUnderstood(f"RUN {text}: no options here")
+                raise UnsupportedDockerfile(f"RUN {text}: no options here")
             stage.steps.append(Step(instruction, text, stage.workdir, dict(stage.environment)))
         case "ENV":
-            stage.environment |= _pairs(Template(text).safe_substitute(stage.environment))
+            stage.environment |= _parse_pairs(Template(text).safe_substitute(stage.environment))
         case "LABEL":
-            stage.labels |= _pairs(text)
+            stage.labels |= _parse_pairs(text)
         case "USER":
             stage.user = text
         case "WORKDIR":
             stage.workdir = text
         case "ENTRYPOINT":
-            stage.entrypoint, stage.command = _words(text), []
+            stage.entrypoint, stage.command = _parse_json_list(text), []
         case "CMD":
-            stage.command = _words(text)
+            stage.command = _parse_json_list(text)
         case "EXPOSE":
             stage.ports += text.split()
         case _:
-            raise NotUnderstood(f"{instruction}: this reader knows {', '.join(KNOWN)}")
+            raise UnsupportedDockerfile(f"{instruction}: this reader knows {', '.join(INSTRUCTIONS)}")
 
 
-def _instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Continued lines are one; comments go, also between continued lines."""
+def _split_instructions(text: str) -> Iterator[tuple[str, str]]:
+    """(instruction, arguments) of each instruction: continued lines are joined, comments are
+    removed, also between continued lines.
+    """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     for line in "\n".join(lines).replace("\\\n", " ").splitlines():
         if line.strip():
@@ -103,16 +113,16 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
             yield instruction.upper(), rest.strip()
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _parse_pairs(text: str) -> dict[str, str]:
     pairs = (word.partition("=") for word in shlex.split(text))
     return {key: value for key, _, value in pairs}
 
 
-def _words(text: str) -> list[str]:
+def _parse_json_list(text: str) -> list[str]:
     try:
         words = json.loads(text)
     except ValueError as error:
-        raise NotUnderstood(
+        raise UnsupportedDockerfile(
             f"{text}: give it as a JSON list, so that no shell stands between signals and the program"
         ) from error
     return [str(word) for word in words]

@@ -16,7 +16,7 @@ from ottla_broker.wire.batch import (
     parse_batch_header,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import iter_records
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 from tests.unit.log.log_fixtures import NOW, LogFolder, append_committed, batch, marker, offsets, spans
 
 
@@ -122,6 +122,8 @@ def test_max_message_bytes_counts_the_whole_batch(folder: LogFolder) -> None:
 
 def test_message_timestamp_before_max_ms_rejects_old_timestamps(folder: LogFolder) -> None:
     config = LogConfig(message_timestamp_before_max_ms=1_000)
+    recent_then_old = encode_batch([Record(NOW, b"k", b"v"), Record(NOW - 1_001, b"k", b"v")])
+    assert rejection_code(folder, recent_then_old, config) is ErrorCode.invalid_timestamp
     assert rejection_code(folder, batch(1, timestamp=NOW - 1_001), config) is ErrorCode.invalid_timestamp
     assert append_committed(folder.create(), batch(1, timestamp=NOW - 1_000)) == (0, 0)
 

@@ -109,9 +109,10 @@ def test_unsupported_source_offset_is_rejected() -> None:
 
 
 def test_producers_may_not_use_reserved_producer_ids() -> None:
-    fields: HeaderFields = HEADER.unpack_from(batch(1, producer=(PRODUCER_ID, 0, 0)))
+    sent = batch(1, producer=(PRODUCER_ID, 0, 0))
+    fields: HeaderFields = HEADER.unpack_from(sent)
     with pytest.raises(KafkaError) as caught:
-        validate_client_batch(fields, LogConfig(), NOW)
+        validate_client_batch(sent, fields, LogConfig(), NOW)
     assert caught.value.code is ErrorCode.invalid_record
 
 

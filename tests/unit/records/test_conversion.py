@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.validation import convert_batch, needs_conversion, validate_keys
+from ottla_broker.log.record_validation import MAX_RECORD_ERRORS, InvalidRecords, validate_records
+from ottla_broker.log.validation import convert_batch, needs_conversion
 from ottla_broker.wire.batch import Compression, has_valid_crc, parse_batch_header
 from ottla_broker.wire.control_records import encode_end_transaction_marker
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
 from tests.unit.records.record_strategies import codecs, record_lists, timestamps_ms
 
@@ -102,10 +103,55 @@ def level_config(codec: str, level: int) -> LogConfig:
 
 @given(record_lists, codecs)
 def test_rule_14_compacted_topics_reject_records_without_a_key(given_records: list[Record], codec: Compression) -> None:
+    config = LogConfig(cleanup_compact=True, message_timestamp_type="LogAppendTime")
     batch = encode_batch(given_records, compression=codec)
-    if all(record.key is not None for record in given_records):
-        validate_keys(batch, parse_batch_header(batch))
+    without_key = [index for index, record in enumerate(given_records) if record.key is None]
+    if not without_key:
+        validate_records(batch, parse_batch_header(batch), config, now_ms=0)
         return
-    with pytest.raises(KafkaError) as refusal:
-        validate_keys(batch, parse_batch_header(batch))
+    with pytest.raises(InvalidRecords) as refusal:
+        validate_records(batch, parse_batch_header(batch), config, now_ms=0)
     assert refusal.value.code is ErrorCode.invalid_record
+    assert [index for index, _ in refusal.value.record_errors] == without_key
+
+
+@given(record_lists, codecs, st.integers(0, 1 << 41), st.integers(0, 1 << 41), st.integers(0, 1 << 41))
+def test_bounds_of_timestamps_apply_to_every_record(
+    given_records: list[Record], codec: Compression, now_ms: int, before_ms: int, after_ms: int
+) -> None:
+    config = LogConfig(message_timestamp_before_max_ms=before_ms, message_timestamp_after_max_ms=after_ms)
+    batch = encode_batch(given_records, compression=codec)
+    outside = [
+        index
+        for index, record in enumerate(given_records)
+        if record.timestamp_ms != -1 and not -before_ms <= record.timestamp_ms - now_ms <= after_ms
+    ]
+    if not outside:
+        validate_records(batch, parse_batch_header(batch), config, now_ms)
+        return
+    with pytest.raises(InvalidRecords) as refusal:
+        validate_records(batch, parse_batch_header(batch), config, now_ms)
+    assert refusal.value.code is ErrorCode.invalid_timestamp
+    assert [index for index, _ in refusal.value.record_errors] == outside
+
+
+def test_an_invalid_timestamp_decides_the_error_and_a_missing_key_comes_first_in_a_record() -> None:
+    config = LogConfig(cleanup_compact=True, message_timestamp_before_max_ms=10)
+    records = [Record(1000, b"k", b"v"), Record(1, None, b"v"), Record(1000, None, b"v"), Record(1, b"k", b"v")]
+    batch = encode_batch(records)
+    with pytest.raises(InvalidRecords) as refusal:
+        validate_records(batch, parse_batch_header(batch), config, now_ms=1000)
+    assert refusal.value.code is ErrorCode.invalid_timestamp
+    assert [(index, message.split()[0]) for index, message in refusal.value.record_errors] == [
+        (1, "no"),
+        (2, "no"),
+        (3, "timestamp"),
+    ]
+
+
+def test_a_response_names_a_bounded_number_of_records() -> None:
+    batch = encode_batch([Record(0, None, b"")] * (MAX_RECORD_ERRORS + 1), compression=Compression.zstd)
+    config = LogConfig(cleanup_compact=True, message_timestamp_type="LogAppendTime")
+    with pytest.raises(InvalidRecords, match=f"{MAX_RECORD_ERRORS} or more of {MAX_RECORD_ERRORS + 1}") as refusal:
+        validate_records(batch, parse_batch_header(batch), config, now_ms=0)
+    assert len(refusal.value.record_errors) == MAX_RECORD_ERRORS

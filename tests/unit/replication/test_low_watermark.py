@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -10,6 +9,8 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
 from ottla_broker.api.delete_records import delete_records
+from ottla_broker.requests.context import ConnectionState, RequestContext
+from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode
 from tests.sim.processes import SimulatedLoop
@@ -43,7 +44,8 @@ def asked(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.Task[lis
     )
 
     async def ask() -> list[Result]:
-        answer = await delete_records(cast(Any, SimpleNamespace(broker=node, is_authorized=lambda *_: True)), request)
+        context = RequestContext(cast(Any, node), ConnectionState("client", 0, "PLAINTEXT"), 2, None, AllowAll())
+        answer = await delete_records(context, request)
         return [(one.error_code, int(one.low_watermark)) for one in answer.topics[0].partitions]
 
     return node.process.run(ask())

@@ -52,8 +52,16 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
 @given(data=st.data())
 @some
 def test_produce_responses(version: int, data: st.DataObject) -> None:
+    text = st.none() | st.text(max_size=9)
     made = st.builds(
-        ProduceResponsePartition, int32, codes, int64, st.integers(-1, 1 << 40), int64, st.none() | st.text(max_size=9)
+        ProduceResponsePartition,
+        int32,
+        codes,
+        int64,
+        st.integers(-1, 1 << 40),
+        int64,
+        text,
+        st.lists(st.tuples(int32, text), max_size=3),
     )
     topics: Any = data.draw(
         st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
@@ -73,6 +81,8 @@ def test_produce_responses(version: int, data: st.DataObject) -> None:
                 assert partition.log_start_offset == expected.log_start
             if version >= 8:
                 assert partition.error_message == expected.message
+                found_errors = [(one.batch_index, one.batch_index_error_message) for one in partition.record_errors]
+                assert found_errors == expected.record_errors
 
 
 @pytest.mark.parametrize("version", range(4, 19))

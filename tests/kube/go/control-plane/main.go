@@ -1,5 +1,5 @@
-// One program with the parts of a Kubernetes control plane and kubectl; the first argument says which one runs.
-// Their etcd is another program.
+// The components of a Kubernetes control plane and kubectl in one program; the first argument names
+// the component to run. etcd is a program of its own.
 package main
 
 import (
@@ -29,7 +29,7 @@ var parts = map[string]func() *cobra.Command{
 }
 
 func main() {
-	name := filepath.Base(os.Args[0]) // by a link of that name, too
+	name := filepath.Base(os.Args[0]) // also the name of a link to this program
 	if parts[name] == nil && len(os.Args) > 1 {
 		name, os.Args = os.Args[1], os.Args[1:]
 	}

@@ -1,4 +1,4 @@
-// CoreDNS with the few plugins that a cluster of a test needs.
+// CoreDNS with only the plugins that a test cluster needs.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// One program with what runs on a node of Kubernetes: kubelet and kube-proxy; the first argument says which one runs.
+// The components of a Kubernetes node, kubelet and kube-proxy; the first argument names the one to run.
 package main
 
 import (

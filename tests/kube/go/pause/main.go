@@ -1,4 +1,4 @@
-// The container that holds a pod's namespaces: it waits to be told to end, and takes in the dead that nobody else does.
+// The container that holds a pod's namespaces: it runs until SIGINT or SIGTERM and reaps orphaned processes.
 package main
 
 import (

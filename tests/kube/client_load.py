@@ -1,4 +1,6 @@
-"""A producer and a group that go on while something befalls the brokers; afterwards every promise that they were given is checked."""
+"""A producer and a consumer group that run during a disruption, and the checks of their delivery
+guarantees afterwards.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -9,40 +11,44 @@ from tests.e2e.rounds import checks
 from tests.e2e.rounds.load import GroupMember, Load, Producer, TopicPartition, committed_offsets, read_all_records
 from tests.waiting import eventually
 
-GOES_ON_WITHIN_S = 60.0
-HEALS_WITHIN_S = 120.0
+PROGRESS_WITHIN_S = 60.0
+RECOVERY_WITHIN_S = 120.0
 
 
 @contextmanager
-def under_load(
+def run_clients(
     topic: str,
     partitions: int,
     bootstrap: Callable[[], str],
-    whole: Callable[[], object],
+    is_recovered: Callable[[], object],
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Load]:
-    """`topic` must be there. `bootstrap`: where clients begin now. `whole`: true once the cluster has got over what the block did to it. `settings`: of the
-    producer and the group, over these."""
-    more = dict(settings or {})
-    producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True, **more})
+    """Run an idempotent producer and two members of a group on an existing topic during the block.
+
+    After the block, wait for `is_recovered`, and assert that every acknowledged record is in the
+    topic exactly once and in order, and that the group has read it. `bootstrap` returns the current
+    bootstrap servers; `settings` override the clients' configuration.
+    """
+    overrides = dict(settings or {})
+    producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True, **overrides})
     group = f"readers-of-{topic}"
-    load = Load([producer], [GroupMember(f"member-{n}", bootstrap(), topic, group, settings=more) for n in (1, 2)])
+    load = Load([producer], [GroupMember(f"member-{n}", bootstrap(), topic, group, settings=overrides) for n in (1, 2)])
     load.start()
     try:
         eventually(
             lambda: load.count_acknowledged() > 300 and load.consumed(),
-            within_s=GOES_ON_WITHIN_S,
+            within_s=PROGRESS_WITHIN_S,
             message="acknowledged and consumed records",
         )
         yield load
-        eventually(whole, within_s=HEALS_WITHIN_S, message="the cluster is whole")
+        eventually(is_recovered, within_s=RECOVERY_WITHIN_S, message="the cluster has recovered")
         load.stop_producers()
-        places = [(topic, partition) for partition in range(partitions)]
+        topic_partitions = [(topic, partition) for partition in range(partitions)]
         contents = read_all_records(bootstrap(), topic, partitions)
         eventually(
-            lambda: all(contents[place].keys() <= load.consumed().get(place, {}).keys() for place in places),
+            lambda: all(contents[it].keys() <= load.consumed().get(it, {}).keys() for it in topic_partitions),
             within_s=60,
-            message="the group has read everything",
+            message="the group has read all records",
         )
     finally:
         load.stop_producers()
@@ -50,24 +56,26 @@ def under_load(
         print(
             f"{topic}: {load.count_acknowledged()} records, longest time that a partition took none {longest_stall_s(producer):.2f} s"
         )
-    committed = committed_offsets(bootstrap(), load.members[0].group, places)
+    committed = committed_offsets(bootstrap(), load.members[0].group, topic_partitions)
     assert checks.find_violations(load, contents, committed) == []
     assert load.count_acknowledged() == producer.sent_count
 
 
 def longest_stall_s(producer: Producer) -> float:
-    """The longest time between two acknowledgements of one partition, to all of which it sends in turn."""
+    """The longest time between two acknowledgements in one partition. The producer sends to all
+    partitions in turn.
+    """
     times: dict[TopicPartition, list[float]] = defaultdict(list)
     for ack in producer.acknowledgements:
         times[ack.partition].append(ack.at_s)
     return max((after - before for it in times.values() for before, after in pairwise(it)), default=0.0)
 
 
-def go_on(load: Load, records: int = 300) -> None:
-    """Returns when so many more were acknowledged."""
+def wait_for_progress(load: Load, records: int = 300) -> None:
+    """Wait until `records` more records are acknowledged."""
     before = load.count_acknowledged()
     eventually(
         lambda: load.count_acknowledged() >= before + records,
-        within_s=GOES_ON_WITHIN_S,
+        within_s=PROGRESS_WITHIN_S,
         message="more acknowledged records",
     )

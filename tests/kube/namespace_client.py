@@ -1,0 +1,77 @@
+"""Creates, patches, reads and waits for the objects of one namespace."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ottla_operator.plan.conditions import kstatus
+from ottla_operator.resources import crds
+from tests.kube.api_client import ApiClient, Json
+from tests.waiting import eventually
+
+API_ROOT = f"/apis/{crds.GROUP}/{crds.VERSION}"
+
+
+@dataclass
+class NamespaceClient:
+    api: ApiClient
+    namespace: str
+
+    def create_namespace(self) -> None:
+        self.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+
+    def path(self, plural: str, name: str = "") -> str:
+        return f"{API_ROOT}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    def create(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
+        body = {"apiVersion": f"{crds.GROUP}/{crds.VERSION}", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        return self.api.request("POST", self.path(f"{kind.lower()}s"), body)
+
+    def patch_spec(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
+        """Merge a patch into the spec."""
+        return self.api.request("PATCH", self.path(f"{kind.lower()}s", name), {"spec": spec})
+
+    def delete(self, kind: str, name: str) -> None:
+        self.api.request("DELETE", self.path(f"{kind.lower()}s", name))
+
+    def get(self, kind: str, name: str) -> Json:
+        found = self.api.get(self.path(f"{kind.lower()}s", name))
+        assert found is not None, f"{kind} {name} does not exist"
+        return found
+
+    def condition(self, kind: str, name: str, condition_type: str = "Ready") -> dict[str, str]:
+        conditions = (self.get(kind, name).get("status") or {}).get("conditions") or []
+        return next((it for it in conditions if it["type"] == condition_type), {})
+
+    def wait_for_status(self, kind: str, name: str, status: str = "Current", within_s: float = 60.0) -> Json:
+        """Wait until kstatus evaluates the resource to `status`, and return the resource."""
+
+        def resource_with_status() -> Json | None:
+            resource = self.get(kind, name)
+            return resource if kstatus(resource) == status else None
+
+        try:
+            resource = eventually(resource_with_status, within_s=within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{kind} {name} is not {status}: {self.get(kind, name).get('status')}") from error
+        assert resource is not None
+        return resource
+
+    def list_objects(self, group: str, plural: str) -> dict[str, Json]:
+        """All objects of a kind by name. `group` is v1 or group/version."""
+        root = "/api/v1" if group == "v1" else f"/apis/{group}"
+        items = self.api.request("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
+        return {it["metadata"]["name"]: it for it in items}
+
+
+def install_crds(api: ApiClient) -> None:
+    for kind in crds.KINDS:
+        crd = crds.build_crd(kind)
+        name = crd["metadata"]["name"]
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+        api.request("APPLY", f"{path}?fieldManager=tests&force=true", crd)
+
+        def is_established(path: str = path) -> bool:
+            conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []
+            return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
+
+        eventually(is_established, message=f"{name} is established")
