@@ -1,4 +1,4 @@
-"""A whole Kubernetes: control plane, cluster DNS and nodes, each node in its own namespaces.
+"""A complete Kubernetes: control plane, cluster DNS and nodes, each node in its own namespaces.
 
     with run_kubernetes(folder, nodes=3) as kube:
         kube.load_image(image_archive)

@@ -96,9 +96,9 @@ def demo_cluster(installed_operator: InstalledOperator) -> Iterator[ManagedClust
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
     with ResourceHistory(api, NAMESPACE) as history:
-        made = ManagedCluster(installed_operator, NamespaceClient(api, NAMESPACE), history)
-        made.create()
-        yield made
+        cluster = ManagedCluster(installed_operator, NamespaceClient(api, NAMESPACE), history)
+        cluster.create()
+        yield cluster
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ def find_helm() -> Path:
     path = cache / "ottla" / f"helm-{VERSION}" / "helm"
     if not path.exists():
         skip_or_fail_in_ci(
-            f"no `helm` on PATH; to build one: GOBIN={path.parent} CGO_ENABLED=0 go install helm.sh/helm/v3/cmd/helm@{VERSION}"
+            f"no `helm` on PATH; to build it: "
+            f"GOBIN={path.parent} CGO_ENABLED=0 go install helm.sh/helm/v3/cmd/helm@{VERSION}"
         )
     return path
 

@@ -73,6 +73,10 @@ STATUS: Json = {
     ),
     "required": ["driverInfo"],
 }
+SCHEMA: Json = {
+    **object_schema(spec=SPEC, status=STATUS, metadata={"type": "object"}),
+    "required": ["spec"],
+}
 CRD: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -97,18 +101,18 @@ CRD: Json = {
                 "served": True,
                 "storage": True,
                 "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {**object_schema(spec=SPEC, status=STATUS, metadata={"type": "object"}), "required": ["spec"]}},
+                "schema": {"openAPIV3Schema": SCHEMA},
             }
         ],
     },
-}  # fmt: skip
+}
 
 
 def install_crd(api: ApiClient) -> None:
     api.request("APPLY", f"{PATH}?fieldManager=tests&force=true", CRD)
 
-    def established() -> bool:
+    def is_established() -> bool:
         conditions = (api.get(PATH) or {}).get("status", {}).get("conditions") or []
         return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
 
-    eventually(established, message=f"{NAME} is served")
+    eventually(is_established, message=f"{NAME} is established")

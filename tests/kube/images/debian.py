@@ -20,7 +20,9 @@ EMPTIED_FOLDERS = (
 # Configuration of Docker's Debian image: apt and dpkg keep no packages, caches, documentation or
 # translations.
 CONFIG_FILES = {
-    "etc/apt/apt.conf.d/docker-clean": 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";\n',
+    "etc/apt/apt.conf.d/docker-clean": (
+        'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";\n'
+    ),
     "etc/dpkg/dpkg.cfg.d/docker": "".join(
         f"path-exclude /usr/share/{name}/*\n" for name in ("doc", "man", "info", "locale", "groff", "linda", "lintian")
     )

@@ -64,30 +64,32 @@ class ImageBuilder:
         elif (make := self._base_images.get(stage.base)) is not None:
             layers = (self._cached_layer(stage.base + _source_of(make), make),)
         else:
-            raise UnsupportedDockerfile(f"FROM {stage.base}: known are {', '.join([*self._base_images, *stages])}")
+            raise UnsupportedDockerfile(
+                f"FROM {stage.base}: known base images and stages are {', '.join([*self._base_images, *stages])}"
+            )
         for step in stage.steps:
             layers = (*layers, self._build_step(step, layers, stages))
         return BuiltImage(stage, layers)
 
     def _build_step(self, step: Step, below: tuple[Path, ...], stages: Mapping[str, Stage]) -> Path:
-        ingredients = [*(layer.name for layer in below), step.instruction, step.text, step.workdir]
+        inputs = [*(layer.name for layer in below), step.instruction, step.text, step.workdir]
         if step.instruction == "RUN":
-            ingredients += [f"{key}={value}" for key, value in step.environment.items()]
-            return self._cached_layer("\0".join(ingredients), lambda diff: self._run_command(step, below, diff))
+            inputs += [f"{key}={value}" for key, value in step.environment.items()]
+            return self._cached_layer("\0".join(inputs), lambda diff: self._run_command(step, below, diff))
         *sources, target = shlex.split(step.text)
         target = f"{PurePosixPath(step.workdir) / target}{'/' if target.endswith('/') else ''}"
         if sources[0].startswith("--from="):
             other = self.build(stages, sources.pop(0).removeprefix("--from=")).layers
-            ingredients += [layer.name for layer in other]
+            inputs += [layer.name for layer in other]
             return self._cached_layer(
-                "\0".join(ingredients), lambda diff: _copy_from_stage(other, sources, target, below, diff)
+                "\0".join(inputs), lambda diff: _copy_from_stage(other, sources, target, below, diff)
             )
         files = dict(self._list_files(sources, target))
-        ingredients += [f"{path}={_file_digest(source)}" for path, source in files.items()]
-        return self._cached_layer("\0".join(ingredients), lambda diff: _copy_files(files, below, diff))
+        inputs += [f"{path}={_file_digest(source)}" for path, source in files.items()]
+        return self._cached_layer("\0".join(inputs), lambda diff: _copy_files(files, below, diff))
 
-    def _cached_layer(self, ingredients: str, make: LayerWriter) -> Path:
-        layer = self._cache / hashlib.sha256(ingredients.encode()).hexdigest()[:32]
+    def _cached_layer(self, inputs: str, make: LayerWriter) -> Path:
+        layer = self._cache / hashlib.sha256(inputs.encode()).hexdigest()[:32]
         if not layer.exists():
             self._cache.mkdir(parents=True, exist_ok=True)
             scratch = Path(tempfile.mkdtemp(dir=self._cache, prefix="making-"))
@@ -113,15 +115,15 @@ class ImageBuilder:
     def _list_files(self, sources: list[str], target: str) -> Iterator[tuple[str, Path]]:
         """(path in the image, file of the context) of all files that a COPY copies."""
         for source in sources:
-            found = self._context / source
-            if found.is_dir():
-                for path in sorted(found.rglob("*")):
+            copied = self._context / source
+            if copied.is_dir():
+                for path in sorted(copied.rglob("*")):
                     if path.is_file() and not self._is_ignored(path.relative_to(self._context)):
-                        yield str(PurePosixPath(target) / path.relative_to(found)), path
-            elif found.is_file():
-                yield target + source.rpartition("/")[2] if target.endswith("/") else target, found
+                        yield str(PurePosixPath(target) / path.relative_to(copied)), path
+            elif copied.is_file():
+                yield target + source.rpartition("/")[2] if target.endswith("/") else target, copied
             else:
-                raise BuildFailed(f"COPY {source}: there is no such file in the context")
+                raise BuildFailed(f"COPY {source}: no such file or folder in the context")
 
     def _is_ignored(self, path: Path) -> bool:
         return any(path.parts[0] == name for name in self._ignore_rules[0]) or any(
@@ -169,7 +171,7 @@ def _copy_from_stage(
     other: tuple[Path, ...], sources: list[str], target: str, below: tuple[Path, ...], diff: Path
 ) -> None:
     if len(sources) != 1:
-        raise UnsupportedDockerfile(f"COPY --from of {sources}: one at a time")
+        raise UnsupportedDockerfile(f"COPY --from with several sources {sources} is not supported")
     source = f"from{sources[0]}"
     script = [*_overlay_commands(below, diff, "root"), *_overlay_commands(other, diff.parent / "unused", "from")]
     script += [
@@ -230,9 +232,9 @@ def _file_digest(path: Path) -> str:
 
 def size_of(folder: Path) -> int:
     """Size of a folder's files in bytes; hard links are counted once."""
-    seen: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}  # by device and inode
     for path in folder.rglob("*"):
         status = path.lstat()
         if path.is_file() and not path.is_symlink():
-            seen[status.st_dev, status.st_ino] = status.st_size
-    return sum(seen.values())
+            sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
