@@ -139,7 +139,7 @@ def test_credentials_come_from_secrets(
 =======
         credentials = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
         tls = {"caSecretRef": {"name": "west-ca"}}
-        source_spec = {"bootstrap": source.at["SASL_SSL"], "tls": tls, "credentials": credentials}
+        source_spec = {"bootstrap": source.addresses["SASL_SSL"], "tls": tls, "credentials": credentials}
         spec = {"source": source_spec, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
         resources.create("Mirror", "west", spec)
 >>>>>>> main

@@ -154,7 +154,9 @@ def test_the_old_source_mirrors_the_copy_and_becomes_the_source_again(
         """Wait until both clusters have the same records and the Mirror is InSync. `last` are the
         last values.
         """
-        eventually(lambda: read_records(source, topic, 0) == read_records(target, topic, 0), within_s=60, message=describe)
+        eventually(
+            lambda: read_records(source, topic, 0) == read_records(target, topic, 0), within_s=60, message=describe
+        )
         assert values(source)[-len(last) :] == list(last)
         eventually(
             lambda: resources.condition("Mirror", name, "InSync").get("status") == "True", within_s=60, message=describe
