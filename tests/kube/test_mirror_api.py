@@ -127,22 +127,11 @@ def test_credentials_come_from_secrets(
         admin = AdminClient({"bootstrap.servers": source.broker.bootstrap})
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
         produce(source.broker.bootstrap, "orders", [b"copied"] * 50)
-<<<<<<< HEAD
-        login = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
-        at = {
-            "bootstrap": source.addresses["SASL_SSL"],
-            "tls": {"caSecretRef": {"name": "west-ca"}},
-            "credentials": login,
-        }
-        wish = {"source": at, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-        resources.create("Mirror", "west", wish)
-=======
         credentials = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
         tls = {"caSecretRef": {"name": "west-ca"}}
         source_spec = {"bootstrap": source.addresses["SASL_SSL"], "tls": tls, "credentials": credentials}
         spec = {"source": source_spec, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
         resources.create("Mirror", "west", spec)
->>>>>>> main
 
         def ready() -> dict[str, str]:
             return resources.condition("Mirror", "west")
