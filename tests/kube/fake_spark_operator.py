@@ -54,12 +54,13 @@ class FakeSparkOperator:
             self.write_status(name, state, executionAttempts=1, submissionAttempts=1)
         return state
 
-    def write_status(self, name: str, state: str, **more: object) -> None:
+    def write_status(self, name: str, state: str, **fields: object) -> None:
         path = f"/apis/{API_VERSION}/namespaces/{self.resources.namespace}/sparkapplications/{name}/status"
-        status = {"applicationState": {"state": state}, "driverInfo": {"podName": f"{name}-driver"}, **more}
+        status = {"applicationState": {"state": state}, "driverInfo": {"podName": f"{name}-driver"}, **fields}
         self.resources.api.request("PATCH", path, {"status": status})
 
     def spark_submit_arguments(self, application: Json) -> list[str]:
+        """The arguments of spark-submit for a SparkApplication."""
         name, spec = application["metadata"]["name"], application["spec"]
         conf = {
             "spark.kubernetes.namespace": self.resources.namespace,

@@ -10,6 +10,7 @@ import yaml
 from tests.kube import helm
 from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
+from tests.kube.custom_resource_definitions import crd_path
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.operator_process import OperatorProcess
 from tests.unit.operator import samples
@@ -64,7 +65,7 @@ def test_crds_are_upgraded_with_the_chart(plane: ControlPlane, tmp_path: Path) -
     assert fields_of(crd).pop("deadLetter")
     file.write_text(yaml.safe_dump(crd))
     target = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla")
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pipelines.ottla.dev"
+    path = crd_path("pipelines.ottla.dev")
     if plane.admin.get(path):  # remains from an earlier test's installation
         plane.admin.request("DELETE", path)
         eventually(lambda: plane.admin.get(path) is None)

@@ -18,6 +18,7 @@ from tests.clients.sample_messages import START_MS, Message
 from tests.kube import spark_application_crd
 from tests.kube.api_client import ApiError, Json
 from tests.kube.control_plane import ControlPlane
+from tests.kube.custom_resource_definitions import crd_path, install_crd
 from tests.kube.fake_kubelet import create_cluster_with_broker, create_ready_pod, run_broker_process
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.operator_process import OperatorProcess
@@ -183,7 +184,7 @@ def test_a_spark_application_matches_the_documented_fields_and_its_status_is_rep
         lambda: resources.condition("Pipeline", "hourly").get("reason") == "SparkOperatorNotFound",
         message=lambda: describe(resources, operator),
     )
-    spark_application_crd.install_crd(plane.admin)
+    install_crd(plane.admin, spark_application_crd.CRD)
     try:
         application = eventually(
             lambda: resources.list_objects(*APPLICATIONS).get("hourly"),
@@ -221,7 +222,7 @@ def test_a_spark_application_matches_the_documented_fields_and_its_status_is_rep
 
         eventually(is_recreated, message=lambda: describe(resources, operator))
     finally:
-        plane.admin.request("DELETE", spark_application_crd.PATH)
+        plane.admin.request("DELETE", crd_path(spark_application_crd.NAME))
 
 
 @pytest.mark.parametrize(

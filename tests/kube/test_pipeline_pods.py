@@ -13,6 +13,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kubernetes
+from tests.kube.custom_resource_definitions import install_crd
 from tests.kube.fake_spark_operator import FakeSparkOperator
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods
 from tests.kube.namespace_client import NamespaceClient
@@ -131,7 +132,7 @@ def test_the_spark_application_of_a_pipeline_runs_by_spark_submit(
     kube: Kubernetes, resources: NamespaceClient, tmp_path: Path
 ) -> None:
     """kubeflow's operator does nothing to these pods besides passing the fields to spark-submit."""
-    spark_application_crd.install_crd(kube.plane.admin)
+    install_crd(kube.plane.admin, spark_application_crd.CRD)
     spark_operator = FakeSparkOperator(tmp_path, kube.plane, resources)
     for topic in ("votes", "sums"):
         resources.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 1})

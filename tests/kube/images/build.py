@@ -2,7 +2,6 @@
 and prints their sizes.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from tests.kube.images import archive, debian, dockerfile
 from tests.kube.images.layers import BuiltImage, ImageBuilder, size_of
+from tests.locks import file_lock
 
 ROOT = Path(__file__).parents[3]
 REGISTRY = "ottla.test"  # only part of the images' names; nothing is pulled from it
@@ -63,8 +63,7 @@ def build_image(name: str) -> BuiltImage:
 
 def _build_stage(file: str, stage: str) -> BuiltImage:
     cache_folder().mkdir(parents=True, exist_ok=True)
-    with (cache_folder() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock(cache_folder() / "lock"):
         return ImageBuilder(ROOT, cache_folder() / "layers", BASE_IMAGES).build(
             dockerfile.parse_dockerfile(ROOT / file), stage
         )

@@ -28,6 +28,7 @@ CONFIG_FILES = {
     )
     + "path-include /usr/share/doc/*/copyright\n",
 }
+# debootstrap copies these from the machine; a container gets its own.
 EMPTIED_FILES = ("etc/resolv.conf", "etc/hostname", "etc/machine-id")
 
 
@@ -55,5 +56,5 @@ def install_debian_slim(folder: Path) -> None:
         (folder / name).write_text("")
     for name, text in CONFIG_FILES.items():
         (folder / name).write_text(text)
-    for cached in (folder / "var/cache/apt").glob("*.bin"):
-        cached.unlink()
+    for cache_file in (folder / "var/cache/apt").glob("*.bin"):
+        cache_file.unlink()

@@ -25,7 +25,7 @@ from ottla_broker.wire.codec import (
     write_response,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import default_message, schema_of
+from ottla_broker.wire.message_schema import MessageSchema, schema_of
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
 
@@ -91,18 +91,18 @@ class Small:
 
     async def named(self, api: int, version: int, /, **fields: Any) -> Any:
         """The same, with a request made of these fields; plain dictionaries stand for what is nested."""
-        return await self.ask(api, version, made(request_class(api, version), fields))
+        return await self.ask(api, version, made(schema_of(request_class(api, version)), fields))
 
 
-def made(cls: type, fields: dict[str, Any]) -> Any:
-    shapes = {field.name: field for field in schema_of(cls).all_fields}
-    values = {name: getattr(default_message(cls), name) for name in shapes}
+def made(schema: MessageSchema, fields: dict[str, Any]) -> Any:
+    shapes = {field.name: field for field in schema.all_fields}
+    values = {name: getattr(schema.default(), name) for name in shapes}
     for name, value in fields.items():
         if name not in shapes:
             continue
         entity = shapes[name].entity
         values[name] = tuple(made(entity, one) for one in value) if entity is not None and value is not None else value
-    return cls(**values)
+    return schema.cls(**values)
 
 
 def scenario(test: Callable[[Small], Awaitable[None]]) -> None:

@@ -106,9 +106,9 @@ class Node:
             self.config,
             self.fetchers,
             MetadataClusterView(self.image),
-            send_isr_change=self.proposals.send,
-            on_leadership_gained=lambda partition: self.led.append(("led", partition.leader_epoch)),
-            on_leadership_lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
+            self.proposals.send,
+            lambda partition: self.led.append(("led", partition.leader_epoch)),
+            lambda partition: self.led.append(("lost", partition.leader_epoch)),
         )
         self.server = Server(
             cast(Broker, self),
