@@ -71,12 +71,12 @@ def test_invalid_and_unreachable_mirrors_are_reported(resources: NamespaceClient
     resources.create("Mirror", "with-acls", {**spec, "sync": {"acls": True}})
     assert resources.wait_for_status("Mirror", "with-acls", "Failed")
     assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not supported yet; leave it out"
-    resources.create("Mirror", "nowhere", {**spec, "target": {"clusterRef": {"name": "nothing"}}})
-    eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "ClusterNotFound", within_s=30)
-    assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
-    resources.create("Mirror", "away", spec)
-    eventually(lambda: resources.condition("Mirror", "away").get("reason") == "SourceUnreachable", within_s=30)
-    message = resources.condition("Mirror", "away")["message"]
+    resources.create("Mirror", "without-cluster", {**spec, "target": {"clusterRef": {"name": "nothing"}}})
+    eventually(lambda: resources.condition("Mirror", "without-cluster").get("reason") == "ClusterNotFound", within_s=30)
+    assert kstatus(resources.get("Mirror", "without-cluster")) == "InProgress"
+    resources.create("Mirror", "unreachable", spec)
+    eventually(lambda: resources.condition("Mirror", "unreachable").get("reason") == "SourceUnreachable", within_s=30)
+    message = resources.condition("Mirror", "unreachable")["message"]
     assert message.startswith("the source at 127.0.0.1:1: ") and "refused" in message.lower(), message
 
 

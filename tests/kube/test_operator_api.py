@@ -84,10 +84,10 @@ def test_storage_size_and_partitions_cannot_be_decreased(resources: NamespaceCli
 
 def test_the_objects_of_a_cluster_are_written_once(resources: NamespaceClient, operator: OperatorProcess) -> None:
     resources.create("Cluster", "demo", {**SPEC, "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}})
-    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
+    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail)
     eventually(
         lambda: resources.condition("Cluster", "demo").get("reason") == "InsufficientReplicas",
-        message=operator.daemon.log_tail(),
+        message=operator.daemon.log_tail,
     )
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
     before = versions(resources)
@@ -99,7 +99,7 @@ def test_the_objects_of_a_cluster_are_written_once(resources: NamespaceClient, o
     assert operator.count_writes() == writes, "no writes without effect either"
     operator.daemon.stop()
     operator.start()
-    eventually(lambda: operator.count_reconciles() >= 2, within_s=30, message=operator.daemon.log_tail())
+    eventually(lambda: operator.count_reconciles() >= 2, within_s=30, message=operator.daemon.log_tail)
     assert versions(resources) == before, "a restarted operator writes nothing"
     # The API server normalises some values (1000m to 1). The operator detects that they are equal
     # without writing.
@@ -108,7 +108,7 @@ def test_the_objects_of_a_cluster_are_written_once(resources: NamespaceClient, o
 
 def test_drift_is_corrected(resources: NamespaceClient, operator: OperatorProcess) -> None:
     resources.create("Cluster", "demo", SPEC)
-    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
+    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail)
     service = f"/api/v1/namespaces/{resources.namespace}/services/demo-brokers"
     resources.api.request("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets/demo"
@@ -140,7 +140,7 @@ def test_a_topic_reports_that_its_cluster_is_missing_or_not_ready(
     resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
     eventually(
         lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotFound",
-        message=operator.daemon.log_tail(),
+        message=operator.daemon.log_tail,
     )
     resources.create("Cluster", "demo", SPEC)
     eventually(lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotReady")
@@ -151,15 +151,15 @@ def test_a_topic_reports_that_its_cluster_is_missing_or_not_ready(
 def test_a_standby_operator_takes_over_within_12_s(
     plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.is_active, message=operator.daemon.log_tail())
+    eventually(lambda: operator.is_active, message=operator.daemon.log_tail)
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other")
     other.start()
     try:
         assert not other.is_active
         operator.daemon.kill()
-        eventually(lambda: other.is_active, within_s=12, message=other.daemon.log_tail())
+        eventually(lambda: other.is_active, within_s=12, message=other.daemon.log_tail)
         resources.create("Cluster", "demo", SPEC)
-        eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=other.daemon.log_tail())
+        eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=other.daemon.log_tail)
     finally:
         other.daemon.stop()
 
@@ -167,11 +167,11 @@ def test_a_standby_operator_takes_over_within_12_s(
 def test_operators_of_two_releases_in_one_namespace_are_both_active(
     plane: ControlPlane, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.is_active, message=operator.daemon.log_tail())
+    eventually(lambda: operator.is_active, message=operator.daemon.log_tail)
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other", "west-ottla-operator")
     other.start()
     try:
-        eventually(lambda: other.is_active, within_s=12, message=other.daemon.log_tail())
+        eventually(lambda: other.is_active, within_s=12, message=other.daemon.log_tail)
         assert operator.is_active
         eventually(lambda: other.is_ready and operator.is_ready, message="both operators are ready")
     finally:
@@ -183,7 +183,7 @@ def test_resources_deleted_while_the_watch_was_interrupted_are_forgotten(
 ) -> None:
     resources.create("Cluster", "demo", SPEC)
     resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
-    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
+    eventually(lambda: "demo" in resources.list_objects("apps/v1", "statefulsets"), message=operator.daemon.log_tail)
     eventually(lambda: has_filled_caches(operator, resources))
     plane.api_server.kill()
     operator.daemon.pause()
@@ -197,7 +197,7 @@ def test_resources_deleted_while_the_watch_was_interrupted_are_forgotten(
     eventually(
         lambda: "other" in resources.list_objects("apps/v1", "statefulsets"),
         within_s=30,
-        message=operator.daemon.log_tail(),
+        message=operator.daemon.log_tail,
     )
     eventually(lambda: has_filled_caches(operator, resources), within_s=90)
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets"
@@ -216,6 +216,6 @@ def test_an_operator_with_100_topics_uses_less_than_80_mib(
         resources.create("Topic", f"topic-{number}", {"clusterRef": {"name": "demo"}, "partitions": 3})
     eventually(
         lambda: resources.condition("Topic", "topic-99").get("reason") == "ClusterNotReady",
-        message=operator.daemon.log_tail(),
+        message=operator.daemon.log_tail,
     )
     assert operator.daemon.resident_memory_kib() < 80 * 1024

@@ -71,15 +71,15 @@ def test_clients_continue_when_the_controller_is_killed(pods: BrokerPods, kube: 
 def test_clients_continue_when_a_leader_is_killed_while_the_api_server_is_unavailable(
     pods: BrokerPods, kube: Kubernetes
 ) -> None:
-    with run_clients(pods, "api-server-away") as load:
+    with run_clients(pods, "api-server-outage") as load:
         controller, bootstrap = pods.lease_holder(), pods.bootstrap(*BROKERS)
         kube.plane.api_server.kill()
         try:
             victim = next(broker for broker in BROKERS if broker != controller)
-            assert is_leader(bootstrap, "api-server-away", victim)
+            assert is_leader(bootstrap, "api-server-outage", victim)
             pods.kill_process(victim, kube.nodes[0].machine)
             eventually(
-                lambda: not is_leader(bootstrap, "api-server-away", victim),
+                lambda: not is_leader(bootstrap, "api-server-outage", victim),
                 within_s=20,
                 message="other brokers lead its partitions",
             )
@@ -99,7 +99,7 @@ def test_clients_continue_when_a_leader_is_killed_while_the_api_server_is_unavai
 def test_clients_continue_after_the_controller_was_killed_while_the_api_server_was_unavailable(
     pods: BrokerPods, kube: Kubernetes
 ) -> None:
-    with run_clients(pods, "both-away") as load:
+    with run_clients(pods, "both-unavailable") as load:
         controller = pods.lease_holder()
         kube.plane.api_server.kill()
         try:

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
 OUTAGE_S = 120.0
-TOPIC = "api-away"
+TOPIC = "api-outage"
 
 
 def test_clients_continue_when_a_leader_is_killed_during_an_outage_of_the_api_server(demo: ManagedCluster) -> None:
