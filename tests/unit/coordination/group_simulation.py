@@ -1,5 +1,5 @@
-"""Clients of a classic group without I/O and on a simulated clock. They follow the protocol as the Java
-client does, and the test decides when each takes its next step.
+"""Clients of a classic group without I/O and on a simulated clock. They follow the protocol as the
+Java client does, and the test decides when each takes its next step.
 """
 
 from collections import deque
@@ -75,7 +75,9 @@ class Client:
 
 
 class GroupSimulation:
-    """A group, its clients, its clock, and its writes, which complete when the test calls `end_write`."""
+    """A group, its clients, its clock, and its writes, which complete when the test calls
+    `end_write`.
+    """
 
     def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
         self.settings = settings or GroupCoordinatorConfig(group_initial_rebalance_delay_ms=3_000)

@@ -4,8 +4,8 @@ Invariants:
 - Each generation has one leader, and it is a member.
 - The generation never decreases.
 - Each member gets the assignment that the leader made for it (checked by `GroupSimulation`).
-- Each waiting request has a deadline or a write that completes it. When clients behave, all live clients
-  reach one stable generation.
+- Each waiting request has a deadline or a write that completes it. When clients behave, all live
+  clients reach one stable generation.
 """
 
 from hypothesis import settings

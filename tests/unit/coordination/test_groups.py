@@ -1,4 +1,6 @@
-"""The group coordinator on virtual time: writes, loading, and partitions that move to another broker."""
+"""The group coordinator on virtual time: writes, loading, and partitions that move to another
+broker.
+"""
 
 import asyncio
 

@@ -32,19 +32,44 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
     ("observed", "kind", "reason", "message"),
     [
         (replace(HEALTHY, brokers=LATE), Stalled, "BrokerStartFailed", "no such image"),
-        (replace(HEALTHY, rejected_settings={"log.retention.ms": "not a number"}), Stalled, "ConfigRejected", "log.retention.ms"),
+        (
+            replace(HEALTHY, rejected_settings={"log.retention.ms": "not a number"}),
+            Stalled,
+            "ConfigRejected",
+            "log.retention.ms",
+        ),
         (replace(HEALTHY, scale_down_blocked="too few"), Stalled, "ScaleDownBlocked", "too few"),
-        (replace(HEALTHY, certificate_error="spec.tls: Secret x does not exist", outdated={1: "image"}), Stalled, "CertificateUnusable", "Secret x does not exist"),
+        (
+            replace(HEALTHY, certificate_error="spec.tls: Secret x does not exist", outdated={1: "image"}),
+            Stalled,
+            "CertificateUnusable",
+            "Secret x does not exist",
+        ),
         (replace(HEALTHY, outdated={2: "image i:2"}), Reconciling, "RollingRestart", "image i:2"),
-        (replace(HEALTHY, outdated={2: "image i:2"}, blocked_by=[Blocker(2, "flights", 0, (2,), 1)]), Reconciling, "RollingRestart", "flights-0 has 2 in sync"),
-        (replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False)}), Reconciling, "InsufficientReplicas", "waiting for broker 3"),
+        (
+            replace(HEALTHY, outdated={2: "image i:2"}, blocked_by=[Blocker(2, "flights", 0, (2,), 1)]),
+            Reconciling,
+            "RollingRestart",
+            "flights-0 has 2 in sync",
+        ),
+        (
+            replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False)}),
+            Reconciling,
+            "InsufficientReplicas",
+            "waiting for broker 3",
+        ),
         (replace(HEALTHY, moving_partitions=2), Reconciling, "MovingPartitions", "2 partitions"),
-        (replace(HEALTHY, registered=frozenset({1, 2})), Reconciling, "InsufficientReplicas", "2 of 3 brokers are ready"),
+        (
+            replace(HEALTHY, registered=frozenset({1, 2})),
+            Reconciling,
+            "InsufficientReplicas",
+            "2 of 3 brokers are ready",
+        ),
         (replace(HEALTHY, scaling="4 partitions to move"), Reconciling, "Scaling", "4 partitions"),
         (replace(HEALTHY, offline_partitions=2), Reconciling, "PartitionsOffline", "2 partitions"),
         (replace(HEALTHY, under_replicated_partitions=1), Reconciling, "PartitionsUnderReplicated", "1 partition "),
     ],
-)  # fmt: skip
+)
 def test_what_prevents_ready_is_the_reason(
     observed: ClusterObservations, kind: type, reason: str, message: str
 ) -> None:

@@ -22,8 +22,9 @@ BATCH = encode_batch([Record(1, None, b"v")])
 
 @dataclass
 class FakeClusterView:
-    """The leader's view of the cluster, as the test sets it. `joinable`: epochs of unfenced brokers.
-    `registered`: broker epochs that fetches must have; others may have any. `proposed`: proposed ISRs.
+    """The leader's view of the cluster, as the test sets it. `joinable`: epochs of unfenced
+    brokers. `registered`: broker epochs that fetches must have; others may have any. `proposed`:
+    proposed ISRs.
     """
 
     time_s: float = 100.0
@@ -57,7 +58,9 @@ def partition_record(isr: tuple[int, ...] = (1, 2, 3), **fields: object) -> Part
 def create_leader(
     folder: Path, peers: FakeClusterView, isr: tuple[int, ...] = (1, 2, 3), records: int = 0, **config: int
 ) -> Partition:
-    """Broker 1's replica, which leads in epoch 1. `records`: number of records of epoch 0 in the log."""
+    """Broker 1's replica, which leads in epoch 1. `records`: number of records of epoch 0 in the
+    log.
+    """
     log = create_log(Storage(OsDisk(), Runtime()), str(folder / "t-0"), "t", 0, TOPIC, LogConfig(**config))  # type: ignore[arg-type]
     for _ in range(records):
         log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)

@@ -1,6 +1,6 @@
-"""Brokers that replicate partitions over a simulated network. The test plays the controller: it sets the
-metadata of partitions, which reach all brokers at once or only some, and accepts or rejects the ISRs
-that leaders propose.
+"""Brokers that replicate partitions over a simulated network. The test plays the controller: it
+sets the metadata of partitions, which reach all brokers at once or only some, and accepts or
+rejects the ISRs that leaders propose.
 """
 
 import asyncio
@@ -47,7 +47,9 @@ LISTENER = "PLAINTEXT"
 
 
 class Node:
-    """The parts of a broker that replicate. Its broker epoch is 10 × id + number of the incarnation."""
+    """The parts of a broker that replicate. Its broker epoch is 10 × id + number of the
+    incarnation.
+    """
 
     def __init__(self, cluster: "SmallCluster", node_id: int) -> None:
         self.node_id = node_id
@@ -168,7 +170,9 @@ class Node:
     def append(
         self, *values: bytes, index: int = 0, acks: int = -1, across_leaders: bool = False, **options: Any
     ) -> "asyncio.Task[int]":
-        """Produces a batch. The task returns the first offset when it is acknowledged, or raises KafkaError."""
+        """Produces a batch. The task returns the first offset when it is acknowledged, or raises
+        KafkaError.
+        """
 
         async def produce() -> int:
             partition = self.partitions.leader(TOPIC, index)
@@ -339,7 +343,9 @@ class SmallCluster:
         return self.loop.time() - started_s
 
     async def wait_until_equal(self, index: int = 0, *nodes: int) -> None:
-        """Waits until all replicas, or those of these nodes, have the same records and high watermark."""
+        """Waits until all replicas, or those of these nodes, have the same records and high
+        watermark.
+        """
         chosen = [self.nodes[node_id] for node_id in nodes or self.state[index].replicas]
 
         def is_equal() -> bool:
@@ -369,7 +375,9 @@ def run_simulation(main: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
 
 
 def _close(loop: SimulatedLoop) -> None:
-    """Closes the loop, and discards what coroutines of killed processes log when they are collected."""
+    """Closes the loop, and discards what coroutines of killed processes log when they are
+    collected.
+    """
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # some are collected after this
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None

@@ -76,8 +76,8 @@ def test_partition_folders_at_the_first_start_become_topics(tmp_path: Path) -> N
 
 
 def test_adopted_folder_with_offset_gaps_of_compaction_is_complete(tmp_path: Path) -> None:
-    """Compaction of Apache Kafka leaves gaps between segments. After a kill they are distinguished from a
-    loss only by the topic's configs.
+    """Compaction of Apache Kafka leaves gaps between segments. After a kill they are distinguished
+    from a loss only by the topic's configs.
     """
     directory = open_log_dir(tmp_path)
     log = directory.create_log("kept", 0, Runtime().new_uuid(), LogConfig())

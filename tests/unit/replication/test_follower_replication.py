@@ -71,8 +71,8 @@ def test_rule_2_follower_truncates_diverging_records_although_both_log_ends_are_
 
 
 def test_rule_2_follower_keeps_records_above_its_high_watermark_if_the_leader_has_them() -> None:
-    """With truncation to the high watermark, a follower that becomes the leader would lose a record of
-    which it does not know that it is acknowledged.
+    """With truncation to the high watermark, a follower that becomes the leader would lose a record
+    of which it does not know that it is acknowledged.
     """
 
     async def scenario(cluster: SmallCluster) -> None:

@@ -126,8 +126,8 @@ async def test_rule_1_fenced_leader_stops_and_an_outdated_proposal_waits_for_met
 
 @async_test
 async def test_rejected_repetition_does_not_end_a_proposal_that_may_have_been_accepted(tmp_path: Path) -> None:
-    """The first request may still be processed. A proposal of the current ISR prevents that, and until it
-    is committed the proposed member counts.
+    """The first request may still be processed. A proposal of the current ISR prevents that, and
+    until it is committed the proposed member counts.
     """
     controller = FakeController(ConnectionResetError("gone"), ErrorCode.ineligible_replica, ErrorCode.none)
     partition = propose_isr(tmp_path, controller)

@@ -29,8 +29,8 @@ def run(scenario: Callable[[SmallCluster], Awaitable[None]]) -> None:
 
 
 def delete_below(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.Task[list[Result]]":
-    """Deletes records below an offset for each partition. The task's result has the error and the low
-    watermark of each.
+    """Deletes records below an offset for each partition. The task's result has the error and the
+    low watermark of each.
     """
     request = DeleteRecordsRequest(
         topics=(

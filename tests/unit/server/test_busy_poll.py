@@ -45,7 +45,9 @@ def test_requests_before_the_response_earn_nothing() -> None:
 
 
 class ManualLoop:
-    """A loop that the test runs. Each reading of its clock advances it by a tenth of the longest poll."""
+    """A loop that the test runs. Each reading of its clock advances it by a tenth of the longest
+    poll.
+    """
 
     def __init__(self) -> None:
         self._clock = count(step=MAX_NS // 10)

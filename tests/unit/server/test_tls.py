@@ -28,7 +28,9 @@ __all__ = ["authority", "keystore"]  # fixtures
 
 
 def tls_test(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
-    """Runs a test with a broker that has a PLAINTEXT and an SSL listener on uvloop, for at most 30 s."""
+    """Runs a test with a broker that has a PLAINTEXT and an SSL listener on uvloop, for at most 30
+    s.
+    """
 
     def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
         @wraps(test)
