@@ -112,9 +112,10 @@ load-programs: ## install what the load programs of the benchmarks are compiled 
 control-plane: $(VENV)/.installed-test ## build Kubernetes' control plane from its Go modules, once
 	$(BIN)/python -m tests.kube.programs control-plane
 
-kube-programs: $(VENV)/.installed-test ## build all programs of a Kubernetes from their Go modules, once: takes minutes
+kube-programs: $(VENV)/.installed-test ## build helm and all programs of a Kubernetes from their Go modules, once: takes minutes
 	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2
 	$(BIN)/python -m tests.kube.programs
+	$(BIN)/python -m tests.kube.helm
 
 clean: ## remove the virtual environment and all caches of the tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -138,7 +138,7 @@ class Broker:
             partitions,
             channel.send_request,
             runtime.now_ms,
-            target_addresses=lambda: image.broker_addresses(inter_broker_listener),
+            lambda: image.broker_addresses(inter_broker_listener),
         )
         self.appended_retention = AppendedRetention(image, partitions, config, runtime.now_ms)
         self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch)
@@ -158,9 +158,9 @@ class Broker:
             config,
             self.replica_fetchers,
             MetadataClusterView(image),
-            send_isr_change=self._alter_partition_sender.send,
-            on_leadership_gained=self._publisher.on_leadership_gained,
-            on_leadership_lost=self._publisher.on_leadership_lost,
+            self._alter_partition_sender.send,
+            self._publisher.on_leadership_gained,
+            self._publisher.on_leadership_lost,
         )
 
     # Start and stop

@@ -1,5 +1,7 @@
 """Applies committed metadata to the parts of a broker (Kafka's BrokerMetadataPublisher)."""
 
+from dataclasses import dataclass
+
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
@@ -13,27 +15,18 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
 
 
+@dataclass(eq=False, repr=False)
 class MetadataPublisher:
     """While the broker starts, replicas are left alone: `publish_image` later applies all that the image says."""
 
-    def __init__(
-        self,
-        config: Config,
-        image: MetadataImage,
-        lifecycle: BrokerLifecycle,
-        failure_detector: FailureDetector,
-        group_coordinator: GroupCoordinator,
-        mirrors: MirrorManager,
-        tasks: BackgroundTasks,
-    ) -> None:
-        self._config = config
-        self._image = image
-        self._lifecycle = lifecycle
-        self._failure_detector = failure_detector
-        self._group_coordinator = group_coordinator
-        self._mirrors = mirrors
-        self._tasks = tasks
-        self._replica_manager: ReplicaManager | None = None
+    _config: Config
+    _image: MetadataImage
+    _lifecycle: BrokerLifecycle
+    _failure_detector: FailureDetector
+    _group_coordinator: GroupCoordinator
+    _mirrors: MirrorManager
+    _tasks: BackgroundTasks
+    _replica_manager: ReplicaManager | None = None
 
     def publish_delta(self, delta: MetadataDelta) -> None:
         if delta.changed_brokers:

@@ -19,7 +19,7 @@ from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.message_schema import FieldSchema, schema_of
+from ottla_broker.wire.message_schema import FieldSchema, MessageSchema, schema_of
 from ottla_broker.wire.records import Record, encode_batch
 
 HELLO = ApiVersionsRequest(client_software_name="fuzz", client_software_version="1")
@@ -109,10 +109,12 @@ class RequestGenerator:
             body[at:at] = random.randbytes(random.randrange(1, 9))
 
     def message(self, key: int, version: int, name: str) -> object:
-        return self._entity(request_class(key, version), small=name in CREATES_TOPICS)
+        return self._entity(schema_of(request_class(key, version)), small=name in CREATES_TOPICS)
 
-    def _entity(self, cls: type, *, small: bool) -> object:
-        return cls(**{field.name: self._field(field, small=small) for field in schema_of(cls).all_fields})
+    def _entity(self, schema: MessageSchema, *, small: bool) -> object:
+        values = {field.name: self._field(field, small=small) for field in schema.all_fields}
+        made: object = schema.cls(**values)
+        return made
 
     def _field(self, field: FieldSchema, *, small: bool) -> object:
         random = self.random

@@ -43,17 +43,15 @@ class BrokerPods:
     namespace: str
     name: str = "demo"
 
-    def create(
-        self, replicas: int, settings: dict[str, str] | None = None, *, pod_security: str = "restricted"
-    ) -> None:
-        """Create the namespace and the objects of a cluster. `pod_security` is the Pod Security
-        level that the namespace enforces.
+    def create(self, replicas: int, settings: dict[str, str]) -> None:
+        """Create the objects of a cluster in a new namespace that enforces the restricted Pod
+        Security level. `settings` are added to those of `_container_spec`.
         """
         core, rbac = f"/api/v1/namespaces/{self.namespace}", self._group_path("rbac.authorization.k8s.io/v1")
         self.api.request(
             "POST",
             "/api/v1/namespaces",
-            {"metadata": {"name": self.namespace, "labels": {"pod-security.kubernetes.io/enforce": pod_security}}},
+            {"metadata": {"name": self.namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}},
         )
         metadata = {"metadata": {"name": self.name}}
         self.api.request("POST", f"{core}/serviceaccounts", metadata)
@@ -67,15 +65,11 @@ class BrokerPods:
         self.api.request(
             "POST",
             f"{self._group_path('apps/v1')}/statefulsets",
-            metadata | {"spec": self._stateful_set_spec(replicas, settings or {})},
-        )
-
-    def scale(self, replicas: int) -> None:
-        self.api.request(
-            "PATCH", f"{self._group_path('apps/v1')}/statefulsets/{self.name}", {"spec": {"replicas": replicas}}
+            metadata | {"spec": self._stateful_set_spec(replicas, settings)},
         )
 
     def get_pod(self, broker: int) -> Json | None:
+        """The pod of a broker, or None if it does not exist."""
         return self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}")
 
     def delete_pod(self, broker: int, grace_s: int = 30) -> None:
@@ -87,6 +81,7 @@ class BrokerPods:
         return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def wait_until_ready(self, *brokers: int) -> None:
+        """Wait until the pods of these brokers are Ready."""
         eventually(
             lambda: all(self.is_ready(broker) for broker in brokers),
             within_s=READY_WITHIN_S,

@@ -53,9 +53,8 @@ def run_clients(
     finally:
         load.stop_producers()
         load.stop_members()
-        print(
-            f"{topic}: {load.count_acknowledged()} records, longest time that a partition took none {longest_stall_s(producer):.2f} s"
-        )
+        count, stall_s = load.count_acknowledged(), longest_stall_s(producer)
+        print(f"{topic}: {count} records acknowledged, longest stall of a partition {stall_s:.2f} s")
     committed = committed_offsets(bootstrap(), load.members[0].group, topic_partitions)
     assert checks.find_violations(load, contents, committed) == []
     assert load.count_acknowledged() == producer.sent_count

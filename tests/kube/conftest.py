@@ -13,10 +13,11 @@ import pytest
 from tests.jars import skip_or_fail_in_ci
 from tests.kube.cluster import Kubernetes, missing_requirement, run_kubernetes
 from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.custom_resource_definitions import crd_path, install_crds
 from tests.kube.images import build
 from tests.kube.installed_operator import InstalledOperator
 from tests.kube.managed_cluster import NAMESPACE, ManagedCluster
-from tests.kube.namespace_client import NamespaceClient, install_crds
+from tests.kube.namespace_client import NamespaceClient
 from tests.kube.operator_process import OperatorProcess
 from tests.kube.resource_history import ResourceHistory
 
@@ -35,6 +36,7 @@ def crds(plane: ControlPlane) -> None:
 
 @pytest.fixture
 def operator(plane: ControlPlane, crds: None, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """An operator process beside the API server, stopped after the test."""
     process = OperatorProcess(tmp_path, plane.kubeconfig())
     process.start()
     try:
@@ -85,8 +87,7 @@ def installed_operator(images: dict[str, Path], kube: Kubernetes) -> Iterator[In
     operator.install()
     yield operator
     operator.uninstall()
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/topics.ottla.dev"
-    assert kube.plane.admin.get(path), "uninstalling the chart deleted the CRDs"
+    assert kube.plane.admin.get(crd_path("topics.ottla.dev")), "uninstalling the chart deleted the CRDs"
 
 
 @pytest.fixture(scope="package")
@@ -96,9 +97,9 @@ def demo_cluster(installed_operator: InstalledOperator) -> Iterator[ManagedClust
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
     with ResourceHistory(api, NAMESPACE) as history:
-        made = ManagedCluster(installed_operator, NamespaceClient(api, NAMESPACE), history)
-        made.create()
-        yield made
+        cluster = ManagedCluster(installed_operator, NamespaceClient(api, NAMESPACE), history)
+        cluster.create()
+        yield cluster
 
 
 @pytest.fixture

@@ -24,11 +24,14 @@ SUBMIT_TIMEOUT_S = 240
 
 @dataclass
 class FakeSparkOperator:
+    """`folder` gets the pod templates; SparkApplications are those of `resources`."""
+
     folder: Path
     plane: ControlPlane
     resources: NamespaceClient
 
     def get_application(self, name: str) -> Json:
+        """The SparkApplication; empty if it does not exist."""
         return self.resources.list_objects(API_VERSION, "sparkapplications").get(name) or {}
 
     def submit(self, name: str) -> None:
@@ -54,12 +57,13 @@ class FakeSparkOperator:
             self.write_status(name, state, executionAttempts=1, submissionAttempts=1)
         return state
 
-    def write_status(self, name: str, state: str, **more: object) -> None:
+    def write_status(self, name: str, state: str, **fields: object) -> None:
         path = f"/apis/{API_VERSION}/namespaces/{self.resources.namespace}/sparkapplications/{name}/status"
-        status = {"applicationState": {"state": state}, "driverInfo": {"podName": f"{name}-driver"}, **more}
+        status = {"applicationState": {"state": state}, "driverInfo": {"podName": f"{name}-driver"}, **fields}
         self.resources.api.request("PATCH", path, {"status": status})
 
     def spark_submit_arguments(self, application: Json) -> list[str]:
+        """The arguments of spark-submit for a SparkApplication."""
         name, spec = application["metadata"]["name"], application["spec"]
         conf = {
             "spark.kubernetes.namespace": self.resources.namespace,

@@ -1,32 +1,62 @@
-"""A real `helm`: from PATH, or built from its Go module and stored outside the checkout."""
+"""A real `helm`: from PATH, or built from its Go module and stored outside the checkout.
+
+`python -m tests.kube.helm` builds it once. Tests only look it up.
+"""
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.jars import skip_or_fail_in_ci
+from tests.kube.programs import BUILD_COMMAND
 
+MODULE = "helm.sh/helm/v3/cmd/helm"
 VERSION = "v3.22.0"
 CHART = Path(__file__).parents[2] / "charts" / "ottla"
 
 
 def find_helm() -> Path:
-    if found := shutil.which("helm"):
-        return Path(found)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "ottla" / f"helm-{VERSION}" / "helm"
-    if not path.exists():
-        skip_or_fail_in_ci(
-            f"no `helm` on PATH; to build one: GOBIN={path.parent} CGO_ENABLED=0 go install helm.sh/helm/v3/cmd/helm@{VERSION}"
-        )
+    """The path of helm. Skips the test, or fails it in continuous integration, if there is none."""
+    if not (path := helm_path()).exists():
+        skip_or_fail_in_ci(f"no `helm` on PATH and none is built: `{BUILD_COMMAND}` builds it once")
     return path
 
 
+def helm_path() -> Path:
+    """Where helm is: on PATH, or where `build` stores it."""
+    if found := shutil.which("helm"):
+        return Path(found)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "ottla" / f"helm-{VERSION}" / "helm"
+
+
+def build() -> int:
+    """Build helm unless it exists; returns an exit code.
+
+    Without it, tests that need it are skipped. In continuous integration that is a failure.
+    """
+    path = helm_path()
+    if not path.exists():
+        if (go := shutil.which("go")) is None:
+            print("no `go` on PATH to build helm with", file=sys.stderr)
+            return 1 if os.environ.get("CI") else 0
+        print(f"building helm {VERSION}, once; this takes a minute …", file=sys.stderr, flush=True)
+        environment = os.environ | {"GOBIN": str(path.parent), "CGO_ENABLED": "0"}
+        done = subprocess.run([go, "install", f"{MODULE}@{VERSION}"], env=environment, check=False)
+        if done.returncode:
+            print(f"building helm failed: exit code {done.returncode}", file=sys.stderr)
+            return 1 if os.environ.get("CI") else 0
+    print(path)
+    return 0
+
+
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run helm and return its result, also of a failure."""
     return subprocess.run([find_helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -52,3 +82,7 @@ def _render_all(*values: str, namespace: str, release: str) -> list[dict[str, An
 
 def _is_hook(it: dict[str, Any]) -> bool:
     return "helm.sh/hook" in (it["metadata"].get("annotations") or {})
+
+
+if __name__ == "__main__":
+    sys.exit(build())

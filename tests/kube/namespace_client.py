@@ -20,9 +20,11 @@ class NamespaceClient:
         self.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
 
     def path(self, plural: str, name: str = "") -> str:
+        """Path of the project's resources of a kind, or of one of them."""
         return f"{API_ROOT}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
 
     def create(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
+        """Create one of the project's resources and return it as stored."""
         body = {"apiVersion": f"{crds.GROUP}/{crds.VERSION}", "kind": kind, "metadata": {"name": name}, "spec": spec}
         return self.api.request("POST", self.path(f"{kind.lower()}s"), body)
 
@@ -34,11 +36,13 @@ class NamespaceClient:
         self.api.request("DELETE", self.path(f"{kind.lower()}s", name))
 
     def get(self, kind: str, name: str) -> Json:
+        """One of the project's resources. Raises AssertionError if it does not exist."""
         found = self.api.get(self.path(f"{kind.lower()}s", name))
         assert found is not None, f"{kind} {name} does not exist"
         return found
 
     def condition(self, kind: str, name: str, condition_type: str = "Ready") -> dict[str, str]:
+        """A condition from the resource's status; empty if it has none of this type."""
         conditions = (self.get(kind, name).get("status") or {}).get("conditions") or []
         return next((it for it in conditions if it["type"] == condition_type), {})
 
@@ -61,17 +65,3 @@ class NamespaceClient:
         root = "/api/v1" if group == "v1" else f"/apis/{group}"
         items = self.api.request("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
         return {it["metadata"]["name"]: it for it in items}
-
-
-def install_crds(api: ApiClient) -> None:
-    for kind in crds.KINDS:
-        crd = crds.build_crd(kind)
-        name = crd["metadata"]["name"]
-        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        api.request("APPLY", f"{path}?fieldManager=tests&force=true", crd)
-
-        def is_established(path: str = path) -> bool:
-            conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []
-            return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
-
-        eventually(is_established, message=f"{name} is established")

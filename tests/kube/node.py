@@ -14,7 +14,7 @@ from tests.kube.programs import find_program
 from tests.waiting import eventually
 
 PAUSE_IMAGE = "ottla.test/pause:1"
-DISK_SIZE = "8g"  # what is not used takes no memory
+DISK_SIZE = "8g"  # maximum size of the node's tmpfs
 # The kubelet requires these kernel settings and would write them to the real machine. Files with
 # the required values are mounted over them.
 KERNEL_SETTINGS = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
@@ -47,7 +47,7 @@ class Node:
         """
         self.containerd.start()
         eventually(
-            self._is_containerd_ready, within_s=30, message=lambda: f"containerd answers: {self.containerd.log_tail()}"
+            self._is_containerd_ready, within_s=30, message=lambda: f"containerd responds: {self.containerd.log_tail()}"
         )
         self.kubelet.start()
         self.proxy.start()
@@ -91,13 +91,12 @@ class Node:
         folder = self._folder
         for name in ("sysctl", "network", "disk"):
             (folder / name).mkdir(exist_ok=True)
-        # Images and containers are many small files; a tmpfs creates and deletes them faster than a
-        # disk.
+        # Images and containers are many small files, which a tmpfs creates and deletes quickly.
         self.machine.run("mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "tmpfs", folder / "disk")
         for name, value in KERNEL_SETTINGS.items():
-            shown = folder / "sysctl" / name.rpartition("/")[2]
-            shown.write_text(value)
-            self.machine.run("mount", "--bind", shown, f"/proc/sys/{name}")
+            file = folder / "sysctl" / name.rpartition("/")[2]
+            file.write_text(value)
+            self.machine.run("mount", "--bind", file, f"/proc/sys/{name}")
         self.machine.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         (folder / "containerd.toml").write_text(self._containerd_config())
         (folder / "network" / "10-pods.conflist").write_text(json.dumps(self._network_config()))

@@ -4,7 +4,6 @@ cache, not installed.
 An installation would start containerd as a service of the machine, and would outlive the cache.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -13,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tests.jars import skip_or_fail_in_ci
+from tests.locks import file_lock
 
 PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables")
 ARCHITECTURE = "x86_64-linux-gnu"
@@ -26,8 +26,7 @@ def ensure_unpacked() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "kube"
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"debian-{hashlib.sha256(' '.join(PACKAGES).encode()).hexdigest()[:12]}"
-    with (cache / "debian.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock(cache / "debian.lock"):
         if not folder.exists():
             _download(folder)
     return folder

@@ -17,6 +17,10 @@ CHECKOUT = Path(__file__).parents[2]
 
 @dataclass
 class OperatorProcess:
+    """`folder` gets the log; `lease` is the Lease by which operators elect the active one; metrics
+    and health are at `port`.
+    """
+
     folder: Path
     kubeconfig: Path
     name: str = "operator"
@@ -39,6 +43,7 @@ class OperatorProcess:
         self.daemon = Daemon(command, self.folder / f"{self.name}.log", environment)
 
     def start(self) -> None:
+        """Start the process and return when it serves metrics."""
         self.daemon.start()
         eventually(self.serves_metrics, message=lambda: f"{self.name} serves metrics: {self.daemon.log_tail()}")
 
@@ -58,6 +63,7 @@ class OperatorProcess:
             return False
 
     def metrics(self) -> dict[str, float]:
+        """Metrics by name and labels, as in /metrics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as response:
             lines = response.read().decode().splitlines()
         return {name: float(value) for name, _, value in (it.rpartition(" ") for it in lines if not it.startswith("#"))}
@@ -67,6 +73,7 @@ class OperatorProcess:
         return self.metrics()["ottla_operator_active"] == 1
 
     def count_reconciles(self, kind: str = "Cluster") -> float:
+        """Number of completed reconciles of a kind."""
         return self.metrics().get(f'ottla_operator_reconciles_total{{kind="{kind}",result="done"}}', 0)
 
     def count_writes(self) -> dict[str, float]:

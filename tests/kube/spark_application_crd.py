@@ -7,11 +7,10 @@ other fields: a field unknown to kubeflow's operator is missing from its respons
 
 from typing import Final
 
-from tests.kube.api_client import ApiClient, Json
-from tests.waiting import eventually
+from tests.kube.api_client import Json
 
 NAME: Final = "sparkapplications.sparkoperator.k8s.io"
-PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}"
+
 STRING: Json = {"type": "string"}
 STRING_MAP: Json = {"type": "object", "additionalProperties": STRING}
 INT32: Json = {"type": "integer", "format": "int32"}
@@ -73,6 +72,10 @@ STATUS: Json = {
     ),
     "required": ["driverInfo"],
 }
+SCHEMA: Json = {
+    **object_schema(spec=SPEC, status=STATUS, metadata={"type": "object"}),
+    "required": ["spec"],
+}
 CRD: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -97,18 +100,8 @@ CRD: Json = {
                 "served": True,
                 "storage": True,
                 "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {**object_schema(spec=SPEC, status=STATUS, metadata={"type": "object"}), "required": ["spec"]}},
+                "schema": {"openAPIV3Schema": SCHEMA},
             }
         ],
     },
-}  # fmt: skip
-
-
-def install_crd(api: ApiClient) -> None:
-    api.request("APPLY", f"{PATH}?fieldManager=tests&force=true", CRD)
-
-    def established() -> bool:
-        conditions = (api.get(PATH) or {}).get("status", {}).get("conditions") or []
-        return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
-
-    eventually(established, message=f"{NAME} is served")
+}

@@ -10,6 +10,7 @@ import yaml
 from tests.kube import helm
 from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
+from tests.kube.custom_resource_definitions import crd_path
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.operator_process import OperatorProcess
 from tests.unit.operator import samples
@@ -22,32 +23,32 @@ MANIFESTS = (
 )
 
 
-def test_the_chart_again(plane: ControlPlane) -> None:
-    where = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla", "--create-namespace")
+def test_upgrading_the_chart_without_changes_writes_nothing(plane: ControlPlane) -> None:
+    target = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla", "--create-namespace")
     versions = []
     for command in ("install", "upgrade"):
-        done = helm.run(command, "ottla", helm.CHART, *where)
+        done = helm.run(command, "ottla", helm.CHART, *target)
         assert done.returncode == 0, done.stderr
         versions.append([version_of(plane, it) for it in helm.render(release="ottla")])
     assert versions[0] == versions[1]
-    done = helm.run("uninstall", "ottla", *where[:-1])
+    done = helm.run("uninstall", "ottla", *target[:-1])
     assert done.returncode == 0, done.stderr
-    kept = [it for it in helm.render(release="ottla") if version_of(plane, it)]
-    assert {it["kind"] for it in kept} == {"CustomResourceDefinition"}, "resources, topics and records stay"
+    remaining = [it for it in helm.render(release="ottla") if version_of(plane, it)]
+    assert {it["kind"] for it in remaining} == {"CustomResourceDefinition"}, "without CRDs, all resources would be lost"
 
 
-def test_two_releases_do_not_keep_the_same_namespaces(plane: ControlPlane) -> None:
+def test_two_releases_cannot_reconcile_the_same_namespace(plane: ControlPlane) -> None:
     def install(release: str, namespace: str, *values: str) -> str:
         """Returns helm's error, or "" after an installation."""
-        sets = [part for it in ("crds.install=false", *values) for part in ("--set", it)]
-        where = ("--kubeconfig", plane.kubeconfig(), "--namespace", namespace, "--create-namespace")
-        done = helm.run("upgrade", "--install", release, helm.CHART, *where, *sets)
+        options = [part for it in ("crds.install=false", *values) for part in ("--set", it)]
+        target = ("--kubeconfig", plane.kubeconfig(), "--namespace", namespace, "--create-namespace")
+        done = helm.run("upgrade", "--install", release, helm.CHART, *target, *options)
         return "" if done.returncode == 0 else done.stderr
 
     for namespace in ("red", "blue"):
         plane.admin.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert install("west", "here", "namespaces={red}") == ""
-    assert install("west", "here", "namespaces={red}") == "", "it may be upgraded"
+    assert install("west", "here", "namespaces={red}") == "", "a release can be upgraded"
     assert install("east", "here", "namespaces={blue}") == ""
     assert "release west in namespace here already reconciles red" in install("north", "here", "namespaces={red}")
     assert ", and two releases must not reconcile the same namespaces" in install("south", "elsewhere")
@@ -63,27 +64,28 @@ def test_crds_are_upgraded_with_the_chart(plane: ControlPlane, tmp_path: Path) -
     crd = yaml.safe_load(file.read_text())
     assert fields_of(crd).pop("deadLetter")
     file.write_text(yaml.safe_dump(crd))
-    where = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla")
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pipelines.ottla.dev"
-    if plane.admin.get(path):  # kept from an installation before
+    target = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla")
+    path = crd_path("pipelines.ottla.dev")
+    if plane.admin.get(path):  # remains from an earlier test's installation
         plane.admin.request("DELETE", path)
         eventually(lambda: plane.admin.get(path) is None)
 
-    def knows() -> bool:
+    def has_new_field() -> bool:
         return "deadLetter" in fields_of(plane.admin.request("GET", path))
 
-    for command, chart, known in (("install", older, False), ("upgrade", helm.CHART, True)):
-        done = helm.run(command, "ottla", chart, *where, *(("--create-namespace",) if command == "install" else ()))
+    for command, chart, expected in (("install", older, False), ("upgrade", helm.CHART, True)):
+        done = helm.run(command, "ottla", chart, *target, *(("--create-namespace",) if command == "install" else ()))
         assert done.returncode == 0, done.stderr
-        assert knows() == known
-    done = helm.run("uninstall", "ottla", *where)
-    assert done.returncode == 0 and knows(), done.stderr
+        assert has_new_field() == expected
+    done = helm.run("uninstall", "ottla", *target)
+    assert done.returncode == 0 and has_new_field(), done.stderr
 
 
 def fields_of(crd: Json) -> dict[str, Json]:
     """Schemas of the fields of `spec`."""
-    found: dict[str, Json] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    return found
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    fields: dict[str, Json] = schema["properties"]["spec"]["properties"]
+    return fields
 
 
 def version_of(plane: ControlPlane, it: Json) -> str:
@@ -91,36 +93,37 @@ def version_of(plane: ControlPlane, it: Json) -> str:
     group, plural = it["apiVersion"], f"{it['kind'].lower()}s"
     root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
     namespace = it["metadata"].get("namespace")
-    inside = f"/namespaces/{namespace}" if namespace else ""
-    found = plane.admin.get(f"{root}{inside}/{plural}/{it['metadata']['name']}")
-    return found["metadata"]["resourceVersion"] if found else ""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    stored = plane.admin.get(f"{root}{scope}/{plural}/{it['metadata']['name']}")
+    return stored["metadata"]["resourceVersion"] if stored else ""
 
 
-def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None:
+def test_applying_resources_again_writes_nothing(plane: ControlPlane, operator: OperatorProcess) -> None:
     resources = NamespaceClient(plane.admin, "events")
     resources.create_namespace()
 
-    def applied() -> dict[str, str]:
+    def apply_manifests() -> dict[str, str]:
         """Apply all manifests; returns metadata and spec of each as stored, by kind."""
-        found = {}
+        stored = {}
         for it in MANIFESTS:
             path = resources.path(f"{it['kind'].lower()}s", it["metadata"]["name"])
-            told = plane.admin.request("APPLY", f"{path}?fieldManager=gitops&force=true", it)
-            metadata = {key: told["metadata"].get(key) for key in ("generation", "annotations", "labels", "finalizers")}
-            assert told["spec"] == it["spec"], "nothing was added to what is wished"
-            found[it["kind"]] = f"{metadata} {told['spec']}"
-        return found
+            result = plane.admin.request("APPLY", f"{path}?fieldManager=gitops&force=true", it)
+            keys = ("generation", "annotations", "labels", "finalizers")
+            metadata = {key: result["metadata"].get(key) for key in keys}
+            assert result["spec"] == it["spec"], "the API server and the operator add no fields to the spec"
+            stored[it["kind"]] = f"{metadata} {result['spec']}"
+        return stored
 
-    first = applied()
-    eventually(lambda: all(seen(resources, it) for it in MANIFESTS), message=operator.daemon.log_tail)
+    first = apply_manifests()
+    eventually(lambda: all(is_reconciled(resources, it) for it in MANIFESTS), message=operator.daemon.log_tail)
     eventually(lambda: operator.count_reconciles() >= 2 and operator.count_reconciles("Pipeline") >= 2, within_s=30)
-    looks, writes = operator.count_reconciles(), operator.count_writes()
-    assert applied() == first
-    eventually(lambda: operator.count_reconciles() >= looks + 2, within_s=40)
+    reconciles, writes = operator.count_reconciles(), operator.count_writes()
+    assert apply_manifests() == first
+    eventually(lambda: operator.count_reconciles() >= reconciles + 2, within_s=40)
     assert operator.count_writes() == writes
-    assert applied() == first
+    assert apply_manifests() == first
 
 
-def seen(resources: NamespaceClient, it: Json) -> bool:
+def is_reconciled(resources: NamespaceClient, it: Json) -> bool:
     """Whether the operator has reconciled the resource."""
     return bool(resources.condition(it["kind"], it["metadata"]["name"]).get("observedGeneration"))

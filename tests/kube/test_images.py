@@ -14,38 +14,39 @@ from tests.kube.images.dockerfile import UnsupportedDockerfile, parse_dockerfile
 from tests.kube.images.layers import BuiltImage
 
 MB = 1_000_000
-NOT_IN_IMAGES = ("gcc", "cc", "make", "pip", "pip3", "curl", "wget", "git")
+BUILD_TOOLS = ("gcc", "cc", "make", "pip", "pip3", "curl", "wget", "git")
 
-pytestmark = pytest.mark.timeout(1200)  # a first build fetches Debian, Python's packages and Spark
+pytestmark = pytest.mark.timeout(1200)  # the first build downloads Debian, Python packages and Spark
 
 
 @pytest.fixture(scope="module", params=["broker", "operator", "spark"])
 def built(request: pytest.FixtureRequest) -> tuple[str, BuiltImage]:
-    if lacking := build.missing_requirement():
-        skip_or_fail_in_ci(lacking)
+    """(name, built image)."""
+    if missing := build.missing_requirement():
+        skip_or_fail_in_ci(missing)
     return request.param, build.build_image(request.param)
 
 
 @pytest.fixture
 def root(built: tuple[str, BuiltImage], tmp_path: Path) -> Iterator[Path]:
     """The image's file system, read-only except for /tmp."""
-    place = tmp_path / "root"
-    place.mkdir()
+    folder = tmp_path / "root"
+    folder.mkdir()
     layers = ":".join(str(layer) for layer in reversed(built[1].layers))
-    subprocess.run(["mount", "-t", "overlay", "-o", f"ro,lowerdir={layers}", "overlay", place], check=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", place / "tmp"], check=True)
-    subprocess.run(["mount", "-t", "proc", "proc", place / "proc"], check=True)
+    subprocess.run(["mount", "-t", "overlay", "-o", f"ro,lowerdir={layers}", "overlay", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", folder / "tmp"], check=True)
+    subprocess.run(["mount", "-t", "proc", "proc", folder / "proc"], check=True)
     try:
-        yield place
+        yield folder
     finally:
-        subprocess.run(["umount", place / "proc", place / "tmp", place], check=True)
+        subprocess.run(["umount", folder / "proc", folder / "tmp", folder], check=True)
 
 
 def run(root: Path, built: BuiltImage, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run the image's entry point as the image's user."""
-    become = ["chroot", f"--userspec={built.stage.user}", str(root)]
+    chroot = ["chroot", f"--userspec={built.stage.user}", str(root)]
     return subprocess.run(
-        [*become, *built.stage.entrypoint, *arguments],
+        [*chroot, *built.stage.entrypoint, *arguments],
         env=built.stage.environment | {"HOME": "/tmp"},
         capture_output=True,
         text=True,
@@ -54,26 +55,26 @@ def run(root: Path, built: BuiltImage, *arguments: str) -> "subprocess.Completed
     )
 
 
-def test_nobody_is_root_in_it(built: tuple[str, BuiltImage]) -> None:
+def test_the_user_of_an_image_is_not_root(built: tuple[str, BuiltImage]) -> None:
     assert built[1].stage.user == "10001:10001"
 
 
-def test_it_starts_on_a_file_system_that_nobody_may_write(built: tuple[str, BuiltImage], root: Path) -> None:
+def test_an_image_starts_on_a_read_only_file_system(built: tuple[str, BuiltImage], root: Path) -> None:
     name, image = built
     if name == "spark":
-        said = run(root, image, "executor")
-        assert said.returncode == 2
-        assert said.stderr == "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it creates\n"
+        done = run(root, image, "executor")
+        assert done.returncode == 2
+        assert done.stderr == "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it creates\n"
         (root / "tmp/pipeline.yaml").write_bytes((build.ROOT / "examples/flights/pipeline.yaml").read_bytes())
-        said = run(root, image, "validate", "--shape", "--pipeline", "/tmp/pipeline.yaml")
-        assert said.stderr == "pipeline hourly-delays: valid\n"
+        done = run(root, image, "validate", "--shape", "--pipeline", "/tmp/pipeline.yaml")
+        assert done.stderr == "pipeline hourly-delays: valid\n"
     else:
-        said = run(root, image, "--help")
-        assert said.returncode == 0, said.stderr
-        assert "Usage: ottla" in said.stdout or "usage: ottla broker" in said.stdout
+        done = run(root, image, "--help")
+        assert done.returncode == 0, done.stderr
+        assert "Usage: ottla" in done.stdout or "usage: ottla broker" in done.stdout
 
 
-def test_byte_code_is_there_already(built: tuple[str, BuiltImage], root: Path) -> None:
+def test_an_image_has_byte_code(built: tuple[str, BuiltImage], root: Path) -> None:
     """On a read-only file system, each start would otherwise compile all imported modules again."""
     packages = root / "opt/own"
     sources = (
@@ -83,30 +84,30 @@ def test_byte_code_is_there_already(built: tuple[str, BuiltImage], root: Path) -
     assert not [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))]
 
 
-def test_there_are_no_build_tools_in_it(root: Path) -> None:
+def test_an_image_has_no_build_tools(root: Path) -> None:
     found = [
         name
-        for name in NOT_IN_IMAGES
-        for place in ("bin", "usr/bin", "opt/ottla/bin")
-        if (root / place / name).exists()
+        for name in BUILD_TOOLS
+        for folder in ("bin", "usr/bin", "opt/ottla/bin")
+        if (root / folder / name).exists()
     ]
     assert found == []
 
 
-def test_the_broker_adds_little_to_its_python() -> None:
-    if lacking := build.missing_requirement():
-        skip_or_fail_in_ci(lacking)
+def test_the_broker_image_adds_less_than_150_mb_to_python() -> None:
+    if missing := build.missing_requirement():
+        skip_or_fail_in_ci(missing)
     assert build.own_size("broker") < 150 * MB
 
 
-def test_an_instruction_that_this_reader_does_not_know_is_an_error(tmp_path: Path) -> None:
+def test_an_unsupported_instruction_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "Dockerfile"
     file.write_text("FROM debian:bookworm-slim\nHEALTHCHECK CMD true\n")
     with pytest.raises(UnsupportedDockerfile, match="HEALTHCHECK"):
         parse_dockerfile(file)
 
 
-def test_what_a_dockerfile_says_is_read(tmp_path: Path) -> None:
+def test_the_instructions_of_a_dockerfile_are_parsed(tmp_path: Path) -> None:
     file = tmp_path / "Dockerfile"
     file.write_text(
         "# why\nFROM debian:bookworm-slim AS one\nENV PATH=/x:$PATH A='b c'\nWORKDIR /src\n"

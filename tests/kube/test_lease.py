@@ -1,4 +1,6 @@
-"""The register in a Lease, as Kubernetes sees it: what people read of it, which rights it takes, and what is said without them."""
+"""The register in a Lease on a real API server: what people read in it, which permissions it needs,
+and the errors without them.
+"""
 
 import asyncio
 import re

@@ -18,8 +18,8 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def target() -> Iterator[BrokerProcess]:
-    with run_broker_process("127.9.1.3") as made:
-        yield made
+    with run_broker_process("127.9.1.3") as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -29,15 +29,15 @@ def resources(resources: NamespaceClient, target: BrokerProcess, operator: Opera
     return resources
 
 
-def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
+def test_a_mirror_copies_and_fails_over_after_an_edit_of_its_role(
     resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess
 ) -> None:
     with run_ottla_broker() as source:
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
         produce(source.bootstrap, "orders", [b"copied"] * 50)
-        wish = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-        resources.create("Mirror", "west", wish)
+        spec = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+        resources.create("Mirror", "west", spec)
         resources.wait_for_status("Mirror", "west")
 
         def in_sync() -> bool:
@@ -51,56 +51,56 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
         assert (status["role"], status["lagRecords"], status["topics"][0]["topic"]) == ("Replicate", 0, "orders")
         assert read_watermarks(target.bootstrap, "orders", 0) == (0, 50)
         before = resources.get("Mirror", "west")["metadata"]["resourceVersion"]
-        looks = operator.count_reconciles("Mirror")
-        eventually(lambda: operator.count_reconciles("Mirror") >= looks + 1, within_s=30)
-        assert resources.get("Mirror", "west")["metadata"]["resourceVersion"] == before, "nothing changed"
+        reconciles = operator.count_reconciles("Mirror")
+        eventually(lambda: operator.count_reconciles("Mirror") >= reconciles + 1, within_s=30)
+        assert resources.get("Mirror", "west")["metadata"]["resourceVersion"] == before, "nothing was written"
 
         resources.patch_spec("Mirror", "west", {"role": "FailedOver"})
 
-        def open_for_writing() -> bool:
+        def is_writable() -> bool:
             return resources.condition("Mirror", "west").get("reason") == "FailedOver"
 
-        eventually(open_for_writing, within_s=30, message=lambda: str(resources.get("Mirror", "west")))
+        eventually(is_writable, within_s=30, message=lambda: str(resources.get("Mirror", "west")))
         produce(target.bootstrap, "orders", [b"ours"])
         assert [it.value for it in read_records(target.bootstrap, "orders", 0)] == [b"copied"] * 50 + [b"ours"]
         resources.delete("Mirror", "west")
 
 
-def test_what_cannot_be_is_told(resources: NamespaceClient) -> None:
-    wish = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-    resources.create("Mirror", "with-acls", {**wish, "sync": {"acls": True}})
+def test_invalid_and_unreachable_mirrors_are_reported(resources: NamespaceClient) -> None:
+    spec = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+    resources.create("Mirror", "with-acls", {**spec, "sync": {"acls": True}})
     assert resources.wait_for_status("Mirror", "with-acls", "Failed")
     assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not supported yet; leave it out"
-    resources.create("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
-    eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "ClusterNotFound", within_s=30)
-    assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
-    resources.create("Mirror", "away", wish)
-    eventually(lambda: resources.condition("Mirror", "away").get("reason") == "SourceUnreachable", within_s=30)
-    said = resources.condition("Mirror", "away")["message"]
-    assert said.startswith("the source at 127.0.0.1:1: ") and "refused" in said.lower(), said
+    resources.create("Mirror", "without-cluster", {**spec, "target": {"clusterRef": {"name": "nothing"}}})
+    eventually(lambda: resources.condition("Mirror", "without-cluster").get("reason") == "ClusterNotFound", within_s=30)
+    assert kstatus(resources.get("Mirror", "without-cluster")) == "InProgress"
+    resources.create("Mirror", "unreachable", spec)
+    eventually(lambda: resources.condition("Mirror", "unreachable").get("reason") == "SourceUnreachable", within_s=30)
+    message = resources.condition("Mirror", "unreachable")["message"]
+    assert message.startswith("the source at 127.0.0.1:1: ") and "refused" in message.lower(), message
 
 
-def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
+def test_an_unresponsive_source_and_a_conflicting_topic_are_reported(
     resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess
 ) -> None:
     """The source's brokers are paused: connections stay open but get no response, so the lag is
     unknown.
     """
     with run_ottla_broker() as source:
-        for at, topic in ((source, "orders"), (source, "taken"), (target, "taken")):
-            admin = AdminClient({"bootstrap.servers": at.bootstrap})
+        for broker, topic in ((source, "orders"), (source, "taken"), (target, "taken")):
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
             admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
         produce(source.bootstrap, "orders", [b"copied"] * 50)
-        wish = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-        resources.create("Mirror", "west", wish)
+        spec = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+        resources.create("Mirror", "west", spec)
 
-        def said() -> str:
+        def describe() -> str:
             return f"{resources.get('Mirror', 'west')}\n{operator.daemon.log_tail()}"
 
-        def holds(type_: str) -> bool:
-            return resources.condition("Mirror", "west", type_).get("status") == "True"
+        def is_true(condition: str) -> bool:
+            return resources.condition("Mirror", "west", condition).get("status") == "True"
 
-        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, message=said)
+        eventually(lambda: is_true("Ready") and is_true("InSync"), within_s=60, message=describe)
         why = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
         assert resources.condition("Mirror", "west")["message"].endswith(f"; taken is not copied: {why}.")
         orders, taken = resources.get("Mirror", "west")["status"]["topics"]
@@ -108,14 +108,14 @@ def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
         assert "silentSeconds" not in orders
         source.pause()
         try:
-            eventually(lambda: not holds("Ready"), within_s=60, message=said)
+            eventually(lambda: not is_true("Ready"), within_s=60, message=describe)
             ready, status = resources.condition("Mirror", "west"), resources.get("Mirror", "west")["status"]
             assert ready["reason"] == "SourceUnreachable", ready
-            assert not holds("InSync") and holds("FailoverSafe")
+            assert not is_true("InSync") and is_true("FailoverSafe")
             assert status["silentSeconds"] >= 10 and status["topics"][0]["silentSeconds"] >= 10
         finally:
             source.resume()
-        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, message=said)
+        eventually(lambda: is_true("Ready") and is_true("InSync"), within_s=60, message=describe)
         assert "silentSeconds" not in resources.get("Mirror", "west")["status"]
         resources.delete("Mirror", "west")
 
@@ -127,14 +127,11 @@ def test_credentials_come_from_secrets(
         admin = AdminClient({"bootstrap.servers": source.broker.bootstrap})
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
         produce(source.broker.bootstrap, "orders", [b"copied"] * 50)
-        login = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
-        at = {
-            "bootstrap": source.addresses["SASL_SSL"],
-            "tls": {"caSecretRef": {"name": "west-ca"}},
-            "credentials": login,
-        }
-        wish = {"source": at, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-        resources.create("Mirror", "west", wish)
+        credentials = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
+        tls = {"caSecretRef": {"name": "west-ca"}}
+        source_spec = {"bootstrap": source.addresses["SASL_SSL"], "tls": tls, "credentials": credentials}
+        spec = {"source": source_spec, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+        resources.create("Mirror", "west", spec)
 
         def ready() -> dict[str, str]:
             return resources.condition("Mirror", "west")
@@ -142,16 +139,16 @@ def test_credentials_come_from_secrets(
         eventually(
             lambda: ready().get("reason") == "CredentialsUnusable",
             within_s=60,
-            message=lambda: operator.daemon.log_tail(),
+            message=operator.daemon.log_tail,
         )
         assert ready()["message"] == "Secret west-ca does not exist"
         secrets = f"/api/v1/namespaces/{resources.namespace}/secrets"
 
-        def secret(name: str, **values: str) -> None:
+        def create_secret(name: str, **values: str) -> None:
             resources.api.request("POST", secrets, {"metadata": {"name": name}, "stringData": values})
 
-        secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
-        secret("west-login", username=USER, password=PASSWORD)
+        create_secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
+        create_secret("west-login", username=USER, password=PASSWORD)
         eventually(
             lambda: read_watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
         )

@@ -19,10 +19,10 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
 ZONE = "topology.kubernetes.io/zone"
-BALANCED = "10.250.1"  # the network of the load balancers' addresses
+LOAD_BALANCER_NETWORK = "10.250.1"  # of the load balancers, without the last byte
 LISTENERS = [*SPEC["listeners"], {"name": "cloud", "port": 9095, "type": "LoadBalancer"}]
 SERVICES = ("spread-cloud-bootstrap", "spread-cloud-1", "spread-cloud-2", "spread-cloud-3")
-POWER = "power-lost"
+POWER_TOPIC = "power-lost"
 
 
 @pytest.fixture(scope="module")
@@ -45,68 +45,72 @@ def nodes(kube: Kubernetes, images: dict[str, Path]) -> Iterator[list[Node]]:
 def spread(
     installed_operator: InstalledOperator, demo_cluster: ManagedCluster, nodes: list[Node]
 ) -> Iterator[ManagedCluster]:
-    made = ManagedCluster(installed_operator, demo_cluster.resources, demo_cluster.history, "spread")
+    """A Cluster with racks and a load balancer listener, one broker per node."""
+    cluster = ManagedCluster(installed_operator, demo_cluster.resources, demo_cluster.history, "spread")
     spec = {"rack": {"topologyKey": ZONE}, "listeners": LISTENERS}
-    made.create(spec, while_starting=lambda: give_addresses(made))
-    yield made
-    made.resources.delete("Cluster", made.name)
-    eventually(lambda: not made.pods(), within_s=90, message=made.describe)
-    assert made.history.find_violations() == []
+    cluster.create(spec, while_starting=lambda: assign_load_balancer_addresses(cluster))
+    yield cluster
+    cluster.resources.delete("Cluster", cluster.name)
+    eventually(lambda: not cluster.pods(), within_s=90, message=cluster.describe)
+    assert cluster.history.find_violations() == []
 
 
-def give_addresses(made: ManagedCluster) -> None:
-    """Does what a cloud provider does: gives each load balancer an address that is routed to the
-    nodes.
+def assign_load_balancer_addresses(cluster: ManagedCluster) -> None:
+    """Give each load balancer Service an address that is routed to the nodes, as a cloud provider
+    does.
     """
-    kube, namespace = made.operator.kube, made.resources.namespace
-    kube.host.run("ip", "route", "replace", f"{BALANCED}.0/24", "via", kube.nodes[0].address)
+    kube, namespace = cluster.operator.kube, cluster.resources.namespace
+    kube.host.run("ip", "route", "replace", f"{LOAD_BALANCER_NETWORK}.0/24", "via", kube.nodes[0].address)
     for number, service in enumerate(SERVICES):
-        eventually(lambda: service in made.resources.list_objects("v1", "services"), message=made.describe)  # noqa: B023
-        given = {"status": {"loadBalancer": {"ingress": [{"ip": f"{BALANCED}.{number + 1}"}]}}}
-        kube.plane.admin.request("PATCH", f"/api/v1/namespaces/{namespace}/services/{service}/status", given)
+        eventually(lambda: service in cluster.resources.list_objects("v1", "services"), message=cluster.describe)  # noqa: B023
+        patch = {"status": {"loadBalancer": {"ingress": [{"ip": f"{LOAD_BALANCER_NETWORK}.{number + 1}"}]}}}
+        kube.plane.admin.request("PATCH", f"/api/v1/namespaces/{namespace}/services/{service}/status", patch)
 
 
-def test_there_is_a_broker_on_each_node_and_it_knows_its_rack(spread: ManagedCluster) -> None:
-    where = {int(name.rpartition("-")[2]): it["spec"]["nodeName"] for name, it in spread.pods().items()}
-    assert sorted(where.values()) == ["node-1", "node-2", "node-3"]
+def test_each_node_has_one_broker_with_its_zone_as_rack(spread: ManagedCluster) -> None:
+    node_names = {int(name.rpartition("-")[2]): it["spec"]["nodeName"] for name, it in spread.pods().items()}
+    assert sorted(node_names.values()) == ["node-1", "node-2", "node-3"]
     admin = rd.admin_client(spread.bootstrap())
-    known = admin.describe_cluster().result(30).nodes
-    assert {it.id: it.rack for it in known} == {id_: node.replace("node", "zone") for id_, node in where.items()}
+    brokers = admin.describe_cluster().result(30).nodes
+    assert {it.id: it.rack for it in brokers} == {id_: node.replace("node", "zone") for id_, node in node_names.items()}
 
 
-def test_clients_come_through_load_balancers(spread: ManagedCluster) -> None:
+def test_clients_reach_all_brokers_through_load_balancers(spread: ManagedCluster) -> None:
     spread.create_topic("balanced")
-    begin = spread.status["bootstrap"]["cloud"]
-    assert begin == f"{BALANCED}.1:9095"
-    told = {f"{it.host}:{it.port}" for it in rd.admin_client(begin).list_topics(timeout=10).brokers.values()}
-    assert told == {f"{BALANCED}.{number}:9095" for number in (2, 3, 4)}
+    bootstrap = spread.status["bootstrap"]["cloud"]
+    assert bootstrap == f"{LOAD_BALANCER_NETWORK}.1:9095"
+    brokers = rd.admin_client(bootstrap).list_topics(timeout=10).brokers
+    assert {f"{it.host}:{it.port}" for it in brokers.values()} == {
+        f"{LOAD_BALANCER_NETWORK}.{number}:9095" for number in (2, 3, 4)
+    }
     for partition in range(PARTITIONS):
         value = b"to %d" % partition
-        rd.produce(begin, "balanced", [Message(None, value, START_MS)], partition=partition)
-        (found,) = rd.consume(begin, "balanced", partition=partition)
-        assert found.value() == value
+        rd.produce(bootstrap, "balanced", [Message(None, value, START_MS)], partition=partition)
+        (message,) = rd.consume(bootstrap, "balanced", partition=partition)
+        assert message.value() == value
 
 
-def test_a_node_loses_its_power_and_comes_back(
+def test_clients_continue_when_a_node_loses_power_and_comes_back(
     spread: ManagedCluster, kube: Kubernetes, images: dict[str, Path]
 ) -> None:
-    lost = kube.nodes[-1]
-    (name,) = (name for name, it in spread.pods().items() if it["spec"]["nodeName"] == lost.name)
-    with spread.run_clients(POWER) as load:
-        with spread.operator.active_pod_deleted(POWER):
-            kube.power_off(lost)
+    node = kube.nodes[-1]
+    (name,) = (name for name, it in spread.pods().items() if it["spec"]["nodeName"] == node.name)
+    with spread.run_clients(POWER_TOPIC) as load:
+        with spread.operator.active_pod_deleted(POWER_TOPIC):
+            kube.power_off(node)
             eventually(lambda: others_lead(spread, int(name.rpartition("-")[2])), within_s=60, message=spread.describe)
             wait_for_progress(load)
         eventually(
-            lambda: not is_pod_ready(spread.pods()[name]), within_s=60, message="Kubernetes knows that it is away"
+            lambda: not is_pod_ready(spread.pods()[name]), within_s=60, message="Kubernetes marks the pod as not ready"
         )
         spread.wait_for_status("InProgress")
-        kube.power_on(lost, [images["broker"]])
+        kube.power_on(node, [images["broker"]])
         spread.wait_for_status()
 
 
 def others_lead(spread: ManagedCluster, broker: int) -> bool:
+    """Whether clients reach the cluster and `broker` leads none of the topic's partitions."""
     try:
-        return broker not in spread.leader_brokers(POWER)
-    except ck.KafkaException:  # Services hand on to the one that is away until Kubernetes has noticed
+        return broker not in spread.leader_brokers(POWER_TOPIC)
+    except ck.KafkaException:  # Services still route to the lost broker until Kubernetes marks its pod
         return False

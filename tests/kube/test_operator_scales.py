@@ -8,7 +8,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
 
 
-def test_from_three_brokers_to_five_and_back(demo: ManagedCluster) -> None:
+def test_scaling_from_three_brokers_to_five_and_back_moves_all_replicas(demo: ManagedCluster) -> None:
     scale = demo.resources.path("clusters", f"{CLUSTER_NAME}/scale")
     with demo.run_clients("scaled"):
         with demo.operator.active_pod_deleted("grown"):
@@ -27,23 +27,27 @@ def test_from_three_brokers_to_five_and_back(demo: ManagedCluster) -> None:
     assert shrunk["metadata"]["generation"] == grown["metadata"]["generation"] + 1
 
 
-def test_fewer_brokers_than_copies_are_refused_and_nothing_is_touched(demo: ManagedCluster) -> None:
+def test_scaling_below_a_topics_replication_factor_is_blocked_and_changes_nothing(demo: ManagedCluster) -> None:
     with demo.run_clients("copied"):
-        before, set_ = demo.uids(), demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]["spec"]
+        before, stateful_set = demo.uids(), demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]["spec"]
         demo.patch_spec({"replicas": 2})
         demo.wait_for_status("Failed")
-        said = demo.resources.condition("Cluster", CLUSTER_NAME, "Stalled")
-        assert said["reason"] == "ScaleDownBlocked" and "has 3 replicas, which need as many brokers" in said["message"]
+        stalled = demo.resources.condition("Cluster", CLUSTER_NAME, "Stalled")
+        assert stalled["reason"] == "ScaleDownBlocked"
+        assert "has 3 replicas, which need as many brokers" in stalled["message"]
         assert demo.replica_brokers("copied") == demo.replica_brokers("__consumer_offsets") == {1, 2, 3}
         demo.patch_spec({"replicas": 3})
         demo.wait_for_status()
-    assert demo.uids() == before, "nobody was restarted"
-    assert demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]["spec"] == set_
+    assert demo.uids() == before, "no broker was restarted"
+    assert demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]["spec"] == stateful_set
 
 
-def test_disks_grow_and_no_broker_is_restarted(demo: ManagedCluster) -> None:
+def test_volumes_are_expanded_without_restarting_brokers(demo: ManagedCluster) -> None:
     demo.wait_for_status()
-    before, old = demo.uids(), demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]["metadata"]["uid"]
+    before, old_uid = (
+        demo.uids(),
+        demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]["metadata"]["uid"],
+    )
     with demo.operator.active_pod_deleted("disks"):
         demo.patch_spec({"storage": {"size": "2Gi"}})
         demo.wait_for_status()
@@ -57,9 +61,9 @@ def test_disks_grow_and_no_broker_is_restarted(demo: ManagedCluster) -> None:
             == "2Gi"
             for it in of_brokers
         ),
-        message=f"claims in {NAMESPACE} have grown",
+        message=f"claims in {NAMESPACE} are expanded",
     )
-    made = demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]
-    assert made["metadata"]["uid"] != old
-    assert made["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    recreated = demo.resources.list_objects("apps/v1", "statefulsets")[CLUSTER_NAME]
+    assert recreated["metadata"]["uid"] != old_uid
+    assert recreated["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "2Gi"
     assert demo.uids() == before

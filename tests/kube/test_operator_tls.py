@@ -60,8 +60,8 @@ class TlsCluster:
         else:
             api.request("PATCH", f"{path}/{SECRET}", {"data": data})
 
-    def node_port(self, of: str) -> int:
-        service = self.cluster.resources.list_objects("v1", "services")[f"{NAME}-tls-{of}"]
+    def node_port(self, suffix: str) -> int:
+        service = self.cluster.resources.list_objects("v1", "services")[f"{NAME}-tls-{suffix}"]
         return int(service["spec"]["ports"][0]["nodePort"])
 
     def client_settings(self) -> dict[str, str]:
@@ -73,11 +73,14 @@ class TlsCluster:
         }
 
     def served_certificate(self, broker: int) -> str:
+        """PEM text of the certificate that a broker presents."""
         return ssl.get_server_certificate((self.host, self.node_port(str(broker))), timeout=10).strip()
 
 
 @pytest.fixture(scope="module")
-def safe(installed_operator: InstalledOperator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
+def tls_cluster(
+    installed_operator: InstalledOperator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TlsCluster]:
     """A Ready Cluster with a TLS listener. Its Secret was created after the Cluster."""
     api = installed_operator.kube.plane.admin
     resources = NamespaceClient(api, NAMESPACE)
@@ -85,66 +88,72 @@ def safe(installed_operator: InstalledOperator, tmp_path_factory: pytest.TempPat
     host = installed_operator.kube.nodes[0].address
     authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", [host], ["localhost"])
     with ResourceHistory(api, NAMESPACE) as history:
-        found = TlsCluster(ManagedCluster(installed_operator, resources, history, NAME), authority, host)
-        first = found.create_certificate("first")
-        found.cluster.create(SPEC, while_starting=lambda: nothing_before_the_secret_is_right(found, first))
-        yield found
+        created = TlsCluster(ManagedCluster(installed_operator, resources, history, NAME), authority, host)
+        first = created.create_certificate("first")
+        created.cluster.create(SPEC, while_starting=lambda: check_that_a_valid_secret_is_required(created, first))
+        yield created
         assert history.find_violations() == []
     api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
 
 
-def nothing_before_the_secret_is_right(safe: TlsCluster, first: Path) -> None:
+def check_that_a_valid_secret_is_required(tls_cluster: TlsCluster, first: Path) -> None:
+    """The Cluster is Stalled and has no pods until its Secret is complete; then write it."""
+
     def stalled() -> str:
-        found = safe.cluster.resources.condition("Cluster", NAME, "Stalled")
-        return found["message"] if found.get("status") == "True" and found["reason"] == "CertificateUnusable" else ""
+        condition = tls_cluster.cluster.resources.condition("Cluster", NAME, "Stalled")
+        is_unusable = condition.get("status") == "True" and condition["reason"] == "CertificateUnusable"
+        return condition["message"] if is_unusable else ""
 
     eventually(
-        lambda: stalled() == f"spec.tls: Secret {SECRET} does not exist", within_s=60, message=safe.cluster.describe
+        lambda: stalled() == f"spec.tls: Secret {SECRET} does not exist",
+        within_s=60,
+        message=tls_cluster.cluster.describe,
     )
-    safe.write_secret(first, without="tls.key")
-    eventually(lambda: f"Secret {SECRET} has no tls.key" in stalled(), within_s=60, message=safe.cluster.describe)
-    assert not safe.cluster.pods()
-    safe.write_secret(first)
+    tls_cluster.write_secret(first, without="tls.key")
+    eventually(
+        lambda: f"Secret {SECRET} has no tls.key" in stalled(), within_s=60, message=tls_cluster.cluster.describe
+    )
+    assert not tls_cluster.cluster.pods()
+    tls_cluster.write_secret(first)
 
 
-def test_clients_outside_produce_and_consume_over_tls(safe: TlsCluster) -> None:
-    safe.cluster.create_topic("secret")
-    how: dict[str, Any] = {**safe.client_settings()}
-    at = how.pop("bootstrap.servers")
+def test_clients_outside_kubernetes_produce_and_consume_over_tls(tls_cluster: TlsCluster) -> None:
+    tls_cluster.cluster.create_topic("secret")
+    settings: dict[str, Any] = {**tls_cluster.client_settings()}
+    bootstrap = settings.pop("bootstrap.servers")
     sent = [Message(None, b"%d" % it, START_MS) for it in range(100)]
-    assert len(rd.produce(at, "secret", sent, **how)) == 100
-    assert rd.values_of(rd.consume(at, "secret", 100, **how)) == [it.value for it in sent]
-    assert {safe.served_certificate(broker) for broker in (1, 2, 3)} == {
-        (safe.authority.folder / "first.crt").read_text().strip()
-    }
+    assert len(rd.produce(bootstrap, "secret", sent, **settings)) == 100
+    assert rd.values_of(rd.consume(bootstrap, "secret", 100, **settings)) == [it.value for it in sent]
+    first = (tls_cluster.authority.folder / "first.crt").read_text().strip()
+    assert {tls_cluster.served_certificate(broker) for broker in (1, 2, 3)} == {first}
 
 
-def test_a_renewed_certificate_is_a_roll_of_one_broker_at_a_time_under_load(safe: TlsCluster) -> None:
-    cluster, renewed = safe.cluster, safe.create_certificate("renewed")
-    with cluster.run_clients("renewed", safe.client_settings()):
+def test_a_renewed_certificate_restarts_one_broker_at_a_time_under_load(tls_cluster: TlsCluster) -> None:
+    cluster, renewed = tls_cluster.cluster, tls_cluster.create_certificate("renewed")
+    with cluster.run_clients("renewed", tls_cluster.client_settings()):
         before, controller = cluster.uids(), cluster.status["controller"]
-        safe.write_secret(renewed)
+        tls_cluster.write_secret(renewed)
         with cluster.operator.active_pod_deleted("renewed"):
             order = cluster.wait_for_rolling_restart(before)
         cluster.wait_for_status()
     assert order[-1] == f"{NAME}-{controller}"
-    assert {safe.served_certificate(broker) for broker in (1, 2, 3)} == {renewed.read_text().strip()}
+    assert {tls_cluster.served_certificate(broker) for broker in (1, 2, 3)} == {renewed.read_text().strip()}
     versions = cluster.history.versions_of("Cluster", NAME, 0)
-    said = {it["message"] for version in versions for it in (version.get("status") or {}).get("conditions") or []}
-    assert any("to be restarted: certificates of Secret safe-tls" in it for it in said), said
+    messages = {it["message"] for version in versions for it in (version.get("status") or {}).get("conditions") or []}
+    assert any("to be restarted: certificates of Secret safe-tls" in it for it in messages), messages
 
 
-def test_a_wrong_certificate_restarts_nobody_and_is_told(safe: TlsCluster) -> None:
-    cluster, before = safe.cluster, safe.cluster.uids()
-    other = safe.create_certificate("other")
-    good = safe.authority.folder / "renewed.crt"
-    other.with_suffix(".key").write_text(good.with_suffix(".key").read_text())
-    safe.write_secret(other)
+def test_a_certificate_without_its_key_is_reported_and_restarts_no_broker(tls_cluster: TlsCluster) -> None:
+    cluster, before = tls_cluster.cluster, tls_cluster.cluster.uids()
+    mismatched = tls_cluster.create_certificate("other")
+    renewed = tls_cluster.authority.folder / "renewed.crt"
+    mismatched.with_suffix(".key").write_text(renewed.with_suffix(".key").read_text())
+    tls_cluster.write_secret(mismatched)
     cluster.wait_for_status("Failed")
-    said = cluster.resources.condition("Cluster", NAME, "Stalled")
-    assert said["reason"] == "CertificateUnusable"
-    assert "has a key that does not belong to its certificate" in said["message"]
+    stalled = cluster.resources.condition("Cluster", NAME, "Stalled")
+    assert stalled["reason"] == "CertificateUnusable"
+    assert "has a key that does not belong to its certificate" in stalled["message"]
     assert cluster.resources.condition("Cluster", NAME, "Available")["status"] == "True"
-    safe.write_secret(good)
+    tls_cluster.write_secret(renewed)
     cluster.wait_for_status()
     assert cluster.uids() == before

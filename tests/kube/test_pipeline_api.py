@@ -16,8 +16,9 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.kube import spark_application_crd
-from tests.kube.api_client import Json
+from tests.kube.api_client import ApiError, Json
 from tests.kube.control_plane import ControlPlane
+from tests.kube.custom_resource_definitions import crd_path, install_crd
 from tests.kube.fake_kubelet import create_cluster_with_broker, create_ready_pod, run_broker_process
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.operator_process import OperatorProcess
@@ -40,8 +41,8 @@ KINDS = (
 
 @pytest.fixture
 def broker() -> Iterator[BrokerProcess]:
-    with run_broker_process() as made:
-        yield made
+    with run_broker_process() as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -51,18 +52,18 @@ def resources(resources: NamespaceClient, broker: BrokerProcess, operator: Opera
     return resources
 
 
-class Driver:
+class FakeDriver:
     """A fake driver: an HTTP server that responds with a driver's progress."""
 
     def __init__(self, address: str) -> None:
-        self.told: Json = {}
-        told = self
+        self.progress: Json = {}
+        driver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(json.dumps(told.told).encode())
+                self.wfile.write(json.dumps(driver.progress).encode())
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -70,34 +71,40 @@ class Driver:
         self.server = ThreadingHTTPServer((address, 8080), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def runs(self, **more: Any) -> None:
-        self.told = {"state": "running", "lastProgress": "2026-01-01T00:00:00Z", "inputRowsPerSecond": 2.5, **more}
+    def report_progress(self, **fields: Any) -> None:
+        """Respond with the progress of a running driver, with these fields replaced."""
+        running = {"state": "running", "lastProgress": "2026-01-01T00:00:00Z", "inputRowsPerSecond": 2.5}
+        self.progress = {**running, **fields}
 
 
 @pytest.fixture
-def driver() -> Iterator[Driver]:
-    made = Driver("127.9.1.2")
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+def driver() -> Iterator[FakeDriver]:
+    fake = FakeDriver("127.9.1.2")
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
 
 
-def tell(resources: NamespaceClient, name: str, state: str, error: str = "", **more: Any) -> None:
+def write_application_status(resources: NamespaceClient, name: str, state: str, error: str = "", **fields: Any) -> None:
     """Write the status of the SparkApplication as kubeflow's operator does."""
     root = f"/apis/{APPLICATIONS[0]}/namespaces/{resources.namespace}/{APPLICATIONS[1]}/{name}/status"
-    told = {"state": state, **({"errorMessage": error} if error else {})}
-    resources.api.request("PATCH", root, {"status": {"applicationState": told, "driverInfo": {}, **more}})
+    application_state = {"state": state, **({"errorMessage": error} if error else {})}
+    status = {"applicationState": application_state, "driverInfo": {}, **fields}
+    resources.api.request("PATCH", root, {"status": status})
 
 
-def state(resources: NamespaceClient) -> str:
+def pipeline_state(resources: NamespaceClient) -> str:
+    """`status.state` of the Pipeline."""
     return str((resources.get("Pipeline", "hourly").get("status") or {}).get("state"))
 
 
-def told(resources: NamespaceClient, operator: OperatorProcess) -> str:
+def describe(resources: NamespaceClient, operator: OperatorProcess) -> str:
+    """Status of the Pipeline and log of the operator, for assertion messages."""
     return f"{resources.get('Pipeline', 'hourly').get('status')}\n{operator.daemon.log_tail()}"
 
 
 def versions(resources: NamespaceClient) -> dict[str, str]:
+    """resourceVersion of every object that the operator could have written."""
     return {
         f"{plural}/{name}": it["metadata"]["resourceVersion"]
         for group, plural in KINDS
@@ -105,27 +112,26 @@ def versions(resources: NamespaceClient) -> dict[str, str]:
     }
 
 
-def test_it_waits_for_its_topics_by_name_and_is_launched_when_they_are_there(
-    resources: NamespaceClient, operator: OperatorProcess, driver: Driver, broker: BrokerProcess
+def test_a_pipeline_waits_for_its_topics_and_is_launched_when_they_exist(
+    resources: NamespaceClient, operator: OperatorProcess, driver: FakeDriver, broker: BrokerProcess
 ) -> None:
     resources.create("Pipeline", "hourly", SPEC)
     eventually(
         lambda: resources.condition("Pipeline", "hourly").get("reason") == "WaitingForTopics",
-        message=lambda: told(resources, operator),
+        message=lambda: describe(resources, operator),
     )
     assert "topic flights: it does not exist" in resources.condition("Pipeline", "hourly")["message"]
     assert "hourly-driver" not in resources.list_objects("apps/v1", "deployments")
     resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 2})
     eventually(
         lambda: "hourly-driver" in resources.list_objects("apps/v1", "deployments"),
-        message=lambda: told(resources, operator),
+        message=lambda: describe(resources, operator),
     )
     eventually(lambda: resources.condition("Pipeline", "hourly", "TopicsReady")["status"] == "True")
     assert kstatus(resources.get("Pipeline", "hourly")) == "InProgress"
 
-    made = resources.list_objects("apps/v1", "deployments")["hourly-driver"]
-    template = made["spec"]["template"]
-    driver.runs()
+    template = resources.list_objects("apps/v1", "deployments")["hourly-driver"]["spec"]["template"]
+    driver.report_progress()
     create_ready_pod(resources, "hourly-driver-x", template, "127.9.1.2")
     rd.produce(broker.bootstrap, "flights", [Message(None, b"{}", START_MS)] * 3)
     with rd.consumer(broker.bootstrap, "ottla-pipeline-hourly") as member:
@@ -136,66 +142,68 @@ def test_it_waits_for_its_topics_by_name_and_is_launched_when_they_are_there(
     assert (status["state"], status["inputRowsPerSecond"]) == ("Running", 2.5)
     assert status["application"] == "Deployment/hourly-driver"
 
-    before, writes, looks = versions(resources), operator.count_writes(), operator.count_reconciles("Pipeline")
-    eventually(lambda: operator.count_reconciles("Pipeline") >= looks + 2, within_s=40)
-    assert versions(resources) == before, "what is as wished is not written again"
-    pipelines_own = {
-        kind: count for kind, count in operator.count_writes().items() if kind in ("Pipeline", "Deployment")
-    }
-    assert pipelines_own == {kind: writes[kind] for kind in pipelines_own}, "not even a write that changes nothing"
+    before, writes, reconciles = versions(resources), operator.count_writes(), operator.count_reconciles("Pipeline")
+    eventually(lambda: operator.count_reconciles("Pipeline") >= reconciles + 2, within_s=40)
+    assert versions(resources) == before, "a reconciled Pipeline is not written again"
+    after = {kind: count for kind, count in operator.count_writes().items() if kind in ("Pipeline", "Deployment")}
+    assert after == {kind: writes[kind] for kind in after}, "no writes without effect either"
     metadata = resources.get("Pipeline", "hourly")["metadata"]
     assert "finalizers" not in metadata and "annotations" not in metadata
 
 
-def test_suspend_resume_and_the_end(resources: NamespaceClient, operator: OperatorProcess, driver: Driver) -> None:
+def test_a_pipeline_is_suspended_resumed_and_finishes(
+    resources: NamespaceClient, operator: OperatorProcess, driver: FakeDriver
+) -> None:
     resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
     resources.create("Pipeline", "hourly", {**SPEC, "trigger": {"availableNow": True}, "state": "suspended"})
     resources.wait_for_status("Pipeline", "hourly")
-    assert state(resources) == "Suspended"
+    assert pipeline_state(resources) == "Suspended"
 
     def replicas() -> int:
         return int(resources.list_objects("apps/v1", "deployments")["hourly-driver"]["spec"]["replicas"])
 
     assert replicas() == 0
     resources.patch_spec("Pipeline", "hourly", {"state": None})
-    eventually(lambda: replicas() == 1, message=lambda: told(resources, operator))
+    eventually(lambda: replicas() == 1, message=lambda: describe(resources, operator))
     template = resources.list_objects("apps/v1", "deployments")["hourly-driver"]["spec"]["template"]
-    driver.runs(state="finished")
+    driver.report_progress(state="finished")
     create_ready_pod(resources, "hourly-driver-x", template, "127.9.1.2")
-    eventually(lambda: replicas() == 0, message=lambda: told(resources, operator))
+    eventually(lambda: replicas() == 0, message=lambda: describe(resources, operator))
     resources.api.request(
         "DELETE", f"/api/v1/namespaces/{resources.namespace}/pods/hourly-driver-x?gracePeriodSeconds=0"
     )
     resources.wait_for_status("Pipeline", "hourly")
-    assert (state(resources), resources.condition("Pipeline", "hourly")["reason"]) == ("Finished", "Completed")
+    assert (pipeline_state(resources), resources.condition("Pipeline", "hourly")["reason"]) == ("Finished", "Completed")
 
 
-def test_a_spark_application_is_as_documented_and_its_status_comes_back(
-    plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess, driver: Driver
+def test_a_spark_application_matches_the_documented_fields_and_its_status_is_reported(
+    plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess, driver: FakeDriver
 ) -> None:
     resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}})
     resources.create("Pipeline", "hourly", {**SPEC, "launcher": "SparkOperator"})
     eventually(
         lambda: resources.condition("Pipeline", "hourly").get("reason") == "SparkOperatorNotFound",
-        message=lambda: told(resources, operator),
+        message=lambda: describe(resources, operator),
     )
-    spark_application_crd.install_crd(plane.admin)
+    install_crd(plane.admin, spark_application_crd.CRD)
     try:
-        made = eventually(
+        application = eventually(
             lambda: resources.list_objects(*APPLICATIONS).get("hourly"),
             within_s=40,
-            message=lambda: told(resources, operator),
+            message=lambda: describe(resources, operator),
         )
-        assert made is not None and unknown(made) == []
-        written = operator.count_writes()["SparkApplication"]
-        driver.runs(error=None)
-        tell(resources, "hourly", "RUNNING", executionAttempts=1)
-        template = made["spec"]["driver"]["template"]
-        template["spec"]["containers"][0]["image"] = made["spec"]["image"]
+        assert application is not None and unknown(application) == []
+        writes = operator.count_writes()["SparkApplication"]
+        driver.report_progress(error=None)
+        write_application_status(resources, "hourly", "RUNNING", executionAttempts=1)
+        template = application["spec"]["driver"]["template"]
+        template["spec"]["containers"][0]["image"] = application["spec"]["image"]
         create_ready_pod(resources, "hourly-driver", template, "127.9.1.2")
         resources.wait_for_status("Pipeline", "hourly")
-        assert state(resources) == "Running"
-        tell(resources, "hourly", "FAILED", "driver container failed with ExitCode: 1, Reason: Error")
+        assert pipeline_state(resources) == "Running"
+        write_application_status(
+            resources, "hourly", "FAILED", "driver container failed with ExitCode: 1, Reason: Error"
+        )
         resources.wait_for_status("Pipeline", "hourly", "Failed")
         status = resources.get("Pipeline", "hourly")["status"]
         assert status["lastError"] == "driver container failed with ExitCode: 1, Reason: Error"
@@ -203,23 +211,23 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
             it["reason"] == "ApplicationFailed" and it["type"] == "Warning"
             for it in resources.list_objects("v1", "events").values()
         )
-        assert operator.count_writes()["SparkApplication"] == written, (
-            "nothing was pruned that we emit, so nothing is written again"
+        assert operator.count_writes()["SparkApplication"] == writes, (
+            "the API server pruned no field, so nothing is written again"
         )
         resources.patch_spec("Pipeline", "hourly", {"state": "suspended"})
 
-        def made_anew() -> bool:
+        def is_recreated() -> bool:
             """The failed application is deleted first: it would never run again."""
-            found = resources.list_objects(*APPLICATIONS).get("hourly")
-            return found is not None and bool(found["spec"]["suspend"])
+            recreated = resources.list_objects(*APPLICATIONS).get("hourly")
+            return recreated is not None and bool(recreated["spec"]["suspend"])
 
-        eventually(made_anew, message=lambda: told(resources, operator))
+        eventually(is_recreated, message=lambda: describe(resources, operator))
     finally:
-        plane.admin.request("DELETE", spark_application_crd.PATH)
+        plane.admin.request("DELETE", crd_path(spark_application_crd.NAME))
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (
             {"trigger": {"interval": "1s", "availableNow": True}},
@@ -230,7 +238,7 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
         ({"launcher": "Somebody"}, "spec.launcher"),
     ],
 )
-def test_the_api_server_itself_refuses_what_is_wrong(plane: ControlPlane, crds: None, spec: Json, said: str) -> None:
-    made = NamespaceClient(plane.admin, "default")
-    with pytest.raises(Exception, match=said):
-        made.create("Pipeline", "wrong", {**SPEC, **spec})
+def test_the_api_server_rejects_invalid_specs(plane: ControlPlane, crds: None, spec: Json, message: str) -> None:
+    resources = NamespaceClient(plane.admin, "default")
+    with pytest.raises(ApiError, match=message):
+        resources.create("Pipeline", "wrong", {**SPEC, **spec})

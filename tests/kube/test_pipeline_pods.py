@@ -13,6 +13,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kubernetes
+from tests.kube.custom_resource_definitions import install_crd
 from tests.kube.fake_spark_operator import FakeSparkOperator
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods
 from tests.kube.namespace_client import NamespaceClient
@@ -50,125 +51,126 @@ def resources(installed_operator: InstalledOperator, kube: Kubernetes, spark_ima
     """A Cluster of three brokers with Topics, in a namespace with the restricted Pod Security
     level. The module fails if any version of the resources had inconsistent conditions.
     """
-    made = NamespaceClient(kube.plane.admin, NAMESPACE)
+    client = NamespaceClient(kube.plane.admin, NAMESPACE)
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-    made.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
-    with ResourceHistory(made.api, NAMESPACE) as history:
-        made.create("Cluster", "demo", CLUSTER)
+    client.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
+    with ResourceHistory(client.api, NAMESPACE) as history:
+        client.create("Cluster", "demo", CLUSTER)
         for topic in ("events", "counts"):
-            made.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
-        yield made
+            client.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
+        yield client
         assert history.versions_of("Pipeline", "sums", 1) and history.find_violations() == []
 
 
-def bootstrap(kube: Kubernetes, resources: NamespaceClient) -> str:
+def external_bootstrap(kube: Kubernetes, resources: NamespaceClient) -> str:
     """Bootstrap server for clients outside Kubernetes."""
     port = resources.list_objects("v1", "services")["demo-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
     return f"{kube.nodes[0].address}:{port}"
 
 
-def test_a_pipeline_runs_is_suspended_and_ends(
+def test_a_pipeline_runs_is_suspended_and_finishes(
     installed_operator: InstalledOperator, kube: Kubernetes, resources: NamespaceClient
 ) -> None:
     """The active operator pod is deleted during each change."""
 
-    def what() -> str:
+    def describe() -> str:
         status = resources.get("Pipeline", "sums").get("status")
         return "\n".join([str(status), describe_pods(kube, OPERATOR_NAMESPACE, ""), describe_pods(kube, NAMESPACE, "")])
 
     def status() -> dict[str, Any]:
         return dict(resources.get("Pipeline", "sums")["status"])
 
-    def is_(state: str, ready: str = "True") -> bool:
+    def has_state(state: str) -> bool:
+        """Whether the Pipeline is Ready in this state at its current generation."""
         generation = resources.get("Pipeline", "sums")["metadata"]["generation"]
-        found = resources.condition("Pipeline", "sums")
-        return (status().get("state"), found["status"], found.get("observedGeneration")) == (state, ready, generation)
+        ready = resources.condition("Pipeline", "sums")
+        return (status().get("state"), ready["status"], ready.get("observedGeneration")) == (state, "True", generation)
 
     with installed_operator.active_pod_deleted("pipeline-started"):
         resources.create("Pipeline", "sums", SPEC)
-        eventually(lambda: is_("Running"), within_s=STARTS_WITHIN_S, message=what)
-    at = bootstrap(kube, resources)
-    produce_rows(at, "Prague", "Zurau", "Prague", "Berlin", "Prague", "Zurau")
-    eventually(lambda: counts(at) == {"Berlin": 1, "Prague": 3, "Zurau": 2}, within_s=120, message=what)
-    assert executors(resources), "no executor was made: the driver did it all"
-    eventually(lambda: status().get("lagRecords") == 0 and status().get("lastProgress"), within_s=30, message=what)
+        eventually(lambda: has_state("Running"), within_s=STARTS_WITHIN_S, message=describe)
+    bootstrap = external_bootstrap(kube, resources)
+    produce_rows(bootstrap, "Prague", "Zurau", "Prague", "Berlin", "Prague", "Zurau")
+    eventually(lambda: counts(bootstrap) == {"Berlin": 1, "Prague": 3, "Zurau": 2}, within_s=120, message=describe)
+    assert executors(resources), "the driver created no executor"
+    eventually(lambda: status().get("lagRecords") == 0 and status().get("lastProgress"), within_s=30, message=describe)
 
     with installed_operator.active_pod_deleted("pipeline-suspended"):
         resources.patch_spec("Pipeline", "sums", {"state": "suspended"})
-        eventually(lambda: is_("Suspended"), within_s=120, message=what)
+        eventually(lambda: has_state("Suspended"), within_s=120, message=describe)
     assert not [name for name in resources.list_objects("v1", "pods") if "driver" in name]
-    produce_rows(at, "Prague", "Vienna")
-    eventually(lambda: status().get("lagRecords") == 2, within_s=30, message=what)
+    produce_rows(bootstrap, "Prague", "Vienna")
+    eventually(lambda: status().get("lagRecords") == 2, within_s=30, message=describe)
 
     with installed_operator.active_pod_deleted("pipeline-resumed"):
         resources.patch_spec("Pipeline", "sums", {"state": None, "trigger": {"interval": None, "availableNow": True}})
-        eventually(lambda: is_("Finished"), within_s=STARTS_WITHIN_S, message=what)
-    assert counts(at) == {"Berlin": 1, "Prague": 4, "Zurau": 2, "Vienna": 1}, what()
+        eventually(lambda: has_state("Finished"), within_s=STARTS_WITHIN_S, message=describe)
+    assert counts(bootstrap) == {"Berlin": 1, "Prague": 4, "Zurau": 2, "Vienna": 1}, describe()
     assert resources.condition("Pipeline", "sums")["reason"] == "Completed"
-    assert status()["lagRecords"] == 0 and status()["restarts"] == 0, what()
+    assert status()["lagRecords"] == 0 and status()["restarts"] == 0, describe()
     eventually(
         lambda: not [name for name in resources.list_objects("v1", "pods") if "driver" in name],
         within_s=60,
-        message=what,
+        message=describe,
     )
 
 
-def test_a_pipeline_that_cannot_run_says_why(kube: Kubernetes, resources: NamespaceClient) -> None:
+def test_a_pipeline_with_invalid_sql_reports_the_error(kube: Kubernetes, resources: NamespaceClient) -> None:
     resources.create(
         "Pipeline", "wrong", {**SPEC, "transforms": [{"name": "counts", "sql": "SELECT town FROM events"}]}
     )
 
-    def said_why() -> bool:
+    def is_error_reported() -> bool:
         return "town" in str(resources.get("Pipeline", "wrong").get("status", {}).get("lastError"))
 
-    eventually(said_why, within_s=STARTS_WITHIN_S, message=lambda: describe_pods(kube, NAMESPACE, ""))
+    eventually(is_error_reported, within_s=STARTS_WITHIN_S, message=lambda: describe_pods(kube, NAMESPACE, ""))
     assert resources.condition("Pipeline", "wrong")["status"] == "False"
     resources.delete("Pipeline", "wrong")
 
 
-def test_what_a_spark_operator_is_given_runs_as_spark_submits_it(
+def test_the_spark_application_of_a_pipeline_runs_by_spark_submit(
     kube: Kubernetes, resources: NamespaceClient, tmp_path: Path
 ) -> None:
     """kubeflow's operator does nothing to these pods besides passing the fields to spark-submit."""
-    spark_application_crd.install_crd(kube.plane.admin)
-    spark = FakeSparkOperator(tmp_path, kube.plane, resources)
+    install_crd(kube.plane.admin, spark_application_crd.CRD)
+    spark_operator = FakeSparkOperator(tmp_path, kube.plane, resources)
     for topic in ("votes", "sums"):
         resources.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 1})
     source = {"votes": {**SPEC["sources"]["events"], "topic": "votes"}}
-    step = {"name": "sums", "sql": "SELECT city, count(*) AS n FROM votes GROUP BY city"}
+    transform = {"name": "sums", "sql": "SELECT city, count(*) AS n FROM votes GROUP BY city"}
     sink = {**SPEC["sinks"][0], "from": "sums", "topic": "sums"}
-    wish = {**SPEC, "launcher": "SparkOperator", "sources": source, "transforms": [step], "sinks": [sink]}
+    spec = {**SPEC, "launcher": "SparkOperator", "sources": source, "transforms": [transform], "sinks": [sink]}
     resources.wait_for_status("Topic", "votes")
-    at = bootstrap(kube, resources)
-    produce_rows(at, "Prague", "Prague", "Zurau", topic="votes")
+    bootstrap = external_bootstrap(kube, resources)
+    produce_rows(bootstrap, "Prague", "Prague", "Zurau", topic="votes")
 
-    def what() -> str:
+    def describe() -> str:
         return "\n".join([str(resources.get("Pipeline", "votes").get("status")), describe_pods(kube, NAMESPACE, "")])
 
-    resources.create("Pipeline", "votes", {**wish, "trigger": {"availableNow": True}})
-    eventually(lambda: spark.get_application("votes"), within_s=60, message=what)
-    spark.submit("votes")
-    state = eventually(
-        lambda: found if (found := spark.update_status("votes")) in ("COMPLETED", "FAILED") else "",
-        within_s=300,
-        message=what,
-    )
-    assert state == "COMPLETED", what()
+    resources.create("Pipeline", "votes", {**spec, "trigger": {"availableNow": True}})
+    eventually(lambda: spark_operator.get_application("votes"), within_s=60, message=describe)
+    spark_operator.submit("votes")
+
+    def final_state() -> str:
+        state = spark_operator.update_status("votes")
+        return state if state in ("COMPLETED", "FAILED") else ""
+
+    assert eventually(final_state, within_s=300, message=describe) == "COMPLETED", describe()
     resources.wait_for_status("Pipeline", "votes")
     assert resources.get("Pipeline", "votes")["status"]["state"] == "Finished"
-    assert counts(at, "sums", 1) == {"Prague": 2, "Zurau": 1}, what()
-    assert [name for name in executors(resources) if "votes" in name], "no executor was made: the driver did it all"
+    assert counts(bootstrap, "sums", 1) == {"Prague": 2, "Zurau": 1}, describe()
+    assert [name for name in executors(resources) if "votes" in name], "the driver created no executor"
 
 
-def test_the_charts_own_test_passes_and_leaves_nothing(installed_operator: InstalledOperator, kube: Kubernetes) -> None:
-    where = ("--kubeconfig", kube.plane.kubeconfig(), "--namespace", OPERATOR_NAMESPACE)
-    done = helm.run("test", "ottla", *where, "--timeout", "110s")
+def test_helm_test_passes_and_deletes_its_objects(installed_operator: InstalledOperator, kube: Kubernetes) -> None:
+    target = ("--kubeconfig", kube.plane.kubeconfig(), "--namespace", OPERATOR_NAMESPACE)
+    done = helm.run("test", "ottla", *target, "--timeout", "110s")
     assert done.returncode == 0, done.stdout + done.stderr + installed_operator.describe_pods()
     assert done.stdout.count("Succeeded") == 3, done.stdout
-    eventually(lambda: not left(kube), within_s=60, message=lambda: str(left(kube)))
+    eventually(lambda: not remaining_test_objects(kube), within_s=60, message=lambda: str(remaining_test_objects(kube)))
 
 
-def left(kube: Kubernetes) -> list[str]:
+def remaining_test_objects(kube: Kubernetes) -> list[str]:
     """Names of remaining pods and claims of the chart's test."""
     resources = NamespaceClient(kube.plane.admin, OPERATOR_NAMESPACE)
     return [
@@ -179,15 +181,17 @@ def left(kube: Kubernetes) -> list[str]:
     ]
 
 
-def produce_rows(at: str, *cities: str, topic: str = "events") -> None:
+def produce_rows(bootstrap: str, *cities: str, topic: str = "events") -> None:
+    """Produce a row with this city for each argument."""
     rows = [json.dumps({"id": number, "city": city}).encode() for number, city in enumerate(cities)]
-    rd.produce(at, topic, [Message(None, row, START_MS) for row in rows])
+    rd.produce(bootstrap, topic, [Message(None, row, START_MS) for row in rows])
 
 
-def counts(at: str, topic: str = "counts", partitions: int = 2) -> dict[str, int]:
+def counts(bootstrap: str, topic: str = "counts", partitions: int = 2) -> dict[str, int]:
     """The latest record of each key."""
-    found = [message for partition in range(partitions) for message in rd.consume(at, topic, partition=partition)]
-    return {row["city"]: row["n"] for row in (json.loads(message.value() or b"") for message in found)}
+    messages = [it for partition in range(partitions) for it in rd.consume(bootstrap, topic, partition=partition)]
+    rows = [json.loads(it.value() or b"") for it in messages]
+    return {row["city"]: row["n"] for row in rows}
 
 
 def executors(resources: NamespaceClient) -> list[str]:

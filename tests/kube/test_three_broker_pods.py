@@ -8,7 +8,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.clients import librdkafka as rd
 from tests.e2e.rounds.load import Load
-from tests.kube import client_load as loaded
+from tests.kube import client_load
 from tests.kube.broker_pods import BrokerPods
 from tests.kube.client_load import RECOVERY_WITHIN_S, wait_for_progress
 from tests.kube.cluster import Kubernetes
@@ -23,43 +23,43 @@ pytestmark = pytest.mark.timeout(900)  # the image may have to be built
 
 @pytest.fixture(scope="module")
 def pods(kube: Kubernetes) -> BrokerPods:
-    made = BrokerPods(kube.plane.admin, "three")
-    made.create(3, SETTINGS)
-    made.wait_until_ready(*BROKERS)
-    return made
+    brokers = BrokerPods(kube.plane.admin, "three")
+    brokers.create(3, SETTINGS)
+    brokers.wait_until_ready(*BROKERS)
+    return brokers
 
 
 @contextmanager
-def under_load(pods: BrokerPods, topic: str) -> Iterator[Load]:
+def run_clients(pods: BrokerPods, topic: str) -> Iterator[Load]:
     """Create a topic, and run a producer and a consumer group on it during the block."""
 
-    def whole() -> bool:
+    def is_recovered() -> bool:
         return pods.is_fully_replicated(3, pods.bootstrap(*BROKERS))
 
-    eventually(whole, within_s=RECOVERY_WITHIN_S, message="the cluster is whole")
+    eventually(is_recovered, within_s=RECOVERY_WITHIN_S, message="all replicas are in sync")
     admin = rd.admin_client(pods.bootstrap(*BROKERS))
     admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
-    with loaded.run_clients(topic, PARTITIONS, lambda: pods.bootstrap(*BROKERS), whole) as load:
+    with client_load.run_clients(topic, PARTITIONS, lambda: pods.bootstrap(*BROKERS), is_recovered) as load:
         yield load
 
 
-def test_every_pod_is_deleted_one_after_the_other(pods: BrokerPods) -> None:
-    with under_load(pods, "rolled") as load:
+def test_clients_continue_when_each_broker_pod_is_deleted_in_turn(pods: BrokerPods) -> None:
+    with run_clients(pods, "rolled") as load:
         for broker in BROKERS:
             old = uid(pods, broker)
             pods.delete_pod(broker)
-            eventually(lambda: uid(pods, broker) not in (None, old), within_s=60, message="another pod")  # noqa: B023
+            eventually(lambda: uid(pods, broker) not in (None, old), within_s=60, message="the pod is replaced")  # noqa: B023
             pods.wait_until_ready(broker)
             eventually(
                 lambda: pods.is_fully_replicated(3, pods.bootstrap(*BROKERS)),
                 within_s=RECOVERY_WITHIN_S,
-                message="a whole cluster",
+                message="all replicas are in sync",
             )
             wait_for_progress(load)
 
 
-def test_the_controller_is_killed(pods: BrokerPods, kube: Kubernetes) -> None:
-    with under_load(pods, "controller-killed") as load:
+def test_clients_continue_when_the_controller_is_killed(pods: BrokerPods, kube: Kubernetes) -> None:
+    with run_clients(pods, "controller-killed") as load:
         before = pods.lease_holder()
         pods.kill_process(before, kube.nodes[0].machine)
         eventually(
@@ -68,30 +68,38 @@ def test_the_controller_is_killed(pods: BrokerPods, kube: Kubernetes) -> None:
         wait_for_progress(load)
 
 
-def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kubernetes) -> None:
-    with under_load(pods, "api-server-away") as load:
+def test_clients_continue_when_a_leader_is_killed_while_the_api_server_is_unavailable(
+    pods: BrokerPods, kube: Kubernetes
+) -> None:
+    with run_clients(pods, "api-server-outage") as load:
         controller, bootstrap = pods.lease_holder(), pods.bootstrap(*BROKERS)
         kube.plane.api_server.kill()
         try:
             victim = next(broker for broker in BROKERS if broker != controller)
-            assert leads(bootstrap, "api-server-away", victim)
+            assert is_leader(bootstrap, "api-server-outage", victim)
             pods.kill_process(victim, kube.nodes[0].machine)
-            eventually(lambda: not leads(bootstrap, "api-server-away", victim), within_s=20, message="others lead")
+            eventually(
+                lambda: not is_leader(bootstrap, "api-server-outage", victim),
+                within_s=20,
+                message="other brokers lead its partitions",
+            )
             wait_for_progress(load, 1000)
             # The kubelet restarts the container, and the broker serves without access to its
             # register.
             eventually(
                 lambda: pods.is_fully_replicated(3, bootstrap),
                 within_s=RECOVERY_WITHIN_S,
-                message="the cluster is whole",
+                message="all replicas are in sync",
             )
             wait_for_progress(load)
         finally:
             kube.plane.start_api_server()
 
 
-def test_the_controller_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube: Kubernetes) -> None:
-    with under_load(pods, "both-away") as load:
+def test_clients_continue_after_the_controller_was_killed_while_the_api_server_was_unavailable(
+    pods: BrokerPods, kube: Kubernetes
+) -> None:
+    with run_clients(pods, "both-unavailable") as load:
         controller = pods.lease_holder()
         kube.plane.api_server.kill()
         try:
@@ -101,9 +109,10 @@ def test_the_controller_is_killed_while_the_api_server_is_away(pods: BrokerPods,
         wait_for_progress(load)
 
 
-def leads(bootstrap: str, topic: str, broker: int) -> bool:
-    told = rd.admin_client(bootstrap).list_topics(topic, timeout=10).topics[topic]
-    return any(partition.leader == broker for partition in told.partitions.values())
+def is_leader(bootstrap: str, topic: str, broker: int) -> bool:
+    """Whether the broker leads any partition of the topic."""
+    metadata = rd.admin_client(bootstrap).list_topics(topic, timeout=10).topics[topic]
+    return any(partition.leader == broker for partition in metadata.partitions.values())
 
 
 def uid(pods: BrokerPods, broker: int) -> str | None:

@@ -23,9 +23,10 @@ class VolumeProvisioner:
         self._api = api
         self._folder = folder
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="volume-provisioner", daemon=True)
 
     def start(self) -> None:
+        """Create the storage class and start the thread."""
         self._folder.mkdir()
         self._api.request(
             "POST",
@@ -54,6 +55,7 @@ class VolumeProvisioner:
                 continue  # the API server is unavailable, or the object changed: retried at the next poll
 
     def _provision(self) -> None:
+        """Create, expand and delete volumes as the current claims require."""
         for claim in self._api.request("GET", "/api/v1/persistentvolumeclaims")["items"]:
             if claim["spec"].get("storageClassName") != STORAGE_CLASS or "deletionTimestamp" in claim["metadata"]:
                 continue
@@ -72,7 +74,7 @@ class VolumeProvisioner:
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         if self._api.get(f"/api/v1/persistentvolumes/{name}") is not None:
-            return  # not bound yet
+            return  # exists, but Kubernetes has not bound it yet
         spec = {
             "capacity": claim["spec"]["resources"]["requests"],
             "accessModes": claim["spec"]["accessModes"],

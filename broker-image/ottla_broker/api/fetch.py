@@ -12,6 +12,7 @@
 """
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -98,11 +99,11 @@ class FetchHandler:
             return write_fetch_response(header.version, header.correlation_id, (), error=reason.code)
         if is_replica:
             reader = ReplicaReader(context.broker.partitions, session, self._throttle)
-            fetch = Fetch(context, header, request, session, reader, incremental=True)
+            fetch = Fetch(context, header.correlation_id, request, session, reader, True)
             fetch.limit = min(request.max_bytes, MAX_REPLICA_BYTES)
             return self._respond(fetch)
-        consumer = ConsumerReader(context, request, by_rack=self.by_rack)
-        fetch = Fetch(context, header, request, session, consumer, incremental=incremental)
+        consumer = ConsumerReader(context, request, self.by_rack)
+        fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental)
         fetch.limit = self._consumer_limit(context, request, room)
         if not session.id and len(request.partitions) == 1 and request.replica == CONSUMER:
             context.connection.last_fetch = RepeatedFetch(frame, header, fetch)
@@ -132,15 +133,13 @@ def admit_follower(context: RequestContext, version: int) -> ErrorCode | None:
     return None
 
 
+@dataclass(slots=True, eq=False)
 class ConsumerReader:
     """A consumer reads what is committed of the topics that it may read, from the leader or from a replica in its rack."""
 
-    __slots__ = ("_by_rack", "_context", "_request")
-
-    def __init__(self, context: RequestContext, request: FetchRequest, *, by_rack: bool) -> None:
-        self._context = context
-        self._request = request
-        self._by_rack = by_rack
+    _context: RequestContext
+    _request: FetchRequest
+    _by_rack: bool
 
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
         request = self._request
@@ -204,49 +203,24 @@ class ConsumerReader:
         return cached.topic_name
 
 
+@dataclass(slots=True, eq=False)
 class Fetch:
     """One fetch request. It is read as often as something changes, until there is enough to answer.
 
     `limit`: bytes of records in the response; `response_cache`: where identical fetches get identical responses, which
     they do not in sessions, whose responses are incremental."""
 
-    __slots__ = (
-        "_context",
-        "_found",
-        "_incremental",
-        "_not_yet",
-        "_reader",
-        "_version",
-        "correlation_id",
-        "limit",
-        "request",
-        "response_cache",
-        "session",
-        "size",
-    )
-
-    def __init__(
-        self,
-        context: RequestContext,
-        header: RequestHeader,
-        request: FetchRequest,
-        session: FetchSession,
-        reader: Reader,
-        *,
-        incremental: bool,
-    ) -> None:
-        self.request = request
-        self.session = session
-        self.correlation_id = header.correlation_id
-        self.limit = 0
-        self.response_cache: FetchResponseCache | None = None
-        self.size = 0  # bytes of records that the last read found
-        self._context = context
-        self._version = header.version
-        self._reader = reader
-        self._incremental = incremental
-        self._found: list[tuple[CachedPartition, FetchResponsePartition]] = []
-        self._not_yet: list[FetchResponsePartition] = []
+    _context: RequestContext
+    correlation_id: int
+    request: FetchRequest
+    session: FetchSession
+    _reader: Reader
+    _incremental: bool
+    limit: int = 0
+    response_cache: FetchResponseCache | None = None
+    size: int = 0  # bytes of records that the last read found
+    _found: list[tuple[CachedPartition, FetchResponsePartition]] = field(default_factory=list)
+    _not_yet: list[FetchResponsePartition] = field(default_factory=list)
 
     def response_if_due(self) -> Buffers | None:
         if self.response_cache is not None and (cached := self._cached_response(self.response_cache)) is not None:
@@ -317,7 +291,7 @@ class Fetch:
             if session.id:
                 cached.sent(data)
         buffers = write_fetch_response(
-            self._version,
+            self._context.version,
             self.correlation_id,
             partitions,
             session_id=session.id,
@@ -352,7 +326,7 @@ class Fetch:
             request.last_fetched_epoch,
             self.limit,
             self.request.isolation,
-            self._version,
+            self._context.version,
         )
 
 

@@ -6,6 +6,7 @@ Kafka's other internal topics are not created: their coordinators do not exist h
 would be unusable for them.
 """
 
+from dataclasses import dataclass
 from typing import Final, cast
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -39,12 +40,12 @@ def auto_replication_factor(config: Config, image: MetadataImage, setting: Setti
     return wanted if config.is_set(setting) else max(1, min(wanted, len(image.brokers)))
 
 
+@dataclass(eq=False, repr=False)
 class AutoTopicCreator:
-    def __init__(self, config: Config, image: MetadataImage, watch: StateCondition, link: ControllerChannel) -> None:
-        self._config = config
-        self._image = image
-        self._watch = watch
-        self._link = link
+    _config: Config
+    _image: MetadataImage
+    _watch: StateCondition
+    _link: ControllerChannel
 
     async def create_topic(self, name: str, *, allowed: bool = True) -> None:
         """Returns when the topic is in the image. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla_broker.wire.batch import Buffer
@@ -98,16 +99,15 @@ class JournalWriter:
                     write.done.set_result(code)
 
 
+@dataclass(slots=True)
 class _PendingWrite:
-    __slots__ = ("apply", "done", "records", "size")
+    records: Sequence[Record]
+    apply: Callable[[], None] | None
+    done: asyncio.Future[ErrorCode]
+    size: int = field(init=False)
 
-    def __init__(
-        self, records: Sequence[Record], apply: Callable[[], None] | None, done: asyncio.Future[ErrorCode]
-    ) -> None:
-        self.records = records
-        self.apply = apply
-        self.done = done
-        self.size = sum(len(record.key or b"") + len(record.value or b"") + 16 for record in records)
+    def __post_init__(self) -> None:
+        self.size = sum(len(record.key or b"") + len(record.value or b"") + 16 for record in self.records)
 
 
 def to_coordinator_error(code: ErrorCode) -> ErrorCode:

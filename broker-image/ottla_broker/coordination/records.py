@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from ottla_broker.coordination.record_format import Field, Kind, RecordFormat
+from ottla_broker.coordination.record_format import Field, RecordFormat
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.message_writer import write_varint
 
-T = TypeVar("T")
+T = TypeVar("T", bound=NamedTuple)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -68,34 +68,32 @@ class GroupMetadata(NamedTuple):
     members: tuple[MemberMetadata, ...]
 
 
-OFFSET_COMMIT_KEY: Final = RecordFormat(
-    OffsetCommitKey, [Field(Kind.STRING), Field(Kind.STRING), Field(Kind.INT32)], latest=0
-)
+OFFSET_COMMIT_KEY: Final = RecordFormat(OffsetCommitKey, [Field("string"), Field("string"), Field("int32")], latest=0)
 OFFSET_COMMIT: Final = RecordFormat(
     OffsetCommit,
     [
-        Field(Kind.INT64),
-        Field(Kind.INT32, since=3, default=-1),
-        Field(Kind.STRING),
-        Field(Kind.INT64),
-        Field(Kind.INT64, since=1, until=1, default=-1),
-        Field(Kind.UUID, since=4, tag=0),
+        Field("int64"),
+        Field("int32", since=3, default=-1),
+        Field("string"),
+        Field("int64"),
+        Field("int64", since=1, until=1, default=-1),
+        Field("uuid", since=4, tag=0),
     ],
     latest=4,
     flexible_from=4,
 )
-GROUP_METADATA_KEY: Final = RecordFormat(GroupMetadataKey, [Field(Kind.STRING)], latest=0)
+GROUP_METADATA_KEY: Final = RecordFormat(GroupMetadataKey, [Field("string")], latest=0)
 MEMBER_METADATA: Final = RecordFormat(
     MemberMetadata,
     [
-        Field(Kind.STRING),
-        Field(Kind.NULLABLE_STRING, since=3),
-        Field(Kind.STRING),
-        Field(Kind.STRING),
-        Field(Kind.INT32, since=1, default=-1),
-        Field(Kind.INT32),
-        Field(Kind.BYTES),
-        Field(Kind.BYTES),
+        Field("string"),
+        Field("string", nullable=True, since=3),
+        Field("string"),
+        Field("string"),
+        Field("int32", since=1, default=-1),
+        Field("int32"),
+        Field("bytes"),
+        Field("bytes"),
     ],
     latest=4,
     flexible_from=4,
@@ -103,11 +101,11 @@ MEMBER_METADATA: Final = RecordFormat(
 GROUP_METADATA: Final = RecordFormat(
     GroupMetadata,
     [
-        Field(Kind.STRING),
-        Field(Kind.INT32),
-        Field(Kind.NULLABLE_STRING),
-        Field(Kind.NULLABLE_STRING),
-        Field(Kind.INT64, since=2, default=-1),
+        Field("string"),
+        Field("int32"),
+        Field("string", nullable=True),
+        Field("string", nullable=True),
+        Field("int64", since=2, default=-1),
         Field(MEMBER_METADATA),
     ],
     latest=4,

@@ -62,7 +62,7 @@ class SourceSegment:
         """The segment through the cleaning's own open files: the log's belong to the protocol's
         thread."""
         of = self.segment
-        return Segment(files, of.directory, of.base, size=self.summary.size, now_ms=of.created_ms)
+        return Segment(files, of.directory, of.base, size=self.summary.size, created_ms=of.created_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla_broker.log import flush, reading, retention, rolling, truncation
-from ottla_broker.log.config import MAX_INT32, LogConfig
-from ottla_broker.log.indexes import AbortedTransaction, CorruptSegment, TimestampOffset
+from ottla_broker.log.config import MAX_INT32
+from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_rebuild import replay_batch, restore_recent_batches
 from ottla_broker.log.producer_state import BatchMetadata
@@ -253,10 +253,6 @@ class PartitionLog(LogState):
         self.end = end
         self.is_checkpoint_stale = True
 
-    def roll(self) -> None:
-        """Starts a new segment, unless the active one is empty. KafkaError: KAFKA_STORAGE_ERROR."""
-        rolling.roll(self)
-
     # --- reading
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True) -> Buffer:
@@ -278,52 +274,26 @@ class PartitionLog(LogState):
         data = self.tail.read(offset, max_bytes, up_to, at_least_one)
         return reading.read_files(self, offset, max_bytes, up_to, at_least_one) if data is None else data
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those that have records in [from_offset, to_offset), for read_committed readers."""
-        return reading.aborted_transactions(self, from_offset, to_offset)
+    aborted_transactions = reading.aborted_transactions
+    offset_for_timestamp = reading.offset_for_timestamp
+    offset_of_max_timestamp = reading.offset_of_max_timestamp
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp (ms) is at least `timestamp`; None if there is none."""
-        return reading.offset_for_timestamp(self, timestamp)
+    # --- rolling and shortening
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp; None in an empty log."""
-        return reading.offset_of_max_timestamp(self)
-
-    # --- shortening
-
-    def delete_records_before(self, offset: int) -> int:
-        """Raises the log start offset; returns it. OFFSET_OUT_OF_RANGE above the high watermark."""
-        return retention.delete_records_before(self, offset)
-
-    def retention_offset(self, config: LogConfig, now_ms: int) -> int:
-        """The offset below which these settings' time and size would delete everything."""
-        return retention.retention_offset(self, config, now_ms)
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Deletes expired segments; returns how many."""
-        return retention.apply_retention(self, now_ms)
-
-    def truncate_to(self, offset: int) -> None:
-        """Cuts off everything at and above `offset`, and the batch that holds it."""
-        truncation.truncate_to(self, offset)
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops every record: the log is empty, starts and ends at `offset`."""
-        truncation.truncate_fully_and_start_at(self, offset)
+    roll = rolling.roll
+    delete_records_before = retention.delete_records_before
+    retention_offset = retention.retention_offset
+    apply_retention = retention.apply_retention
+    truncate_to = truncation.truncate_to
+    truncate_fully_and_start_at = truncation.truncate_fully_and_start_at
 
     def clear_tail_cache(self) -> None:
         self.tail.clear()
 
     # --- durability
 
-    async def wait_until_synced(self, offset: int) -> None:
-        """Returns when all records below `offset` that the log still has are durable."""
-        await flush.wait_until_synced(self, offset)
-
-    async def checkpoint(self) -> None:
-        """Brings everything to the device and moves the recovery point to the log's end."""
-        await flush.checkpoint(self)
+    wait_until_synced = flush.wait_until_synced
+    checkpoint = flush.checkpoint
 
     @property
     def is_sync_due(self) -> bool:

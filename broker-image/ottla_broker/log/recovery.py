@@ -158,7 +158,7 @@ class LogRecovery:
             return None
 
     def _segment(self, base: int) -> Segment:
-        segment = Segment(self.log.storage.files, self.log.directory, base, now_ms=self._now_ms)
+        segment = Segment(self.log.storage.files, self.log.directory, base, created_ms=self._now_ms)
         segment.size = self._disk.file_size(segment.path)
         return segment
 

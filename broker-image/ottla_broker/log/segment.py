@@ -4,6 +4,7 @@ All are named for the segment's base offset, the first one that it may hold.
 """
 
 from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -39,6 +40,7 @@ class BatchLocation(NamedTuple):
     last_offset: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Segment:
     """Offsets from `base` on. `size`: bytes of batches. `suffix`: ending of the files' names while
     they are not in use.
@@ -46,56 +48,36 @@ class Segment:
     `unindexed_bytes`: bytes since the last index entry.
     """
 
-    __slots__ = (
-        "_files",
-        "_first_timestamp",
-        "_max_timestamp_and_offset",
-        "base",
-        "created_ms",
-        "directory",
-        "jitter_ms",
-        "offsets",
-        "path",
-        "size",
-        "times",
-        "transactions",
-        "unindexed_bytes",
-    )
+    _files: OpenFiles
+    directory: str
+    base: int
+    size: int = 0
+    created_ms: int = 0
+    jitter_ms: int = 0
+    suffix: InitVar[str] = ""
+    path: str = field(init=False)
+    offsets: OffsetIndex = field(init=False)
+    times: TimeIndex = field(init=False)
+    transactions: TransactionIndex = field(init=False)
+    unindexed_bytes: int = 0
+    # Both None until they are read from the files.
+    _first_timestamp: int | None = None
+    _max_timestamp_and_offset: TimestampOffset | None = None
 
-    def __init__(
-        self,
-        files: OpenFiles,
-        directory: str,
-        base: int,
-        *,
-        size: int = 0,
-        now_ms: int = 0,
-        jitter_ms: int = 0,
-        suffix: str = "",
-    ) -> None:
+    def __post_init__(self, suffix: str) -> None:
         def path(kind: str) -> str:
-            return file_names.segment_file(directory, base, kind) + suffix
+            return file_names.segment_file(self.directory, self.base, kind) + suffix
 
-        self._files = files
-        self.directory = directory
-        self.base = base
         self.path = path(file_names.LOG)
-        self.offsets = OffsetIndex(files, path(file_names.OFFSET_INDEX), base)
-        self.times = TimeIndex(files, path(file_names.TIME_INDEX), base)
-        self.transactions = TransactionIndex(files, path(file_names.TXN_INDEX))
-        self.size = size
-        self.created_ms = now_ms
-        self.jitter_ms = jitter_ms
-        self.unindexed_bytes = 0
-        # Both None until they are read from the files.
-        self._first_timestamp: int | None = None
-        self._max_timestamp_and_offset: TimestampOffset | None = None
+        self.offsets = OffsetIndex(self._files, path(file_names.OFFSET_INDEX), self.base)
+        self.times = TimeIndex(self._files, path(file_names.TIME_INDEX), self.base)
+        self.transactions = TransactionIndex(self._files, path(file_names.TXN_INDEX))
 
     @classmethod
     def create(cls, files: OpenFiles, directory: str, base: int, *, now_ms: int, jitter_ms: int = 0) -> "Segment":
         """A new, empty segment; files of these names are emptied. OSError, and none of its files is
         left."""
-        segment = cls(files, directory, base, now_ms=now_ms, jitter_ms=jitter_ms)
+        segment = cls(files, directory, base, created_ms=now_ms, jitter_ms=jitter_ms)
         try:
             for path in (segment.path, segment.offsets.path, segment.times.path):
                 file = files.create(path)

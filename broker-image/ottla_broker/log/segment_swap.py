@@ -25,7 +25,7 @@ from ottla_broker.log.storage import Storage
 
 def create_cleaned_segment(files: OpenFiles, directory: str, base: int, now_ms: int) -> Segment:
     """A new, empty segment under `.cleaned` names. OSError."""
-    segment = Segment(files, directory, base, now_ms=now_ms, suffix=file_names.CLEANED)
+    segment = Segment(files, directory, base, created_ms=now_ms, suffix=file_names.CLEANED)
     remove_cleaned_segment(files.disk, segment)
     for path in segment.paths[:3]:
         files.create(path)
@@ -62,7 +62,7 @@ def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int
         log.directory,
         cleaned.base,
         size=cleaned.size,
-        now_ms=old[-1].created_ms,
+        created_ms=old[-1].created_ms,
         jitter_ms=old[-1].jitter_ms,
     )
     moves = [(path, path.removesuffix(file_names.CLEANED)) for path in reversed(cleaned.paths) if disk.exists(path)]

@@ -10,6 +10,7 @@ deletes. So a replica that is rebuilt from the remaining records can lead.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.config import LOG_RETENTION_CHECK_INTERVAL_MS, Config
@@ -25,16 +26,16 @@ logger = logging.getLogger(__name__)
 COMMIT_TIMEOUT_S: Final = 10.0  # for the in-sync replicas to replicate position markers
 
 
+@dataclass(eq=False, repr=False)
 class AppendedRetention:
-    """`now_ms` is wall time."""
+    """`_now_ms` is wall time."""
 
-    def __init__(self, image: MetadataImage, partitions: Partitions, config: Config, now_ms: Callable[[], int]) -> None:
-        self._image = image
-        self._partitions = partitions
-        self._config = config
-        self._now_ms = now_ms
-        # The last position marker of a producer id: leader epoch and offset.
-        self._markers: dict[tuple[Partition, int], tuple[int, int]] = {}
+    _image: MetadataImage
+    _partitions: Partitions
+    _config: Config
+    _now_ms: Callable[[], int]
+    # The last position marker of a producer id: leader epoch and offset.
+    _markers: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Applies retention by time and size to the partitions that this broker leads, until

@@ -8,6 +8,7 @@ mirror's settings, and whether the partition has stopped.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -42,24 +43,18 @@ SendToController = Callable[[Any], Awaitable[Any]]
 SET_CONFIG: Final = i8(0)  # operation of IncrementalAlterConfigs
 
 
+@dataclass(eq=False, repr=False)
 class MirrorManager:
-    """`now_ms` is wall time. `target_addresses` gives this cluster's addresses."""
+    """`_now_ms` is wall time. `_target_addresses` gives this cluster's addresses."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        image: MetadataImage,
-        partitions: Partitions,
-        send_to_controller: SendToController,
-        now_ms: Callable[[], int],
-        target_addresses: Callable[[], Sequence[tuple[str, int]]],
-    ) -> None:
-        self._broker_id = broker_id
-        self._image = image
-        self._partitions = partitions
-        self._send_to_controller = send_to_controller
-        self._now_ms = now_ms
-        self._target_addresses = target_addresses
+    _broker_id: int
+    _image: MetadataImage
+    _partitions: Partitions
+    _send_to_controller: SendToController
+    _now_ms: Callable[[], int]
+    _target_addresses: Callable[[], Sequence[tuple[str, int]]]
+
+    def __post_init__(self) -> None:
         self._fetchers: dict[str, MirrorFetchers] = {}
         self._failbacks: dict[str, MirrorFailback] = {}
         self._last_known_lag: dict[tuple[Partition, str], tuple[int, int]] = {}

@@ -10,6 +10,7 @@ the partition epoch alone, and after which the old change is rejected.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, cast
 from uuid import UUID
@@ -51,20 +52,16 @@ UNDECIDED: Final = frozenset(
 SendToController = Callable[[Any], Awaitable[Any]]
 
 
+@dataclass(eq=False, repr=False)
 class AlterPartitionSender:
-    """`own_epoch`: this broker's epoch, −1 while it is not registered; `epoch_of`: the registered one of another broker."""
+    """`_own_epoch`: this broker's epoch, −1 while it is not registered; `_epoch_of`: the registered one of another broker."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        own_epoch: Callable[[], int],
-        epoch_of: Callable[[int], int],
-        send_to_controller: SendToController,
-    ) -> None:
-        self._broker_id = broker_id
-        self._own_epoch = own_epoch
-        self._epoch_of = epoch_of
-        self._send_to_controller = send_to_controller
+    _broker_id: int
+    _own_epoch: Callable[[], int]
+    _epoch_of: Callable[[int], int]
+    _send_to_controller: SendToController
+
+    def __post_init__(self) -> None:
         self._waiting: dict[Partition, None] = {}
         self._sent_before: dict[IsrChange, None] = {}  # without a response that says what became of them
         self._sending: asyncio.Task[None] | None = None

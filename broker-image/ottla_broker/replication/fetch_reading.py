@@ -1,5 +1,6 @@
 """What a fetch may read of one partition: consumers read what is committed, followers to the log's end, a tool that compares replicas too."""
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -43,14 +44,14 @@ class Reader(Protocol):
     def count_sent(self, partition: Partition, size: int) -> None: ...
 
 
+@dataclass(eq=False)
 class ReplicaReader:
     """A follower reads to the log's end. With each offset it says how far its own log goes, unless the epoch of its last
     record shows that the logs diverge below it (rule 2). Followers outside of the ISR are throttled (KIP-73)."""
 
-    def __init__(self, partitions: Partitions, session: FetchSession, throttle: Throttle) -> None:
-        self._partitions = partitions
-        self._session = session
-        self._throttle = throttle
+    _partitions: Partitions
+    _session: FetchSession
+    _throttle: Throttle
 
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
         request, partition = cached.request, cached.partition

@@ -14,6 +14,7 @@ by the next fetch, or its callbacks are among the partition's waiters; while a f
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from ottla_broker.replication.partition import Partition
@@ -31,6 +32,7 @@ _MAX_INT32 = 2**31 - 1
 PartitionKey = tuple[Topic, int]
 
 
+@dataclass(slots=True, eq=False)
 class CachedPartition:
     """A partition of a session: what the fetcher asks for, and what it was last told.
 
@@ -38,32 +40,20 @@ class CachedPartition:
     followers' sessions: `position_recorded`: the leader has taken the request's offset as the follower's log end;
     `must_answer`: the follower has asked anew, and may have ignored what it was told."""
 
-    __slots__ = (
-        "_session",
-        "_watched",
-        "error_sent",
-        "has_more",
-        "high_watermark",
-        "log_start",
-        "must_answer",
-        "partition",
-        "position_recorded",
-        "request",
-        "topic_name",
-    )
+    _session: "FetchSession"
+    request: FetchRequestPartition
+    partition: Partition | None = None
+    topic_name: str | None = None
+    high_watermark: int = -1
+    log_start: int = -1
+    error_sent: bool = False
+    has_more: bool = False
+    position_recorded: bool = False
+    must_answer: bool = field(init=False)
+    _watched: bool = False
 
-    def __init__(self, session: "FetchSession", request: FetchRequestPartition) -> None:
-        self._session = session
-        self._watched = False
-        self.request = request
-        self.partition: Partition | None = None
-        self.topic_name: str | None = None
-        self.high_watermark = -1
-        self.log_start = -1
-        self.error_sent = False
-        self.has_more = False
-        self.position_recorded = False
-        self.must_answer = session.is_replica
+    def __post_init__(self) -> None:
+        self.must_answer = self._session.is_replica
 
     def ask(self, request: FetchRequestPartition) -> None:
         self.request = request
@@ -141,45 +131,28 @@ class CachedPartition:
             session.wake()
 
 
+@dataclass(slots=True, eq=False)
 class FetchSession:
     """`changed`: what to read next, in this order. `wake`: of the fetch that waits. `sends_high_watermark_at_once`: of a
     follower that consumers read from (KIP-392). A fetch without a session has one of its own, with id 0."""
 
-    __slots__ = (
-        "by_ids",
-        "changed",
-        "epoch",
-        "id",
-        "is_replica",
-        "partitions",
-        "replica",
-        "replica_epoch",
-        "sends_high_watermark_at_once",
-        "used_s",
-        "wake",
-    )
+    id: int
+    request: InitVar[FetchRequest]
+    by_ids: bool = True
+    used_s: float = 0.0
+    sends_high_watermark_at_once: bool = False
+    epoch: int = FIRST_EPOCH + 1
+    replica: int = field(init=False)
+    replica_epoch: int = field(init=False)
+    is_replica: bool = field(init=False)
+    partitions: dict[PartitionKey, CachedPartition] = field(default_factory=dict)
+    changed: dict[CachedPartition, None] = field(default_factory=dict)
+    wake: Callable[[], None] | None = None
 
-    def __init__(
-        self,
-        session_id: int,
-        request: FetchRequest,
-        *,
-        by_ids: bool = True,
-        used_s: float = 0.0,
-        sends_high_watermark_at_once: bool = False,
-    ) -> None:
-        self.id = session_id
-        self.epoch = FIRST_EPOCH + 1
-        self.replica = request.replica
-        self.replica_epoch = request.replica_epoch
+    def __post_init__(self, request: FetchRequest) -> None:
+        self.replica, self.replica_epoch = request.replica, request.replica_epoch
         self.is_replica = request.replica >= 0
-        self.by_ids = by_ids
-        self.used_s = used_s
-        self.sends_high_watermark_at_once = sends_high_watermark_at_once
-        self.partitions: dict[PartitionKey, CachedPartition] = {}
-        self.changed: dict[CachedPartition, None] = {}
-        self.wake: Callable[[], None] | None = None
-        if session_id:
+        if self.id:
             self.update(request.partitions, ())
         else:
             self.changed = {CachedPartition(self, partition): None for partition in request.partitions}

@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -27,45 +28,37 @@ FORWARDING_S: Final = 1.0
 """How long a leader that has stepped down forwards what producers still send to it."""
 
 
+@dataclass(eq=False, repr=False)
 class Partition:
-    """`registration`: what the metadata say of it; `now_ms`: wall time; `send_isr_change`: sends the leader's pending ISR
+    """`registration`: what the metadata say of it; `_now_ms`: wall time; `send_isr_change`: sends the leader's pending ISR
     change to the controller.
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may have come,
     `log_end_waiters` when the log has grown, `log_start_waiters` when the low watermark may have risen."""
 
-    def __init__(
-        self,
-        topic: str,
-        topic_id: UUID,
-        partition: int,
-        log: PartitionLog,
-        registration: PartitionRecord,
-        broker_id: int,
-        now_ms: Callable[[], int],
-        cluster: ClusterView,
-        send_isr_change: "Callable[[Partition], None]",
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.log = log
-        self.registration = registration
+    topic: str
+    topic_id: UUID
+    partition: int
+    log: PartitionLog
+    registration: PartitionRecord
+    _broker_id: int
+    _now_ms: Callable[[], int]
+    _cluster: ClusterView
+    send_isr_change: "InitVar[Callable[[Partition], None]]"
+
+    def __post_init__(self, send_isr_change: "Callable[[Partition], None]") -> None:
         self.traffic = PartitionTraffic()
         self.rejected_batches = RejectedBatches()
         self.read_waiters = Waiters()
         self.log_end_waiters = Waiters()
         self.log_start_waiters = Waiters()
         self.is_leader = False
-        self._broker_id = broker_id
-        self._now_ms = now_ms
-        self._cluster = cluster
         self._send_isr_change = partial(send_isr_change, self)
         self._pending_acks = PendingAcks()
         self._sync: asyncio.Task[None] | None = None
-        self._notified_log_start = log.start
+        self._notified_log_start = self.log.start
         self.role: PartitionLeader | PartitionFollower = self._new_follower()
-        self.update_registration(registration)
+        self.update_registration(self.registration)
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.partition} of broker {self._broker_id}>"

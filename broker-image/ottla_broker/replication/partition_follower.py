@@ -7,6 +7,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
 from typing import Final
@@ -33,29 +34,18 @@ class FollowOutcome(Enum):
     retriable_error = auto()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionFollower:
-    """`stepped_down_s`: when this broker ceased to lead the partition, by the loop's clock. `begin_sync`: starts the fsync
-    that flush.messages wants. `pending_acks`: of producers that this broker answered for as leader."""
+    """`stepped_down_s`: when this broker ceased to lead the partition, by the loop's clock. `_begin_sync`: starts the
+    fsync that flush.messages wants. `_pending_acks`: of producers that this broker answered for as leader."""
 
-    __slots__ = ("_begin_sync", "_log", "_pending_acks", "_read_waiters", "_traffic", "registration", "stepped_down_s")
-
-    def __init__(
-        self,
-        log: PartitionLog,
-        registration: PartitionRecord,
-        traffic: PartitionTraffic,
-        pending_acks: PendingAcks,
-        read_waiters: Waiters,
-        begin_sync: Callable[[], None],
-        stepped_down_s: float = -inf,
-    ) -> None:
-        self.registration = registration
-        self.stepped_down_s = stepped_down_s
-        self._log = log
-        self._traffic = traffic
-        self._pending_acks = pending_acks
-        self._read_waiters = read_waiters
-        self._begin_sync = begin_sync
+    _log: PartitionLog
+    registration: PartitionRecord
+    _traffic: PartitionTraffic
+    _pending_acks: PendingAcks
+    _read_waiters: Waiters
+    _begin_sync: Callable[[], None]
+    stepped_down_s: float = -inf
 
     def process(self, data: FetchResponsePartition) -> FollowOutcome:
         """Take over what the leader answered. KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (of the records), KAFKA_STORAGE_ERROR."""

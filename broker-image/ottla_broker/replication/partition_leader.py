@@ -10,6 +10,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.election import effective_min_isr
@@ -22,58 +23,32 @@ from ottla_broker.replication.waiters import Waiters
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionLeader:
-    """`durable_end`: the leader's own log end as it counts for the high watermark; `send_isr_change`: sends
+    """`_durable_end`: the leader's own log end as it counts for the high watermark; `_send_isr_change`: sends
     `isr.pending` to the controller. `superseded`: the controller knows a newer leader."""
 
-    __slots__ = (
-        "_acks",
-        "_broker_id",
-        "_cluster",
-        "_durable_end",
-        "_join_timer",
-        "_log",
-        "_log_start_waiters",
-        "_read_waiters",
-        "_send_isr_change",
-        "below_min_isr",
-        "epoch",
-        "epoch_start_offset",
-        "followers",
-        "isr",
-        "registration",
-        "superseded",
-    )
+    _log: PartitionLog
+    registration: PartitionRecord
+    _broker_id: int
+    _cluster: ClusterView
+    _acks: PendingAcks
+    _read_waiters: Waiters
+    _log_start_waiters: Waiters
+    _durable_end: Callable[[], int]
+    _send_isr_change: Callable[[], None]
+    epoch: int = field(init=False)
+    epoch_start_offset: int = field(init=False)
+    followers: Followers = field(default_factory=Followers)
+    isr: IsrState = field(default_factory=IsrState)
+    below_min_isr: bool = False
+    superseded: bool = False
+    _join_timer: asyncio.TimerHandle | None = None
 
-    def __init__(
-        self,
-        log: PartitionLog,
-        registration: PartitionRecord,
-        broker_id: int,
-        cluster: ClusterView,
-        acks: PendingAcks,
-        read_waiters: Waiters,
-        log_start_waiters: Waiters,
-        durable_end: Callable[[], int],
-        send_isr_change: Callable[[], None],
-    ) -> None:
-        self.registration = registration
-        self.epoch = registration.leader_epoch
-        self.epoch_start_offset = log.end
-        self.followers = Followers()
-        self.isr = IsrState()
-        self.below_min_isr = False
-        self.superseded = False
-        self._log = log
-        self._broker_id = broker_id
-        self._cluster = cluster
-        self._acks = acks
-        self._read_waiters = read_waiters
-        self._log_start_waiters = log_start_waiters
-        self._durable_end = durable_end
-        self._send_isr_change = send_isr_change
-        self._join_timer: asyncio.TimerHandle | None = None
-        log.epochs.assign(self.epoch, log.end)
+    def __post_init__(self) -> None:
+        self.epoch = self.registration.leader_epoch
+        self.epoch_start_offset = self._log.end
+        self._log.epochs.assign(self.epoch, self._log.end)
 
     def update_registration(self, registration: PartitionRecord) -> None:
         self.registration = registration

@@ -5,6 +5,7 @@ own, or every partition would wait for the device."""
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -41,31 +42,23 @@ ConnectionKey = tuple[int, bool]
 """Leader, and whether it is the connection of the topics whose records are fsynced."""
 
 
+@dataclass(slots=True, eq=False)
 class FollowedPartition:
     """`epoch`: the leader epoch in which it is fetched. `lag`: records by which the leader's high watermark is ahead."""
 
-    __slots__ = (
-        "epoch",
-        "in_session",
-        "key",
-        "lag",
-        "named_in",
-        "partition",
-        "requested_offset",
-        "retry_at_s",
-        "retry_pause_s",
-    )
+    partition: Partition
+    key: tuple[UUID, int] = field(init=False)
+    epoch: int = field(init=False)
+    lag: int = 0
+    requested_offset: int = 0
+    named_in: int = 0
+    in_session: bool = False
+    retry_at_s: float = 0.0
+    retry_pause_s: float = 0.0
 
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.key: tuple[UUID, int] = (partition.topic_id, partition.partition)
-        self.epoch = partition.leader_epoch
-        self.lag = 0
-        self.requested_offset = 0
-        self.named_in = 0
-        self.in_session = False
-        self.retry_at_s = 0.0
-        self.retry_pause_s = 0.0
+    def __post_init__(self) -> None:
+        self.key = self.partition.topic_id, self.partition.partition
+        self.epoch = self.partition.leader_epoch
 
     def next_fetch(self, max_bytes: int) -> FetchRequestPartition:
         partition, log = self.partition, self.partition.log
@@ -80,16 +73,18 @@ class FollowedPartition:
         )
 
 
+@dataclass(eq=False, repr=False)
 class ReplicaFetchers:
     """`broker_epoch`: of this broker's registration, −1 without one; nothing is fetched then."""
 
-    def __init__(self, me: int, image: MetadataImage, config: Config, broker_epoch: Callable[[], int]) -> None:
-        self.me = me
-        self.image = image
-        self.broker_epoch = broker_epoch
-        self.config = config
+    me: int
+    image: MetadataImage
+    config: Config
+    broker_epoch: Callable[[], int]
+
+    def __post_init__(self) -> None:
         self._throttle = Throttle(
-            lambda: config(FOLLOWER_REPLICATION_THROTTLED_RATE), lambda: asyncio.get_running_loop().time()
+            lambda: self.config(FOLLOWER_REPLICATION_THROTTLED_RATE), lambda: asyncio.get_running_loop().time()
         )
         self._fetchers: dict[ConnectionKey, ReplicaFetcher] = {}
         self._connections: dict[Partition, ConnectionKey] = {}

@@ -7,6 +7,7 @@ on these directories are such folders adopted as topics (`find_orphans`): so the
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -37,36 +38,25 @@ NO_RETENTION: Final = {TOPIC_RETENTION_MS.name: "-1", TOPIC_RETENTION_BYTES.name
 PartitionName = tuple[str, int]
 
 
+@dataclass(eq=False, repr=False)
 class ReplicaManager:
-    """`on_leadership_gained` and `on_leadership_lost` are called in each leader epoch anew; `send_isr_change`: sends a
+    """`_on_leadership_gained` and `_on_leadership_lost` are called in each leader epoch anew; `_send_isr_change`: sends a
     partition's pending ISR change to the controller."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        image: MetadataImage,
-        partitions: Partitions,
-        log_dirs: Sequence[LogDir],
-        runtime: Runtime,
-        config: Config,
-        fetchers: ReplicaFetchers,
-        cluster: ClusterView,
-        send_isr_change: Callable[[Partition], None],
-        on_leadership_gained: Callable[[Partition], None],
-        on_leadership_lost: Callable[[Partition], None],
-    ) -> None:
-        self._broker_id = broker_id
-        self._image = image
-        self._partitions = partitions
-        self._log_dirs = log_dirs
-        self._runtime = runtime
-        self._config = config
-        self._fetchers = fetchers
-        self._cluster = cluster
-        self._send_isr_change = send_isr_change
-        self._on_leadership_gained = on_leadership_gained
-        self._on_leadership_lost = on_leadership_lost
-        self._led_epochs: dict[Partition, int] = {}  # in which `on_leadership_gained` was called
+    _broker_id: int
+    _image: MetadataImage
+    _partitions: Partitions
+    _log_dirs: Sequence[LogDir]
+    _runtime: Runtime
+    _config: Config
+    _fetchers: ReplicaFetchers
+    _cluster: ClusterView
+    _send_isr_change: Callable[[Partition], None]
+    _on_leadership_gained: Callable[[Partition], None]
+    _on_leadership_lost: Callable[[Partition], None]
+
+    def __post_init__(self) -> None:
+        self._led_epochs: dict[Partition, int] = {}  # in which `_on_leadership_gained` was called
         self._to_create: dict[PartitionName, None] = {}
         self._creating: asyncio.Task[None] | None = None
         self._retries: dict[PartitionName, asyncio.TimerHandle] = {}  # of logs that could not be opened

@@ -21,7 +21,7 @@ from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import request_class, response_class
 from ottla_broker.wire.errors import NO_ERROR, KafkaError
-from ottla_broker.wire.message_schema import default_message, schema_of
+from ottla_broker.wire.message_schema import schema_of
 
 HandleRequest = Callable[[RequestContext, Any], Awaitable[Any]]
 H = TypeVar("H", bound=HandleRequest)
@@ -98,9 +98,10 @@ async def catch_error(work: Awaitable[object]) -> KafkaError:
 
 def error_response(response: type, error: KafkaError) -> object:
     """An empty response with the error at its top level. Raises the error where the response has no place for it."""
-    names = {one.name for one in schema_of(response).all_fields}
+    schema = schema_of(response)
+    names = {one.name for one in schema.all_fields}
     if "error_code" not in names:
         raise error
-    empty = default_message(response)
+    empty = schema.default()
     values = {"error_code": error.code, "error_message": error.message}
     return response(**{name: values[name] if name in values else getattr(empty, name) for name in names})

@@ -49,7 +49,7 @@ def _identity(value: Any) -> Any:
 def _field_converter(source: FieldSchema, target: FieldSchema) -> Convert:
     convert: Convert = _identity
     if source.entity is not None and target.entity is not None:
-        convert = _converter(source.entity, target.entity)
+        convert = _converter(source.entity.cls, target.entity.cls)
     if source.array and convert is not _identity:
         convert = _array_converter(convert)
     if not source.nullable or (target.nullable and convert is _identity):

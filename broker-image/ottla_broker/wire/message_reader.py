@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, NO_UUID, FieldSchema, schema_of
+from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, NO_UUID, FieldSchema, MessageSchema, schema_of
 
 # Elements of all arrays of one message. A byte can become an object of a hundred bytes: this bounds
 # that memory (some tens of MB), and the time that one message takes from other connections.
@@ -111,7 +111,12 @@ def message_reader(cls: type) -> ReadValue:
 
     It raises MalformedMessage or struct.error.
     """
-    schema = schema_of(cls)
+    return schema_reader(schema_of(cls))
+
+
+@cache
+def schema_reader(schema: MessageSchema) -> ReadValue:
+    cls = schema.cls
     plain = tuple((field.name, _field_reader(field, schema.flexible)) for field in schema.fields)
     if not schema.flexible:
         return lambda cursor: cls(**{name: read(cursor) for name, read in plain})
@@ -152,7 +157,7 @@ def _field_reader(field: FieldSchema, flexible: bool) -> ReadValue:
 
 def _value_reader(field: FieldSchema, flexible: bool, nullable: bool) -> ReadValue:
     if field.entity is not None:
-        read = message_reader(field.entity)
+        read = schema_reader(field.entity)
         return _nullable_entity_reader(read) if nullable and field.tag is None else read
     if field.kind == "string":
         return _string_reader(flexible, nullable)

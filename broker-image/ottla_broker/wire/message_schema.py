@@ -7,6 +7,7 @@ type. The reader, the writer and the conversion between versions work from the s
 import datetime
 import struct
 import uuid
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -59,18 +60,18 @@ class FieldSchema:
 
     name: str
     kind: str
-    entity: type | None
+    entity: "MessageSchema | None"
     array: bool
     nullable: bool
     tag: int | None
     default: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MessageSchema:
-    """`tagged` fields are sorted by their tags."""
+    """`cls` takes all fields by name. `tagged` fields are sorted by their tags."""
 
-    cls: type
+    cls: Callable[..., Any]
     flexible: bool
     fields: tuple[FieldSchema, ...]
     tagged: tuple[FieldSchema, ...]
@@ -78,6 +79,10 @@ class MessageSchema:
     @property
     def all_fields(self) -> tuple[FieldSchema, ...]:
         return self.fields + self.tagged
+
+    def default(self) -> Any:
+        """An instance with all fields at their defaults."""
+        return self.cls(**{field.name: field.default for field in self.all_fields})
 
 
 @cache
@@ -92,11 +97,6 @@ def schema_of(cls: type) -> MessageSchema:
     )
 
 
-def default_message(cls: type) -> Any:
-    """An instance of a kio class with all fields at their defaults."""
-    return cls(**{field.name: field.default for field in schema_of(cls).all_fields})
-
-
 def _field_schema(field: Field[Any]) -> FieldSchema:
     declared, nullable = _split_optional(field.type)
     array = get_origin(declared) is tuple
@@ -105,20 +105,20 @@ def _field_schema(field: Field[Any]) -> FieldSchema:
         assert ellipsis is Ellipsis
         declared, is_element_nullable = _split_optional(element)
         nullable = nullable or is_element_nullable
-    entity = declared if isinstance(declared, type) and is_dataclass(declared) else None
+    entity = schema_of(declared) if isinstance(declared, type) and is_dataclass(declared) else None
     kind = "entity" if entity is not None else field.metadata["kafka_type"]
     default = _default(field, kind, entity, array, nullable)
     return FieldSchema(field.name, kind, entity, array, nullable, field.metadata.get("tag"), default)
 
 
-def _default(field: Field[Any], kind: str, entity: type | None, array: bool, nullable: bool) -> Any:
+def _default(field: Field[Any], kind: str, entity: MessageSchema | None, array: bool, nullable: bool) -> Any:
     if field.default is not MISSING:
         return field.default
     if array:
         return ()
     if nullable:
         return None
-    return _IMPLICIT_DEFAULTS[kind] if entity is None else default_message(entity)
+    return _IMPLICIT_DEFAULTS[kind] if entity is None else entity.default()
 
 
 def _split_optional(declared: Any) -> tuple[Any, bool]:

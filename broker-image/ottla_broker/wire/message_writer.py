@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, FieldSchema, schema_of
+from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, FieldSchema, MessageSchema, schema_of
 
 WriteValue = Callable[[bytearray, Any], None]
 
@@ -34,7 +34,11 @@ def message_writer(cls: type) -> WriteValue:
     It raises struct.error, TypeError or AttributeError for a value that does not fit its field: a
     bug of the caller.
     """
-    schema = schema_of(cls)
+    return schema_writer(schema_of(cls))
+
+
+@cache
+def schema_writer(schema: MessageSchema) -> WriteValue:
     plain = tuple((field.name, _field_writer(field, schema.flexible)) for field in schema.fields)
     if not schema.flexible:
 
@@ -77,7 +81,7 @@ def _field_writer(field: FieldSchema, flexible: bool) -> WriteValue:
 
 def _value_writer(field: FieldSchema, flexible: bool, nullable: bool) -> WriteValue:
     if field.entity is not None:
-        write = message_writer(field.entity)
+        write = schema_writer(field.entity)
         return _nullable_entity_writer(write) if nullable else write
     match field.kind:
         case "string":

@@ -58,6 +58,7 @@ def _image_config(stage: Stage, layers: list[str]) -> dict[str, Any]:
 
 
 def _add_layer(archive: tarfile.TarFile, layer: Path) -> dict[str, Any]:
+    """Add a layer as a tar blob and return its descriptor."""
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             _add_folder(tar, layer, "")
@@ -71,20 +72,20 @@ def _add_layer(archive: tarfile.TarFile, layer: Path) -> dict[str, Any]:
     return {"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": f"sha256:{digest}", "size": size}
 
 
-def _add_folder(tar: tarfile.TarFile, folder: Path, at: str) -> None:
+def _add_folder(tar: tarfile.TarFile, folder: Path, prefix: str) -> None:
     """Add a folder of an overlay layer. Overlay whiteouts (devices 0:0) and opaque folders (an
     extended attribute) become the whiteout files of the OCI specification.
     """
-    if at and OPAQUE_ATTRIBUTE in os.listxattr(folder) and os.getxattr(folder, OPAQUE_ATTRIBUTE) == b"y":
-        tar.addfile(tarfile.TarInfo(f"{at}.wh..wh..opq"))
+    if prefix and OPAQUE_ATTRIBUTE in os.listxattr(folder) and os.getxattr(folder, OPAQUE_ATTRIBUTE) == b"y":
+        tar.addfile(tarfile.TarInfo(f"{prefix}.wh..wh..opq"))
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
-            tar.addfile(tarfile.TarInfo(f"{at}.wh.{entry.name}"))
+            tar.addfile(tarfile.TarInfo(f"{prefix}.wh.{entry.name}"))
             continue
-        tar.add(entry.path, f"{at}{entry.name}", recursive=False)
+        tar.add(entry.path, f"{prefix}{entry.name}", recursive=False)
         if entry.is_dir(follow_symlinks=False):
-            _add_folder(tar, Path(entry.path), f"{at}{entry.name}/")
+            _add_folder(tar, Path(entry.path), f"{prefix}{entry.name}/")
 
 
 def _add_json(archive: tarfile.TarFile, content: dict[str, Any], media_kind: str) -> dict[str, Any]:

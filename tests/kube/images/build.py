@@ -2,7 +2,6 @@
 and prints their sizes.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -12,9 +11,10 @@ from pathlib import Path
 
 from tests.kube.images import archive, debian, dockerfile
 from tests.kube.images.layers import BuiltImage, ImageBuilder, size_of
+from tests.locks import file_lock
 
 ROOT = Path(__file__).parents[3]
-REGISTRY = "ottla.test"  # of names only: nothing is ever fetched from it
+REGISTRY = "ottla.test"  # only part of the images' names; nothing is pulled from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +48,23 @@ def cache_folder() -> Path:
 def missing_requirement() -> str:
     """What this machine lacks to build images, as a sentence; empty if nothing."""
     if os.geteuid() != 0:
-        return "only root may build images without Docker: it mounts overlays and changes root"
-    if lacking := [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]:
-        return f"to build images without Docker, {', '.join(lacking)} must be there"
-    tried = subprocess.run(
+        return "building images without Docker needs root for overlay mounts and chroot"
+    if missing := [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]:
+        return f"building images without Docker needs {', '.join(missing)} on PATH"
+    trial = subprocess.run(
         ["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, text=True, check=False
     )
-    return f"namespaces may not be made here: {tried.stderr.strip()}" if tried.returncode else ""
+    return f"cannot create namespaces on this machine: {trial.stderr.strip()}" if trial.returncode else ""
 
 
 def build_image(name: str) -> BuiltImage:
+    """Build an image of `IMAGES`; unchanged layers come from the cache. Raises BuildFailed."""
     return _build_stage(IMAGES[name].file, IMAGES[name].stage)
 
 
 def _build_stage(file: str, stage: str) -> BuiltImage:
     cache_folder().mkdir(parents=True, exist_ok=True)
-    with (cache_folder() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock(cache_folder() / "lock"):
         return ImageBuilder(ROOT, cache_folder() / "layers", BASE_IMAGES).build(
             dockerfile.parse_dockerfile(ROOT / file), stage
         )
@@ -72,8 +72,8 @@ def _build_stage(file: str, stage: str) -> BuiltImage:
 
 def own_size(name: str) -> int:
     """Unpacked size in bytes of the layers above `base_stage`."""
-    below = _build_stage(IMAGES[name].file, IMAGES[name].base_stage)
-    return sum(size_of(layer) for layer in build_image(name).layers if layer not in below.layers)
+    base = _build_stage(IMAGES[name].file, IMAGES[name].base_stage)
+    return sum(size_of(layer) for layer in build_image(name).layers if layer not in base.layers)
 
 
 def build_archive(name: str) -> Path:
@@ -88,13 +88,13 @@ def build_archive(name: str) -> Path:
 
 
 def main(names: list[str]) -> int:
-    if lacking := missing_requirement():
-        print(lacking, file=sys.stderr)
+    if missing := missing_requirement():
+        print(missing, file=sys.stderr)
         return 1
     for name in names or IMAGES:
         built = build_image(name)
-        whole = sum(size_of(layer) for layer in built.layers)
-        print(f"{name}: {whole / 1e6:.0f} MB unpacked, {own_size(name) / 1e6:.0f} MB of them beyond Debian and Python")
+        total = sum(size_of(layer) for layer in built.layers)
+        print(f"{name}: {total / 1e6:.0f} MB unpacked, {own_size(name) / 1e6:.0f} MB without Debian and its runtime")
     return 0
 
 

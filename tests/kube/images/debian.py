@@ -20,12 +20,15 @@ EMPTIED_FOLDERS = (
 # Configuration of Docker's Debian image: apt and dpkg keep no packages, caches, documentation or
 # translations.
 CONFIG_FILES = {
-    "etc/apt/apt.conf.d/docker-clean": 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";\n',
+    "etc/apt/apt.conf.d/docker-clean": (
+        'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";\n'
+    ),
     "etc/dpkg/dpkg.cfg.d/docker": "".join(
         f"path-exclude /usr/share/{name}/*\n" for name in ("doc", "man", "info", "locale", "groff", "linda", "lintian")
     )
     + "path-include /usr/share/doc/*/copyright\n",
 }
+# debootstrap copies these from the machine; a container gets its own.
 EMPTIED_FILES = ("etc/resolv.conf", "etc/hostname", "etc/machine-id")
 
 
@@ -53,5 +56,5 @@ def install_debian_slim(folder: Path) -> None:
         (folder / name).write_text("")
     for name, text in CONFIG_FILES.items():
         (folder / name).write_text(text)
-    for cached in (folder / "var/cache/apt").glob("*.bin"):
-        cached.unlink()
+    for cache_file in (folder / "var/cache/apt").glob("*.bin"):
+        cache_file.unlink()

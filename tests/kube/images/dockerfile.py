@@ -56,10 +56,10 @@ def parse_dockerfile(path: Path) -> dict[str, Stage]:
     stage: Stage | None = None
     for instruction, text in _split_instructions(path.read_text()):
         if instruction == "FROM":
-            found = re.fullmatch(r"(\S+)(?:\s+AS\s+(\S+))?", text, re.I)
-            if found is None:
+            match = re.fullmatch(r"(\S+)(?:\s+AS\s+(\S+))?", text, re.I)
+            if match is None:
                 raise UnsupportedDockerfile(f"{path}: FROM {text}")
-            stage = _start_stage(found[1], found[2] or str(len(stages)), stages)
+            stage = _start_stage(match[1], match[2] or str(len(stages)), stages)
             stages[stage.name] = stage
         elif stage is None:
             raise UnsupportedDockerfile(f"{path}: {instruction} before FROM")
@@ -69,20 +69,20 @@ def parse_dockerfile(path: Path) -> dict[str, Stage]:
 
 
 def _start_stage(base: str, name: str, stages: dict[str, Stage]) -> Stage:
-    made = Stage(name, base, environment={"PATH": DEFAULT_PATH})
+    stage = Stage(name, base, environment={"PATH": DEFAULT_PATH})
     if (parent := stages.get(base)) is not None:
-        made.environment = dict(parent.environment)
-        made.user, made.workdir = parent.user, parent.workdir
-        made.entrypoint, made.command = list(parent.entrypoint), list(parent.command)
-        made.ports, made.labels = list(parent.ports), dict(parent.labels)
-    return made
+        stage.environment = dict(parent.environment)
+        stage.user, stage.workdir = parent.user, parent.workdir
+        stage.entrypoint, stage.command = list(parent.entrypoint), list(parent.command)
+        stage.ports, stage.labels = list(parent.ports), dict(parent.labels)
+    return stage
 
 
 def _apply_instruction(stage: Stage, instruction: str, text: str) -> None:
     match instruction:
         case "RUN" | "COPY":
             if instruction == "RUN" and text.startswith("--"):
-                raise UnsupportedDockerfile(f"RUN {text}: no options here")
+                raise UnsupportedDockerfile(f"RUN {text}: options of RUN are not supported")
             stage.steps.append(Step(instruction, text, stage.workdir, dict(stage.environment)))
         case "ENV":
             stage.environment |= _parse_pairs(Template(text).safe_substitute(stage.environment))
@@ -99,7 +99,7 @@ def _apply_instruction(stage: Stage, instruction: str, text: str) -> None:
         case "EXPOSE":
             stage.ports += text.split()
         case _:
-            raise UnsupportedDockerfile(f"{instruction}: this reader knows {', '.join(INSTRUCTIONS)}")
+            raise UnsupportedDockerfile(f"{instruction}: supported instructions are {', '.join(INSTRUCTIONS)}")
 
 
 def _split_instructions(text: str) -> Iterator[tuple[str, str]]:
@@ -123,6 +123,6 @@ def _parse_json_list(text: str) -> list[str]:
         words = json.loads(text)
     except ValueError as error:
         raise UnsupportedDockerfile(
-            f"{text}: give it as a JSON list, so that no shell stands between signals and the program"
+            f"{text}: must be a JSON list; a shell would not pass signals to the program"
         ) from error
     return [str(word) for word in words]

@@ -58,42 +58,49 @@ class ImageBuilder:
         self._ignore_rules = _read_dockerignore(context / ".dockerignore")
 
     def build(self, stages: Mapping[str, Stage], name: str) -> BuiltImage:
+        """Build a stage and the stages that it depends on. Raises BuildFailed and
+        UnsupportedDockerfile.
+        """
         stage = stages[name]
         if stage.base in stages:
             layers = self.build(stages, stage.base).layers
-        elif (make := self._base_images.get(stage.base)) is not None:
-            layers = (self._cached_layer(stage.base + _source_of(make), make),)
+        elif (write_base := self._base_images.get(stage.base)) is not None:
+            layers = (self._cached_layer(stage.base + _source_of(write_base), write_base),)
         else:
-            raise UnsupportedDockerfile(f"FROM {stage.base}: known are {', '.join([*self._base_images, *stages])}")
+            raise UnsupportedDockerfile(
+                f"FROM {stage.base}: known base images and stages are {', '.join([*self._base_images, *stages])}"
+            )
         for step in stage.steps:
             layers = (*layers, self._build_step(step, layers, stages))
         return BuiltImage(stage, layers)
 
     def _build_step(self, step: Step, below: tuple[Path, ...], stages: Mapping[str, Stage]) -> Path:
-        ingredients = [*(layer.name for layer in below), step.instruction, step.text, step.workdir]
+        """The layer that a step creates on top of the layers `below`."""
+        inputs = [*(layer.name for layer in below), step.instruction, step.text, step.workdir]
         if step.instruction == "RUN":
-            ingredients += [f"{key}={value}" for key, value in step.environment.items()]
-            return self._cached_layer("\0".join(ingredients), lambda diff: self._run_command(step, below, diff))
+            inputs += [f"{key}={value}" for key, value in step.environment.items()]
+            return self._cached_layer("\0".join(inputs), lambda diff: self._run_command(step, below, diff))
         *sources, target = shlex.split(step.text)
         target = f"{PurePosixPath(step.workdir) / target}{'/' if target.endswith('/') else ''}"
         if sources[0].startswith("--from="):
-            other = self.build(stages, sources.pop(0).removeprefix("--from=")).layers
-            ingredients += [layer.name for layer in other]
+            from_layers = self.build(stages, sources.pop(0).removeprefix("--from=")).layers
+            inputs += [layer.name for layer in from_layers]
             return self._cached_layer(
-                "\0".join(ingredients), lambda diff: _copy_from_stage(other, sources, target, below, diff)
+                "\0".join(inputs), lambda diff: _copy_from_stage(from_layers, sources, target, below, diff)
             )
         files = dict(self._list_files(sources, target))
-        ingredients += [f"{path}={_file_digest(source)}" for path, source in files.items()]
-        return self._cached_layer("\0".join(ingredients), lambda diff: _copy_files(files, below, diff))
+        inputs += [f"{path}={_file_digest(source)}" for path, source in files.items()]
+        return self._cached_layer("\0".join(inputs), lambda diff: _copy_files(files, below, diff))
 
-    def _cached_layer(self, ingredients: str, make: LayerWriter) -> Path:
-        layer = self._cache / hashlib.sha256(ingredients.encode()).hexdigest()[:32]
+    def _cached_layer(self, inputs: str, write_layer: LayerWriter) -> Path:
+        """The layer for these inputs, written by `write_layer` if it is not in the cache."""
+        layer = self._cache / hashlib.sha256(inputs.encode()).hexdigest()[:32]
         if not layer.exists():
             self._cache.mkdir(parents=True, exist_ok=True)
             scratch = Path(tempfile.mkdtemp(dir=self._cache, prefix="making-"))
             try:
                 (scratch / "diff").mkdir(mode=0o755)
-                make(scratch / "diff")
+                write_layer(scratch / "diff")
                 (scratch / "diff").rename(layer)
             finally:
                 shutil.rmtree(scratch)
@@ -113,15 +120,15 @@ class ImageBuilder:
     def _list_files(self, sources: list[str], target: str) -> Iterator[tuple[str, Path]]:
         """(path in the image, file of the context) of all files that a COPY copies."""
         for source in sources:
-            found = self._context / source
-            if found.is_dir():
-                for path in sorted(found.rglob("*")):
+            copied = self._context / source
+            if copied.is_dir():
+                for path in sorted(copied.rglob("*")):
                     if path.is_file() and not self._is_ignored(path.relative_to(self._context)):
-                        yield str(PurePosixPath(target) / path.relative_to(found)), path
-            elif found.is_file():
-                yield target + source.rpartition("/")[2] if target.endswith("/") else target, found
+                        yield str(PurePosixPath(target) / path.relative_to(copied)), path
+            elif copied.is_file():
+                yield target + source.rpartition("/")[2] if target.endswith("/") else target, copied
             else:
-                raise BuildFailed(f"COPY {source}: there is no such file in the context")
+                raise BuildFailed(f"COPY {source}: no such file or folder in the context")
 
     def _is_ignored(self, path: Path) -> bool:
         return any(path.parts[0] == name for name in self._ignore_rules[0]) or any(
@@ -129,9 +136,9 @@ class ImageBuilder:
         )
 
 
-def _source_of(make: LayerWriter) -> str:
+def _source_of(write_layer: LayerWriter) -> str:
     """Source of the module of a function: when it changes, its layer is built again."""
-    module = inspect.getmodule(make)
+    module = inspect.getmodule(write_layer)
     assert module is not None
     return inspect.getsource(module)
 
@@ -143,14 +150,15 @@ def _read_dockerignore(path: Path) -> tuple[list[str], list[str]]:
     lines = (
         [line for line in path.read_text().splitlines() if line and not line.startswith("#")] if path.exists() else []
     )
-    anywhere = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
-    top = [line.rstrip("/") for line in lines if not line.startswith("**/")]
-    if unknown := [line for line in (*anywhere, *top) if "/" in line or line.startswith("!")]:
-        raise UnsupportedDockerfile(f"{path}: {unknown}")
-    return top, anywhere
+    patterns = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
+    top_names = [line.rstrip("/") for line in lines if not line.startswith("**/")]
+    if unsupported := [line for line in (*patterns, *top_names) if "/" in line or line.startswith("!")]:
+        raise UnsupportedDockerfile(f"{path}: rules {unsupported} are not supported")
+    return top_names, patterns
 
 
 def _copy_files(files: Mapping[str, Path], below: tuple[Path, ...], diff: Path) -> None:
+    """Copy files (path in the image → file) into the layer `diff`, owned by root."""
     archive = diff.parent / "files.tar"
     with tarfile.open(archive, "w") as tar:
         for target, source in files.items():
@@ -166,12 +174,13 @@ def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _copy_from_stage(
-    other: tuple[Path, ...], sources: list[str], target: str, below: tuple[Path, ...], diff: Path
+    from_layers: tuple[Path, ...], sources: list[str], target: str, below: tuple[Path, ...], diff: Path
 ) -> None:
+    """Copy a file or folder of another stage's layers into the layer `diff`."""
     if len(sources) != 1:
-        raise UnsupportedDockerfile(f"COPY --from of {sources}: one at a time")
+        raise UnsupportedDockerfile(f"COPY --from with several sources {sources} is not supported")
     source = f"from{sources[0]}"
-    script = [*_overlay_commands(below, diff, "root"), *_overlay_commands(other, diff.parent / "unused", "from")]
+    script = [*_overlay_commands(below, diff, "root"), *_overlay_commands(from_layers, diff.parent / "unused", "from")]
     script += [
         f"mkdir -p root{PurePosixPath(target).parent}",
         f"if [ -d {source} ]; then s=/.; mkdir -p root{target}; fi",
@@ -181,12 +190,13 @@ def _copy_from_stage(
     _run_in_namespaces(script, diff.parent, {"PATH": DEFAULT_PATH}, f"COPY --from {sources[0]}")
 
 
-def _overlay_commands(layers: tuple[Path, ...], upper: Path, at: str) -> list[str]:
+def _overlay_commands(layers: tuple[Path, ...], upper: Path, mount_point: str) -> list[str]:
+    """Shell commands that mount an overlay of the layers; changes go to the folder `upper`."""
     lower = ":".join(str(layer) for layer in reversed(layers))
-    work = f"{at}.work"
+    work = f"{mount_point}.work"
     return [
-        f"mkdir {at} {work}",
-        f"mount -t overlay overlay -o lowerdir={lower},upperdir={upper},workdir={work} {at}",
+        f"mkdir {mount_point} {work}",
+        f"mount -t overlay overlay -o lowerdir={lower},upperdir={upper},workdir={work} {mount_point}",
     ]
 
 
@@ -208,7 +218,8 @@ def _container_mount_commands(root: str) -> list[str]:
     return script
 
 
-def _run_in_namespaces(script: list[str], folder: Path, environment: Mapping[str, str], what: str) -> None:
+def _run_in_namespaces(script: list[str], folder: Path, environment: Mapping[str, str], step_name: str) -> None:
+    """Run shell commands in new mount and process namespaces. Raises BuildFailed."""
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", "\n".join(script)]
     done = subprocess.run(
         command,
@@ -221,7 +232,7 @@ def _run_in_namespaces(script: list[str], folder: Path, environment: Mapping[str
         check=False,
     )
     if done.returncode:
-        raise BuildFailed(f"{what}: exit code {done.returncode}\n{done.stdout[-4000:]}")
+        raise BuildFailed(f"{step_name}: exit code {done.returncode}\n{done.stdout[-4000:]}")
 
 
 def _file_digest(path: Path) -> str:
@@ -230,9 +241,9 @@ def _file_digest(path: Path) -> str:
 
 def size_of(folder: Path) -> int:
     """Size of a folder's files in bytes; hard links are counted once."""
-    seen: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}  # by device and inode
     for path in folder.rglob("*"):
         status = path.lstat()
         if path.is_file() and not path.is_symlink():
-            seen[status.st_dev, status.st_ino] = status.st_size
-    return sum(seen.values())
+            sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())

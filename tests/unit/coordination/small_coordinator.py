@@ -24,7 +24,7 @@ from ottla_broker.wire.codec import (
     write_response,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import default_message, schema_of
+from ottla_broker.wire.message_schema import MessageSchema, schema_of
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 
@@ -79,21 +79,21 @@ class SmallCoordinator:
 
     async def send(self, api: int, version: int, /, **fields: Any) -> Any:
         """Sends a request with these fields. Nested entities are dictionaries."""
-        return await self.send_message(api, version, build_message(request_class(api, version), fields))
+        return await self.send_message(api, version, build_message(schema_of(request_class(api, version)), fields))
 
 
-def build_message(cls: type, fields: dict[str, Any]) -> Any:
+def build_message(schema: MessageSchema, fields: dict[str, Any]) -> Any:
     """A message with these fields, as far as it has them, and defaults for the others."""
-    schemas = {field.name: field for field in schema_of(cls).all_fields}
-    values = {name: getattr(default_message(cls), name) for name in schemas}
+    fields_by_name = {field.name: field for field in schema.all_fields}
+    values = {name: getattr(schema.default(), name) for name in fields_by_name}
     for name, value in fields.items():
-        if name not in schemas:
+        if name not in fields_by_name:
             continue
-        entity = schemas[name].entity
+        entity = fields_by_name[name].entity
         values[name] = (
             tuple(build_message(entity, it) for it in value) if entity is not None and value is not None else value
         )
-    return cls(**values)
+    return schema.cls(**values)
 
 
 def scenario(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:

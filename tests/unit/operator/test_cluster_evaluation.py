@@ -33,6 +33,12 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
     [
         (replace(HEALTHY, brokers=LATE), Stalled, "BrokerStartFailed", "no such image"),
         (
+            replace(HEALTHY, brokers=LATE, refused_settings="spec.config: x is no setting"),
+            Stalled,
+            "SettingRefused",
+            "x is no setting",
+        ),
+        (
             replace(HEALTHY, rejected_settings={"log.retention.ms": "not a number"}),
             Stalled,
             "ConfigRejected",
@@ -65,6 +71,32 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
             "InsufficientReplicas",
             "2 of 3 brokers are ready",
         ),
+        (
+            replace(HEALTHY, brokers={1: BROKERS[1]}, creation_error="exceeded quota"),
+            Stalled,
+            "FailedCreate",
+            "brokers 2, 3 cannot be created: exceeded quota",
+        ),
+        (
+            replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False, problem="ErrImagePull: no such image")}),
+            Stalled,
+            "ImagePullBackOff",
+            "broker 3 cannot start. Broker 3: ErrImagePull",
+        ),
+        (
+            replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False, problem="Unschedulable: 0/1 nodes")}),
+            Reconciling,
+            "Unschedulable",
+            "0/1 nodes",
+        ),
+        (
+            replace(HEALTHY, was_rolling=True, registered=frozenset({1, 2})),
+            Reconciling,
+            "RollingRestart",
+            "waiting for broker 3, restarted last",
+        ),
+        (replace(HEALTHY, brokers={**BROKERS, 4: broker(4)}), Reconciling, "Scaling", "waiting for broker 4 to stop"),
+        (replace(HEALTHY, scales_from=2), Reconciling, "Scaling", "from 2 to 3 brokers"),
         (replace(HEALTHY, scaling="4 partitions to move"), Reconciling, "Scaling", "4 partitions"),
         (replace(HEALTHY, offline_partitions=2), Reconciling, "PartitionsOffline", "2 partitions"),
         (replace(HEALTHY, under_replicated_partitions=1), Reconciling, "PartitionsUnderReplicated", "1 partition "),

@@ -36,7 +36,6 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"listeners": [{**PLAIN, **TLS}], "tls": {"secretRef": {"name": "x"}}},
         {"listeners": [PLAIN, {"name": "b", "port": 1}]},
         {"listeners": [PLAIN, {"name": "b", "port": 2}]},
-        {"config": {"log.dirs": "/x"}},
         {},
     ],
     "Authentication": [
@@ -232,11 +231,6 @@ def test_settings_are_strings_numbers_or_booleans() -> None:
     assert validation_messages(samples.cluster(config={"a.b": [1]})) == [
         "spec.config.a.b: a setting is a string, a number or a boolean, not a list"
     ]
-
-
-def test_derived_settings_are_rejected_in_config() -> None:
-    (problem,) = validation_messages(samples.cluster(config={"node.id": 7}))
-    assert problem.startswith("spec.config: these settings are derived from the spec")
 
 
 def test_document_that_is_not_a_resource_is_described() -> None:

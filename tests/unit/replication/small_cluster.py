@@ -110,9 +110,9 @@ class Node:
             self.config,
             self.fetchers,
             MetadataClusterView(self.image),
-            send_isr_change=self.proposals.send,
-            on_leadership_gained=lambda partition: self.leadership_changes.append(("gained", partition.leader_epoch)),
-            on_leadership_lost=lambda partition: self.leadership_changes.append(("lost", partition.leader_epoch)),
+            self.proposals.send,
+            lambda partition: self.leadership_changes.append(("gained", partition.leader_epoch)),
+            lambda partition: self.leadership_changes.append(("lost", partition.leader_epoch)),
         )
         self.server = Server(
             cast(Broker, self),

@@ -9,7 +9,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 
-from ottla_broker.wire.message_schema import EPOCH, NO_UUID, FieldSchema, schema_of
+from ottla_broker.wire.message_schema import EPOCH, NO_UUID, FieldSchema, MessageSchema, schema_of
 
 
 def _integers(bits: int) -> st.SearchStrategy[int]:
@@ -38,11 +38,16 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 @cache
 def instances(cls: type) -> st.SearchStrategy[Any]:
     """Any value of a kio class."""
-    return st.builds(cls, **{field.name: _field(field) for field in schema_of(cls).all_fields})
+    return _instances(schema_of(cls))
+
+
+@cache
+def _instances(schema: MessageSchema) -> st.SearchStrategy[Any]:
+    return st.builds(schema.cls, **{field.name: _field(field) for field in schema.all_fields})
 
 
 def _field(field: FieldSchema) -> st.SearchStrategy[Any]:
-    values = instances(field.entity) if field.entity is not None else _VALUES[field.kind]
+    values = _instances(field.entity) if field.entity is not None else _VALUES[field.kind]
     if field.array:
         values = st.lists(values, max_size=3).map(tuple)
     # A tag that is null is a tag that is not there.
