@@ -50,9 +50,8 @@ class FakeClusterView:
 
 
 def partition_record(isr: tuple[int, ...] = (1, 2, 3), **fields: object) -> PartitionRecord:
-    return PartitionRecord(
-        **({"topic": TOPIC, "partition": 0, "replicas": (1, 2, 3), "isr": isr, "leader": ME} | fields)
-    )  # type: ignore[arg-type]
+    defaults = {"topic": TOPIC, "partition": 0, "replicas": (1, 2, 3), "isr": isr, "leader": ME}
+    return PartitionRecord(**(defaults | fields))  # type: ignore[arg-type]
 
 
 def create_leader(

@@ -207,8 +207,8 @@ async def test_rule_18_requests_of_a_connection_that_reads_nothing_are_not_read(
                 connection.send(ApiKey.FETCH, 12, sent, request)
                 sent += 1
             await asyncio.wait_for(connection.writer.drain(), 0.3)
-    (connection,) = server.connections
-    assert connection._queued_bytes <= (1 << 20) + (128 << 10)
+    (accepted,) = server.connections
+    assert accepted._queued_bytes <= (1 << 20) + (128 << 10)
     await server.close()
 
 

@@ -132,8 +132,8 @@ async def test_principal_of_a_connection_is_that_of_the_client_certificate(
     _, port = await start_listening(server)
     connection = await connect_with_tls(port, client_context(authority, create_client_certificate(authority, "alice")))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
-    (connection,) = server.connections
-    assert str(connection.state.principal) == "User:CN=alice"
+    (accepted,) = server.connections
+    assert str(accepted.state.principal) == "User:CN=alice"
     lines = capture_log()
     without_certificate = await connect_with_tls(
         port, client_context(authority)
@@ -152,8 +152,8 @@ async def test_requested_client_certificate_may_be_missing_but_not_invalid(
     _, port = await start_listening(server)
     connection = await connect_with_tls(port, client_context(authority))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
-    (connection,) = server.connections
-    assert connection.state.principal == ANONYMOUS
+    (accepted,) = server.connections
+    assert accepted.state.principal == ANONYMOUS
     other_authority = create_certificate_authority(authority.folder / "others", [], ["x"])
     lines = capture_log()
     untrusted = await connect_with_tls(
