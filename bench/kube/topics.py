@@ -23,6 +23,7 @@ RESYNCS = 2
 
 
 def measure() -> Iterator[tuple[str, float]]:
+    """Yield the name and value of each line of the session `topics`."""
     with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder) / "plane") as plane:
         install_crds(plane.admin)
         operator = OperatorProcess(Path(folder), plane.kubeconfig())

@@ -200,12 +200,13 @@ def test_dynamic_settings_restart_no_broker_and_other_settings_do(tmp_path: Path
     run_with_cluster(tmp_path, 1, scenario)
 
 
-def test_rejected_dynamic_setting_stalls_the_cluster_and_restarts_no_broker(tmp_path: Path) -> None:
+def test_invalid_setting_stalls_the_cluster_and_restarts_no_broker(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.edit_spec("Cluster", "demo", config={"log.retention.ms": "soon"})
         await kubelet.wait_until(
-            lambda: kubelet.condition("Cluster", "demo", "Stalled").get("reason") == "ConfigRejected"
+            lambda: kubelet.condition("Cluster", "demo", "Stalled").get("reason") == "SettingRefused"
         )
+        assert "log.retention.ms cannot be 'soon'" in kubelet.condition("Cluster", "demo")["message"]
         assert kubelet.created_pods == ["demo-1"]
         kubelet.edit_spec("Cluster", "demo", config={})
         await kubelet.wait_until_ready()
@@ -218,7 +219,7 @@ def test_setting_that_prevents_a_start_is_reported_and_the_cluster_recovers_with
     tmp_path: Path,
 ) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
-        kubelet.edit_spec("Cluster", "demo", config={"num.partitions": "many"})
+        kubelet.edit_spec("Cluster", "demo", config={"num.partitions": "${env:MISSING}"})
         await kubelet.wait_until(
             lambda: (
                 "num.partitions" in kubelet.condition("Cluster", "demo").get("message", "")

@@ -52,6 +52,7 @@ class ApiClient:
         return parsed
 
     def request_text(self, method: str, path: str, body: Json | None = None) -> str:
+        """Send a request and return the response as text; see `request`."""
         request = urllib.request.Request(
             self.url + path,
             data=None if body is None else json.dumps(body).encode(),
@@ -94,6 +95,7 @@ class ApiClient:
             raise ApiError(error.code, error.read().decode(errors="replace")) from error
 
     def is_ready(self) -> bool:
+        """Whether the API server's readiness check succeeds."""
         try:
             return self.request_text("GET", "/readyz") == "ok"
         except (OSError, ApiError):

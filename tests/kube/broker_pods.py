@@ -69,6 +69,7 @@ class BrokerPods:
         )
 
     def get_pod(self, broker: int) -> Json | None:
+        """The pod of a broker, or None if it does not exist."""
         return self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}")
 
     def delete_pod(self, broker: int, grace_s: int = 30) -> None:
@@ -80,6 +81,7 @@ class BrokerPods:
         return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def wait_until_ready(self, *brokers: int) -> None:
+        """Wait until the pods of these brokers are Ready."""
         eventually(
             lambda: all(self.is_ready(broker) for broker in brokers),
             within_s=READY_WITHIN_S,

@@ -119,12 +119,14 @@ class Kubernetes:
         return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def start(self) -> None:
+        """Start everything except nodes."""
         self.plane.start()
         self.plane.start_controllers()
         self.dns.start()
         self._volume_provisioner.start()
 
     def stop(self) -> None:
+        """Stop everything and remove all machines."""
         self._volume_provisioner.stop()
         for node in self.nodes:
             node.remove()
@@ -132,6 +134,7 @@ class Kubernetes:
         self.host.remove()
 
     def _start_node(self, node: Node, images: Sequence[Path]) -> None:
+        """Connect a node to the network, start it, load images, and wait until it is Ready."""
         self._connect_to_network(node)
         node.start()
         for image in images:
@@ -147,6 +150,7 @@ class Kubernetes:
         return str((self.plane.admin.get(path) or {}).get("spec", {}).get("renewTime"))
 
     def _connect_to_network(self, node: Node) -> None:
+        """Connect a node to the host's bridge and add the routes of all pod networks."""
         connect_machines(self.host, node.machine, node.name, bridge=BRIDGE, address=f"{node.address}/24")
         node.machine.run("ip", "route", "add", "default", "via", f"{NODE_NETWORK}.1")
         self.host.run("ip", "route", "replace", f"10.244.{node.number}.0/24", "via", node.address)
@@ -159,6 +163,9 @@ class Kubernetes:
 
 @contextmanager
 def run_kubernetes(folder: Path, nodes: int = 1) -> Iterator[Kubernetes]:
+    """Run a Kubernetes with this many nodes during the block. Skips the test, or fails it in
+    continuous integration, if this machine cannot run nodes.
+    """
     if missing := missing_requirement():
         skip_or_fail_in_ci(missing)
     ensure_unpacked()  # packages cannot be downloaded from the node network

@@ -36,6 +36,7 @@ def crds(plane: ControlPlane) -> None:
 
 @pytest.fixture
 def operator(plane: ControlPlane, crds: None, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """An operator process beside the API server, stopped after the test."""
     process = OperatorProcess(tmp_path, plane.kubeconfig())
     process.start()
     try:

@@ -57,9 +57,11 @@ class ControlPlane:
         self.scheduler = self._create_daemon("kube-scheduler", self._scheduler_flags())
 
     def client_for(self, name: str) -> ApiClient:
+        """A client with all permissions: `name` is admin, controllers, scheduler or node."""
         return ApiClient(self.url, self.authority.certificate, self._tokens[name])
 
     def kubeconfig(self, name: str = "admin") -> Path:
+        """Path of a kubeconfig for `client_for(name)`."""
         path = self.folder / f"{name}.kubeconfig"
         return path if path.exists() else self.client_for(name).write_kubeconfig(path)
 
@@ -69,6 +71,7 @@ class ControlPlane:
         self.start_api_server()
 
     def start_api_server(self) -> None:
+        """Start the API server, also after it was killed, and return when it is ready."""
         self.api_server.start()
         self.wait_until_ready()
 

@@ -1,5 +1,6 @@
 """Installs CustomResourceDefinitions in an API server."""
 
+from ottla_operator.crd_files import build_crd
 from ottla_operator.resources import crds
 from tests.kube.api_client import ApiClient, Json
 from tests.waiting import eventually
@@ -25,4 +26,4 @@ def install_crd(api: ApiClient, crd: Json) -> None:
 def install_crds(api: ApiClient) -> None:
     """Install all CRDs of the project."""
     for kind in crds.KINDS:
-        install_crd(api, crds.build_crd(kind))
+        install_crd(api, build_crd(kind))

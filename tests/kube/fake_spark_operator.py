@@ -24,11 +24,14 @@ SUBMIT_TIMEOUT_S = 240
 
 @dataclass
 class FakeSparkOperator:
+    """`folder` gets the pod templates; SparkApplications are those of `resources`."""
+
     folder: Path
     plane: ControlPlane
     resources: NamespaceClient
 
     def get_application(self, name: str) -> Json:
+        """The SparkApplication; empty if it does not exist."""
         return self.resources.list_objects(API_VERSION, "sparkapplications").get(name) or {}
 
     def submit(self, name: str) -> None:

@@ -56,6 +56,7 @@ def build() -> int:
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run helm and return its result, also of a failure."""
     return subprocess.run([find_helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 

@@ -36,9 +36,12 @@ VALUES = {
 
 @dataclass
 class InstalledOperator:
+    """The release `ottla` in the namespace `ottla`."""
+
     kube: Kubernetes
 
     def install(self) -> None:
+        """Install the chart and return when all pods are Ready."""
         options = [part for key, value in VALUES.items() for part in ("--set", f"{key}={value}")]
         wait_options = ("--create-namespace", "--wait", "--timeout", "240s")
         done = helm.run("install", "ottla", helm.CHART, *self._helm_target, *wait_options, *options)
@@ -49,6 +52,7 @@ class InstalledOperator:
         assert done.returncode == 0, done.stderr
 
     def pods(self) -> dict[str, Json]:
+        """The operator's pods by name."""
         pods = self.kube.plane.admin.request("GET", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
         return {it["metadata"]["name"]: it for it in pods}
 
@@ -107,6 +111,7 @@ class InstalledOperator:
             deletion.result()
 
     def scale(self, replicas: int) -> None:
+        """Change the number of pods and return when there are as many."""
         deployment = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/ottla"
         self.kube.plane.admin.request("PATCH", deployment, {"spec": {"replicas": replicas}})
         eventually(lambda: len(self.pods()) == replicas, within_s=60, message=self.describe_pods)
@@ -142,6 +147,7 @@ class InstalledOperator:
 
 
 def is_pod_ready(pod: Json) -> bool:
+    """Whether a pod is Ready and not being deleted."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return "deletionTimestamp" not in pod["metadata"] and any(
         it["type"] == "Ready" and it["status"] == "True" for it in conditions

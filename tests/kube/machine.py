@@ -155,6 +155,7 @@ def cgroup_folders(group: str) -> list[Path]:
 
 
 def create_cgroup(group: str) -> None:
+    """Create a control group that can have child groups with the same controllers."""
     for folder in cgroup_folders(group):
         folder.mkdir(exist_ok=True)
         if (folder / "cpuset.cpus").exists() and not (folder / "cgroup.controllers").exists():

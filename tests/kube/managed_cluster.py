@@ -76,6 +76,7 @@ class ManagedCluster:
         return status
 
     def is_current(self) -> bool:
+        """Whether kstatus evaluates the Cluster to Current."""
         return kstatus(self.resources.get("Cluster", self.name)) == "Current"
 
     def bootstrap(self) -> str:
@@ -84,6 +85,7 @@ class ManagedCluster:
         return f"{self.operator.kube.nodes[0].address}:{service['spec']['ports'][0]['nodePort']}"
 
     def pods(self) -> dict[str, Json]:
+        """The brokers' pods by name."""
         return {
             name: it
             for name, it in self.resources.list_objects("v1", "pods").items()
@@ -91,6 +93,7 @@ class ManagedCluster:
         }
 
     def uids(self) -> dict[str, str]:
+        """The uids of the brokers' pods by name."""
         return {name: it["metadata"]["uid"] for name, it in self.pods().items()}
 
     def kill_broker(self, broker: int) -> None:

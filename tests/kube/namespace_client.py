@@ -36,6 +36,7 @@ class NamespaceClient:
         self.api.request("DELETE", self.path(f"{kind.lower()}s", name))
 
     def get(self, kind: str, name: str) -> Json:
+        """One of the project's resources. Raises AssertionError if it does not exist."""
         found = self.api.get(self.path(f"{kind.lower()}s", name))
         assert found is not None, f"{kind} {name} does not exist"
         return found

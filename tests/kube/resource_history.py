@@ -67,6 +67,7 @@ class ResourceHistory:
         return violations
 
     def _watch(self, kind: str) -> None:
+        """Append every version of a kind's resources to `versions`; reconnects after errors."""
         path = f"/apis/{crds.GROUP}/{crds.VERSION}/namespaces/{self.namespace}/{kind}"
         version = ""
         while not self._stopped.is_set():

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla_operator.crd_files import build_crd
 from ottla_operator.kube.kinds import (
     CLAIM,
     CLUSTER,
@@ -41,7 +42,7 @@ def test_crds_are_upgraded_with_the_chart_and_never_deleted_with_it() -> None:
     for it in rendered:
         assert it["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
         (kind,) = (kind for kind in crds.KINDS if kind.plural == it["spec"]["names"]["plural"])
-        assert it["spec"] == crds.build_crd(kind)["spec"]
+        assert it["spec"] == build_crd(kind)["spec"]
     assert not objects_of_kind(helm.render("crds.install=false"), "CustomResourceDefinition")
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.timeout(1200)  # the first build downloads Debian, Pyth
 
 @pytest.fixture(scope="module", params=["broker", "operator", "spark"])
 def built(request: pytest.FixtureRequest) -> tuple[str, BuiltImage]:
+    """(name, built image)."""
     if missing := build.missing_requirement():
         skip_or_fail_in_ci(missing)
     return request.param, build.build_image(request.param)

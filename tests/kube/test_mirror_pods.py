@@ -52,12 +52,14 @@ def run_site(kube: Kubernetes, name: str, topic: str) -> Iterator[NamespaceClien
 
 @pytest.fixture
 def west(kube: Kubernetes, demo_cluster: ManagedCluster) -> Iterator[NamespaceClient]:
+    """The Cluster `west` with the Topic `orders`."""
     with run_site(kube, WEST, "orders") as client:
         yield client
 
 
 @pytest.fixture
 def east(kube: Kubernetes, demo_cluster: ManagedCluster) -> Iterator[NamespaceClient]:
+    """The Cluster `east` with the Topic `deliveries`."""
     with run_site(kube, EAST, "deliveries") as client:
         yield client
 

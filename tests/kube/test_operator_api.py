@@ -126,10 +126,10 @@ def event_reasons(resources: NamespaceClient) -> set[tuple[str, str]]:
 def test_an_invalid_spec_that_the_schema_accepts_is_stalled(
     resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
-    resources.create("Cluster", "demo", {**SPEC, "config": {"node.id": 3}})
+    resources.create("Cluster", "demo", {"replicas": 3})
     resources.wait_for_status("Cluster", "demo", "Failed")
-    assert "node.id" in resources.condition("Cluster", "demo", "Stalled")["message"]
-    resources.patch_spec("Cluster", "demo", {"config": None})
+    assert "spec.storage is missing" in resources.condition("Cluster", "demo", "Stalled")["message"]
+    resources.patch_spec("Cluster", "demo", {"storage": SPEC["storage"]})
     resources.wait_for_status("Cluster", "demo", "InProgress")
     eventually(lambda: ("InvalidSpec", "Warning") in event_reasons(resources), message="an InvalidSpec event")
 

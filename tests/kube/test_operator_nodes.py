@@ -45,6 +45,7 @@ def nodes(kube: Kubernetes, images: dict[str, Path]) -> Iterator[list[Node]]:
 def spread(
     installed_operator: InstalledOperator, demo_cluster: ManagedCluster, nodes: list[Node]
 ) -> Iterator[ManagedCluster]:
+    """A Cluster with racks and a load balancer listener, one broker per node."""
     cluster = ManagedCluster(installed_operator, demo_cluster.resources, demo_cluster.history, "spread")
     spec = {"rack": {"topologyKey": ZONE}, "listeners": LISTENERS}
     cluster.create(spec, while_starting=lambda: assign_load_balancer_addresses(cluster))
@@ -108,6 +109,7 @@ def test_clients_continue_when_a_node_loses_power_and_comes_back(
 
 
 def others_lead(spread: ManagedCluster, broker: int) -> bool:
+    """Whether clients reach the cluster and `broker` leads none of the topic's partitions."""
     try:
         return broker not in spread.leader_brokers(POWER_TOPIC)
     except ck.KafkaException:  # Services still route to the lost broker until Kubernetes marks its pod

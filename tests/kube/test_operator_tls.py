@@ -60,8 +60,8 @@ class TlsCluster:
         else:
             api.request("PATCH", f"{path}/{SECRET}", {"data": data})
 
-    def node_port(self, of: str) -> int:
-        service = self.cluster.resources.list_objects("v1", "services")[f"{NAME}-tls-{of}"]
+    def node_port(self, suffix: str) -> int:
+        service = self.cluster.resources.list_objects("v1", "services")[f"{NAME}-tls-{suffix}"]
         return int(service["spec"]["ports"][0]["nodePort"])
 
     def client_settings(self) -> dict[str, str]:
@@ -73,6 +73,7 @@ class TlsCluster:
         }
 
     def served_certificate(self, broker: int) -> str:
+        """PEM text of the certificate that a broker presents."""
         return ssl.get_server_certificate((self.host, self.node_port(str(broker))), timeout=10).strip()
 
 

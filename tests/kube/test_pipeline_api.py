@@ -94,6 +94,7 @@ def write_application_status(resources: NamespaceClient, name: str, state: str, 
 
 
 def pipeline_state(resources: NamespaceClient) -> str:
+    """`status.state` of the Pipeline."""
     return str((resources.get("Pipeline", "hourly").get("status") or {}).get("state"))
 
 

@@ -26,6 +26,7 @@ class VolumeProvisioner:
         self._thread = threading.Thread(target=self._run, name="volume-provisioner", daemon=True)
 
     def start(self) -> None:
+        """Create the storage class and start the thread."""
         self._folder.mkdir()
         self._api.request(
             "POST",

@@ -63,21 +63,42 @@ def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
     """A later setting of the same name wins. Raises SettingError with every problem, in the order given."""
     static, problems = StaticSettings(), []
     for name, item in _last_of_each_name(given, static.notes).items():
-        setting = BROKER_SETTINGS.get(name)
         try:
-            if setting is not None:
-                static.values[setting] = setting.parse(item.text)
-                if setting.no_effect:
-                    static.notes.append(f"{item.place}: {name} has no effect: {setting.no_effect}")
-            elif (found := find_listener_setting(name)) is not None:
-                static.of_listeners[found] = found[1].parse(item.text)
-            else:
-                _accept_ignored(item, static)
+            _parse_setting(name, item, static)
         except SettingError as error:
             problems += [f"{item.place}: {sentence}" for sentence in error.problems]
     if problems:
         raise SettingError(problems)
     return static
+
+
+def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
+    """Why no broker starts with this setting, whatever the others are; empty if one does. A text that refers to the
+    environment or to a file of the broker is known only there, and has no problem here."""
+    if name in BROKER_SETTINGS and refers_to_place(text):
+        return ()
+    try:
+        _parse_setting(ALIASES.get(name, name), GivenSetting(name, text, ""), StaticSettings())
+    except SettingError as error:
+        return error.problems
+    return ()
+
+
+def refers_to_place(text: str) -> bool:
+    """True if the text has a reference that is resolved where the broker runs."""
+    return "${env:" in text or text.startswith("${directory:")
+
+
+def _parse_setting(name: str, item: GivenSetting, static: StaticSettings) -> None:
+    """`name`: the item's, or what its alias stands for. Raises SettingError."""
+    if (setting := BROKER_SETTINGS.get(name)) is not None:
+        static.values[setting] = setting.parse(item.text)
+        if setting.no_effect:
+            static.notes.append(f"{item.place}: {name} has no effect: {setting.no_effect}")
+    elif (found := find_listener_setting(name)) is not None:
+        static.of_listeners[found] = found[1].parse(item.text)
+    else:
+        _accept_ignored(item, static)
 
 
 def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[str, GivenSetting]:

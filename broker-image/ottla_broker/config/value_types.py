@@ -45,14 +45,25 @@ def plain_text(value: object) -> str:
     return str(value)
 
 
+class Range(NamedTuple):
+    """Integers from `low` to `high`, and `also`."""
+
+    low: int
+    high: int
+    also: int | None = None
+
+
 class ValueType(NamedTuple, Generic[T_co]):
     """`allowed` completes the phrase "allowed: …". `parse` raises ValueError for any other text; its message, if it
-    has one, says what exactly is wrong."""
+    has one, says what exactly is wrong. `range`, `words`: the allowed values as data, for the schema of the Cluster
+    resource; None where only `parse` knows them."""
 
     code: ConfigType
     allowed: str
     parse: Callable[[str], T_co]
     text: Callable[[object], str] = plain_text
+    range: Range | None = None
+    words: tuple[str, ...] | None = None
 
 
 def integer(at_least: int | None = None, at_most: int | None = None, *, also: int | None = None) -> ValueType[int]:
@@ -89,7 +100,7 @@ def boolean() -> ValueType[bool]:
             raise ValueError
         return lowered == "true"
 
-    return ValueType(ConfigType.BOOLEAN, "true or false", parse)
+    return ValueType(ConfigType.BOOLEAN, "true or false", parse, words=("true", "false"))
 
 
 def string(allowed: str = "any text", *, empty: bool = True) -> ValueType[str]:
@@ -117,7 +128,7 @@ def one_of(*values: Text, any_case: bool = False) -> ValueType[Text]:
             raise ValueError
         return value
 
-    return ValueType(ConfigType.STRING, _or(values), parse)
+    return ValueType(ConfigType.STRING, _or(values), parse, words=None if any_case else values)
 
 
 def list_of(*values: str, allowed: str = "", check: Callable[[str], bool] | None = None) -> ValueType[tuple[str, ...]]:
@@ -141,7 +152,7 @@ def only(kind: ValueType[T], value: T, why: str) -> ValueType[T]:
             raise ValueError(why)
         return value
 
-    return ValueType(kind.code, f"{kind.text(value)} only", parse)
+    return ValueType(kind.code, f"{kind.text(value)} only", parse, words=(kind.text(value),))
 
 
 def parsed(
@@ -186,7 +197,7 @@ def _whole(
             raise ValueError
         return value
 
-    return ValueType(code, allowed, parse)
+    return ValueType(code, allowed, parse, range=Range(low, high, also))
 
 
 def _bounds(at_least: float | None, at_most: float | None) -> str:

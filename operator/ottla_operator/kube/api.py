@@ -83,9 +83,11 @@ class ApiClient:
         answer = await self._request("GET", kind.path(namespace), accept=METADATA)
         return [it["metadata"] for it in answer["items"] or ()]  # null if there are none
 
-    async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Json]:
-        """Objects of the kind, by name."""
-        answer = await self._request("GET", kind.path(namespace), query={"labelSelector": selector} if selector else {})
+    async def list(self, kind: Kind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
+        """Objects of the kind, by name. `selector`: of labels. `fields`: of fields."""
+        selectors = {"labelSelector": selector, "fieldSelector": fields}
+        query = {key: value for key, value in selectors.items() if value}
+        answer = await self._request("GET", kind.path(namespace), query=query)
         # The API server leaves apiVersion and kind out of lists.
         items = ({"apiVersion": kind.api, "kind": kind.name, **it} for it in answer["items"])
         return sorted(items, key=lambda it: str(it["metadata"]["name"]))

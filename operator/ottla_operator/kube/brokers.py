@@ -10,12 +10,13 @@ from typing import Final
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
+from ottla_operator.kube.pod_failures import add_start_failures, find_creation_failure
 from ottla_operator.kube.rack_labels import RackLabels
 from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder
 from ottla_operator.kube.storage_expansion import expand_storage
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker
+from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker, refuse_settings
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
@@ -48,10 +49,12 @@ class PodPlatform:
         self.objects = OwnedObjects(api)
         self._racks = RackLabels(api)
 
-    async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings) -> "PodBrokerSet":
+    async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> "PodBrokerSet":
         """See `Platform.prepare_brokers`."""
         observed = await self.objects.observe(cluster)
         stateful_set = observed.stateful_set
+        if refused and stateful_set is None and not observed.pods:
+            raise Blocked(refuse_settings(refused))
         if stateful_set and "deletionTimestamp" in stateful_set["metadata"]:
             said = "the StatefulSet is being deleted and will be created anew"
             raise Blocked(Reconciling("Terminating", said), TERMINATING_RETRY_S)
@@ -63,18 +66,19 @@ class PodPlatform:
         count = max(existing, cluster.spec.replicas)
         state = parse_state(observed.state_annotations)
         common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over))
-        before = next((it for it in _started_with(observed).values() if it is not None), {})
         inputs = ObjectInputs(
             count,
             _addresses(observed),
             observed.state_annotations,
-            without_rejected(common, rejected, before),
+            without_rejected(common, rejected, _settings_in_use(observed)),
             certificates,
             frozenset(it.port for it in observed.pods.values()),
         )
         desired = await self._apply(resource, cluster, observed, inputs)
         inputs = replace(inputs, addresses=_addresses(observed))
-        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error)
+        creation_error = await find_creation_failure(self.api, cluster, observed)
+        await add_start_failures(self.api, cluster, observed)
+        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error, creation_error)
 
     async def _read_certificates(self, cluster: Cluster, stateful_set: Json | None) -> tuple[str | None, str]:
         """The digest of the certificates that brokers should have, empty without TLS; and why those in the Secret cannot be
@@ -107,7 +111,8 @@ class PodPlatform:
         observed.stateful_set = await self.objects.apply(desired.stateful_set, observed.stateful_set)
         for node in await self._racks.annotate_pods(cluster, observed):
             label = cluster.spec.rack.topology_key if cluster.spec.rack else ""
-            await self.events.record(resource, "RackLabelMissing", f"node {node} has no label {label}", warning=True)
+            said = f"node {node} has no label {label}"
+            await self.events.record(resource, "RackLabelMissing", said, warning=True, lasts=True)
         return desired
 
 
@@ -122,6 +127,7 @@ class PodBrokerSet:
         inputs: ObjectInputs,
         desired: DesiredObjects,
         certificate_error: str,
+        creation_error: str,
     ) -> None:
         assert desired.config is not None and desired.stateful_set is not None
         self._platform, self._cluster, self._observed, self._inputs = platform, cluster, observed, inputs
@@ -133,7 +139,7 @@ class PodBrokerSet:
         self.bootstrap = bootstrap_addresses(cluster, inputs.addresses)
         self.selector = names.selector_text(cluster)
         self.certificate_error = certificate_error
-        self.started_brokers = False
+        self.creation_error = creation_error
         outdated = _Outdated(cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs)
         settings = _started_with(observed)
         self.brokers = {
@@ -236,6 +242,15 @@ def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
         id_: started_with(observed.config_maps[it.settings], id_) if it.settings in observed.config_maps else None
         for id_, it in observed.pods.items()
     }
+
+
+def _settings_in_use(observed: ClusterObjects) -> Settings:
+    """The settings of a broker that is ready if there is one, else of any, else those that the next would start with."""
+    started = _started_with(observed)
+    pods = sorted(observed.pods.values(), key=lambda it: not it.is_ready)
+    template = observed.config_maps.get(_mounted_config(observed.stateful_set))
+    found = [*(started[it.broker] for it in pods), started_with(template, names.FIRST_BROKER) if template else None]
+    return next((it for it in found if it is not None), {})
 
 
 def _addresses(observed: ClusterObjects) -> ServiceAddresses:

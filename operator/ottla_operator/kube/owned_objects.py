@@ -21,10 +21,12 @@ TERMINATING_RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class ClusterObjects:
-    """What a Cluster owns. `services`, `config_maps`: by name, the operator's alone."""
+    """What a Cluster owns. `newest_pod`: when the newest pod was created; empty if there is none. `services`,
+    `config_maps`: by name, the operator's alone."""
 
     stateful_set: Json | None
     pods: dict[int, BrokerPod]
+    newest_pod: str
     services: dict[str, Json]
     config_maps: dict[str, Json]
     headless_service: str
@@ -58,6 +60,7 @@ class OwnedObjects:
         return ClusterObjects(
             stateful_set,
             broker_pods(cluster, pods),
+            max((str(it["metadata"]["creationTimestamp"]) for it in pods), default=""),
             {it["metadata"]["name"]: it for it in services},
             {it["metadata"]["name"]: it for it in config_maps},
             names.headless_service(cluster),

@@ -71,8 +71,10 @@ class KubePlatform:
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
         await self.status.write(resource, conditions, fields)
 
-    async def record_event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
-        await self.events.record(resource, reason, message, warning=warning)
+    async def record_event(
+        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+    ) -> None:
+        await self.events.record(resource, reason, message, warning=warning, lasts=lasts)
 
     # Clusters.
 
@@ -80,8 +82,8 @@ class KubePlatform:
         pods = await self.api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
         return ready_addresses(broker_pods(cluster, pods).values())
 
-    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> PodBrokerSet:
-        return await self.pods.prepare(resource, cluster, rejected)
+    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> PodBrokerSet:
+        return await self.pods.prepare(resource, cluster, rejected, refused)
 
     async def forget_cluster(self, key: Key) -> None:
         """Kubernetes deletes what the Cluster owns."""

@@ -2,7 +2,7 @@
 
 import datetime
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +12,9 @@ from ottla_operator.plan.conditions import Conditions, render_conditions
 from ottla_operator.plan.objects.names import FIELD_MANAGER
 from ottla_operator.resources.model import Json
 
-REPEAT_EVENT_S: Final = 600.0
+REPEAT_LASTING_S: Final = 600.0
+REPEAT_S: Final = 2.0
+"""A watch may show a resource as it was before the status that an event was recorded with."""
 MAX_REMEMBERED_EVENTS: Final = 1000
 MAX_MESSAGE_LENGTH: Final = 1024
 ATTEMPTS: Final = 3  # at a status that others change at the same time
@@ -62,18 +64,23 @@ class StatusWriter:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """`identity`: of this operator."""
+    """`identity`: of this operator. `now`: wall time."""
 
     api: ApiClient
     identity: str
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     _recorded: dict[tuple[str, str, str], datetime.datetime] = field(default_factory=dict)
 
-    async def record(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
-        """Creates an event for `kubectl describe`. The same is not repeated for REPEAT_EVENT_S. A failure is only logged."""
+    async def record(
+        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+    ) -> None:
+        """Creates an event for `kubectl describe`. `lasts`: the same is not repeated for REPEAT_LASTING_S. A failure is only
+        logged."""
         metadata = resource["metadata"]
-        now = datetime.datetime.now(datetime.UTC)
+        now = self.now()
         key = (str(metadata.get("uid")), reason, message)
-        if key in self._recorded and (now - self._recorded[key]).total_seconds() < REPEAT_EVENT_S:
+        repeat_s = REPEAT_LASTING_S if lasts else REPEAT_S
+        if key in self._recorded and (now - self._recorded[key]).total_seconds() < repeat_s:
             return
         if len(self._recorded) >= MAX_REMEMBERED_EVENTS:
             self._recorded.clear()

@@ -96,9 +96,9 @@ class BrokerProcesses:
     count: int = 0
     state: ReconcileState = field(default_factory=ReconcileState)
     desired: dict[int, Settings] = field(default_factory=dict)
-    started_brokers: bool = False
     selector: str = ""
     certificate_error: str = ""
+    creation_error: str = ""
     _reported: dict[str, str] = field(default_factory=dict)
     """Broker → the reason that was reported last, so that it is reported once."""
 
@@ -108,7 +108,6 @@ class BrokerProcesses:
         if self.count < cluster.spec.replicas:
             self.count = cluster.spec.replicas
             write_state(self.home.cluster(self.name), self.count, self.state)
-        self.started_brokers = False
         defaults_for = broker_count_for_defaults(self.count, self.state.spread_over)
         for plan in self.plans[: self.count]:
             plan = with_replication_defaults(plan, cluster, defaults_for)
@@ -122,7 +121,6 @@ class BrokerProcesses:
             folder = self.home.broker(plan.cluster, plan.id)
             broker = self.by_id[plan.id] = BrokerProcess(plan, folder, lambda status: self._report(row, status))
             broker.supervisor.start()
-            self.started_brokers = True
         settings = without_rejected(plan.settings, rejected, broker.started_with)
         broker.update(replace(plan, settings=settings))
         self.view.brokers[plan.label].address = plan.address

@@ -14,6 +14,7 @@ import yaml
 
 from ottla_operator.local import secrets
 from ottla_operator.plan import listener_certificates
+from ottla_operator.plan.refused_settings import find_refused_settings
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
@@ -155,7 +156,17 @@ def parse(text: str, file: Path) -> Iterator[Document]:
 
 
 def _problems(data: Json) -> Iterable[validation.Problem]:
-    return secrets.validate_secret(data) if secrets.is_secret(data) else validation.validate_resource(data)
+    if secrets.is_secret(data):
+        return secrets.validate_secret(data)
+    problems = validation.validate_resource(data)
+    return problems if problems or data["kind"] != "Cluster" else _setting_problems(Cluster.parse(data))
+
+
+def _setting_problems(cluster: Cluster) -> list[validation.Problem]:
+    return [
+        validation.Problem(("spec", "config", *([it.name] if it.name else [])), it.reason)
+        for it in find_refused_settings(cluster)
+    ]
 
 
 def _foreign(data: Json) -> bool:

@@ -114,7 +114,9 @@ class LocalPlatform:
         if resource["kind"] == "Topic" and resource["status"]["conditions"] != previous.get("conditions"):
             self._on_process_change("Topic", local_key(resource["spec"]["clusterRef"]["name"]))
 
-    async def record_event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(
+        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+    ) -> None:
         self._print(resource, message, is_error=warning)
 
     def _show(self, resource: Json, conditions: Conditions) -> None:
@@ -171,7 +173,10 @@ class LocalPlatform:
     async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
         return self.clusters[cluster.name].addresses
 
-    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> BrokerProcesses:
+    async def prepare_brokers(
+        self, resource: Json, cluster: Cluster, rejected: Settings, refused: str
+    ) -> BrokerProcesses:
+        """Files with refused settings are not loaded (`documents.py`), so `refused` is always empty."""
         return self.clusters[cluster.name].prepare(cluster, rejected)
 
     async def forget_cluster(self, key: Key) -> None:

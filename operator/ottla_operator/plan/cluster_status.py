@@ -10,8 +10,12 @@ from ottla_operator.plan.roll import Blocker
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.model import Json
 
+SETTING_REFUSED: Final = "SettingRefused"
 CERTIFICATE_UNUSABLE: Final = "CertificateUnusable"
 PARTITIONS_OFFLINE: Final = "PartitionsOffline"
+IMAGE_ERRORS: Final = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull")
+"""Kubernetes' reasons for a container that waits for its image."""
+UNSCHEDULABLE: Final = "Unschedulable"
 MAX_PROBLEMS: Final = 3  # in one message
 MAX_BLOCKERS: Final = 100  # a roll may wait for thousands of partitions, and an object holds a megabyte
 
@@ -41,10 +45,11 @@ class ClusterObservations:
     """What one reconcile of a Cluster has observed and done.
 
     `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
-    registered and not fenced. `outdated`: broker → why it has to be restarted. `blocked_by`: what
-    the roll waits for. `restarted`: the broker that this reconcile restarted. `rejected_settings`:
-    setting → why the brokers reject it. `scaling`: what the scaling is doing; `scale_down_blocked`:
-    why it cannot. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
+    registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker → why it has to be restarted. `blocked_by`: what
+    the roll waits for. `restarted`: the broker that this reconcile restarted, and `restart_reason`. `was_rolling`: a
+    roll was in progress when the status was written last. `rejected_settings`: setting → why the brokers reject it.
+    `scales_from`: brokers before the scaling that is in progress; None if none is. `scaling`: what it is doing;
+    `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
     when no broker could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker
     could be asked. `certificate_error`: why the listeners' certificates cannot be used.
     `start_timeout_s`: how long a broker may take to become ready.
@@ -56,9 +61,14 @@ class ClusterObservations:
     outdated: Mapping[int, str] = field(default_factory=dict)
     blocked_by: Sequence[Blocker] = ()
     restarted: int | None = None
+    restart_reason: str = ""
+    was_rolling: bool = False
+    refused_settings: str = ""
     rejected_settings: Mapping[str, str] = field(default_factory=dict)
+    scales_from: int | None = None
     scaling: str = ""
     scale_down_blocked: str = ""
+    creation_error: str = ""
     offline_partitions: int | None = None
     under_replicated_partitions: int | None = None
     moving_partitions: int | None = None
@@ -73,6 +83,22 @@ class ClusterObservations:
     def serving(self) -> list[int]:
         """Brokers that are ready and registered."""
         return [it.id for it in self.brokers.values() if it.is_ready and it.id in self.registered]
+
+    @property
+    def missing(self) -> list[int]:
+        """Brokers of the spec that do not serve."""
+        serving = set(self.serving)
+        return [it for it in range(1, self.replicas + 1) if it not in serving]
+
+    @property
+    def surplus(self) -> list[int]:
+        """Brokers beyond the spec that still exist."""
+        return sorted(it for it in self.brokers if it > self.replicas)
+
+    @property
+    def is_rolling(self) -> bool:
+        """True from the first restart until the last restarted broker serves."""
+        return bool(self.outdated) or self.restarted is not None or (self.was_rolling and bool(self.missing))
 
     @property
     def late(self) -> list[int]:
@@ -91,9 +117,15 @@ class ClusterObservations:
 
 def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     """What a person has to do comes first, then the work that is under way."""
+    if observed.refused_settings:
+        return refuse_settings(observed.refused_settings)
     if late := observed.late:
         said = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
         return Stalled("BrokerStartFailed", f"{said} {_problems(observed)}".rstrip())
+    if observed.creation_error:
+        return Stalled("FailedCreate", f"{_brokers(_uncreated(observed))} cannot be created: {observed.creation_error}")
+    if without_image := _with_problem(observed, IMAGE_ERRORS):
+        return Stalled("ImagePullBackOff", f"{_brokers(without_image)} cannot start. {_problems(observed)}")
     if observed.certificate_error:
         return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep what they have")
     if observed.rejected_settings:
@@ -104,8 +136,13 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     return _work_in_progress(observed) or Ready(f"{_all_brokers(observed.replicas)} ready.")
 
 
+def refuse_settings(problems: str) -> Stalled:
+    """`problems`: of `spec.config`."""
+    return Stalled(SETTING_REFUSED, f"{problems}. No broker is started with it; those that run keep their settings.")
+
+
 def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
-    missing = [it for it in range(1, observed.replicas + 1) if it not in observed.serving]
+    missing = observed.missing
     if observed.outdated:
         reason = next(iter(observed.outdated.values()))
         said = [f"{_brokers(observed.outdated)} to be restarted: {reason}"]
@@ -113,12 +150,20 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
             said.append(f"waiting for {_brokers(missing)}")
         said += [f"waiting: {it}" for it in observed.blocked_by[:MAX_PROBLEMS]]
         return Reconciling("RollingRestart", ". ".join([*said, *filter(None, [_problems(observed)])]))
+    if observed.is_rolling and missing:
+        said = [f"waiting for {_brokers(missing)}, restarted last", _problems(observed), observed.connect_error]
+        return Reconciling("RollingRestart", ". ".join(filter(None, said)))
     if missing:
         said = [f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {_brokers(missing)}"]
         more = filter(None, [_problems(observed), observed.connect_error])
-        return Reconciling("InsufficientReplicas", ". ".join([*said, *more]))
+        reason = UNSCHEDULABLE if _with_problem(observed, (UNSCHEDULABLE,)) else "InsufficientReplicas"
+        return Reconciling(reason, ". ".join([*said, *more]))
     if observed.scaling:
         return Reconciling("Scaling", observed.scaling)
+    if surplus := observed.surplus:
+        return Reconciling("Scaling", f"waiting for {_brokers(surplus)} to stop")
+    if observed.scales_from is not None:
+        return Reconciling("Scaling", f"from {observed.scales_from} to {format_count(observed.replicas, 'broker')}")
     if observed.connect_error:
         return Reconciling("BrokersUnreachable", observed.connect_error)
     if offline := observed.offline_partitions:
@@ -164,8 +209,10 @@ def status_fields(
             observed.moving_partitions, observed.moves_started, previous.get("reassignment")
         ),
     }
-    if observed.outdated or observed.restarted is not None:
+    if observed.is_rolling:
         fields["roll"] = _roll(observed)
+    if observed.scales_from is not None:
+        fields["scaling"] = {"from": observed.scales_from, "to": observed.replicas}
     return fields
 
 
@@ -193,6 +240,20 @@ def reassignment_progress(
         return None
     total = max(moving, started or int((previous or {}).get("total", 0)))
     return {"moved": total - moving, "total": total}
+
+
+def _uncreated(observed: ClusterObservations) -> list[int]:
+    """Brokers of the spec that do not exist; those that do not serve if all exist, as where a pod is being replaced."""
+    return [it for it in observed.missing if it not in observed.brokers] or observed.missing or [observed.replicas]
+
+
+def _with_problem(observed: ClusterObservations, reasons: Sequence[str]) -> list[int]:
+    """Brokers that have their desired settings and do not run, for one of Kubernetes' reasons."""
+    return [
+        it.id
+        for it in observed.brokers.values()
+        if not it.is_ready and it.id not in observed.outdated and it.problem.startswith(tuple(reasons))
+    ]
 
 
 def _all_brokers(replicas: int) -> str:

@@ -41,8 +41,11 @@ READY_REASONS: Final = (
 )
 RECONCILING_REASONS: Final = (
     Reason("InsufficientReplicas", "Cluster", "Fewer brokers serve than `replicas` says.", "Wait; see the message."),
+    Reason(
+        "Unschedulable", "Cluster", "No node can take a broker's pod.", "Add nodes, or correct requests and affinity."
+    ),
     Reason("RollingRestart", "Cluster", "Brokers are restarted one after the other.", "See `status.roll`."),
-    Reason("Scaling", "Cluster", "Brokers are being added or removed."),
+    Reason("Scaling", "Cluster", "Brokers are being added or removed.", "See `status.scaling`."),
     Reason("MovingPartitions", "Cluster, Topic", "Partitions are being reassigned.", "See `status.reassignment`."),
     Reason("PartitionsUnderReplicated", "Cluster", "Replicas are catching up.", "`ottla cluster health`"),
     Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
@@ -82,6 +85,13 @@ STALLED_REASONS: Final = (
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
     Reason("RejectedByBrokers", "Topic, Mirror", "The brokers rejected a change.", "Correct what the message names."),
     Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
+    Reason(
+        "FailedCreate",
+        "Cluster",
+        "Kubernetes cannot create a broker's pod or claim.",
+        "Correct quota, Pod Security level or service account, as the message says.",
+    ),
+    Reason("SettingRefused", "Cluster", "No broker would start with `spec.config`.", "Correct the setting named."),
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
     Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
     Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
@@ -98,7 +108,7 @@ STALLED_REASONS: Final = (
     Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
     Reason("InvalidPipeline", "Pipeline", "The runner refuses the pipeline.", "Correct what the message names."),
     Reason("CrashLoopBackOff", "Pipeline", "The driver failed several times.", "See `status.lastError`."),
-    Reason("ImagePullBackOff", "Pipeline", "The image cannot be pulled.", "Check the image and pull secrets."),
+    Reason("ImagePullBackOff", "Cluster, Pipeline", "The image cannot be pulled.", "Check the image and pull secrets."),
     Reason("PrerequisiteMissing", "Pipeline", "`ottla up`: Java or PySpark is missing.", "Install it."),
 )
 OTHER_REASONS: Final = (
@@ -111,9 +121,16 @@ OTHER_REASONS: Final = (
     Reason("NoKnownLoss", "Mirror", "A failover now would lose no record that is known of."),
 )
 EVENT_REASONS: Final = (
+    Reason("RollStarted", "Cluster", "Brokers are going to be restarted one after the other, and why."),
     Reason("RestartingBroker", "Cluster", "A broker is being restarted, and why."),
+    Reason("RollCompleted", "Cluster", "Every broker that had to be restarted serves again."),
+    Reason("ScalingStarted", "Cluster", "The number of brokers is being changed."),
+    Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and partitions are moved."),
+    Reason("BrokerReady", "Cluster", "A broker serves, for the first time or again."),
+    Reason("BrokerNotReady", "Cluster", "A broker no longer serves, and nobody restarted it.", "See the message."),
+    Reason("Available", "Cluster", "Clients are served again after an outage."),
     Reason("ConfigChanged", "Cluster", "A setting was changed without a restart."),
-    Reason("PartitionsMoved", "Cluster", "A reassignment that the operator started has ended."),
+    Reason("PartitionsMoved", "Cluster", "A reassignment has ended."),
     Reason("RemovingBroker", "Cluster", "A broker without replicas is being stopped."),
     Reason("RemovedBrokerNeeded", "Cluster", "A broker being removed got replicas and stays until they are moved."),
     Reason("BrokerUnregistered", "Cluster", "A removed broker was unregistered."),

@@ -9,15 +9,32 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ottla_operator.formatting import format_count
+from ottla_broker.config import AUTO_LEADER_REBALANCE_ENABLE
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.cluster import OFFLINE, ClusterDescription, describe_cluster, find_partition_problems
 from ottla_operator.kafka.elections import ElectionType, elect_preferred_leaders, find_partitions_to_elect
 from ottla_operator.kafka.reassignments import list_reassignments
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan.backoff import RequeueBackoff
-from ottla_operator.plan.cluster_status import ClusterObservations, availability, evaluate_cluster, status_fields
-from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Stalled
+from ottla_operator.plan.cluster_events import find_cluster_events
+from ottla_operator.plan.cluster_status import (
+    ClusterObservations,
+    availability,
+    evaluate_cluster,
+    refuse_settings,
+    status_fields,
+)
+from ottla_operator.plan.conditions import (
+    READY,
+    STALLED,
+    Conditions,
+    ExtraCondition,
+    Readiness,
+    Ready,
+    Stalled,
+    find_condition,
+)
+from ottla_operator.plan.refused_settings import describe_refused_settings, find_refused_settings
 from ottla_operator.reconcile.connection import try_connect
 from ottla_operator.reconcile.platform import Blocked, BrokerSet, Platform, PlatformError
 from ottla_operator.reconcile.rolling_restart import AppliedConfig, Restarted, apply_config, restart_next_broker
@@ -37,13 +54,9 @@ CONNECT_TIMEOUT_S: Final = 10.0
 @dataclass(slots=True)
 class ReconcileCache:
     """What need not be found out again for a Cluster. `rejected_settings`: with the values that running brokers have
-    rejected. `displaced_leaders`: whether brokers were restarted or partitions moved since preferred leaders were last
-    elected. `moves`: what the moves that are under way are for."""
+    rejected."""
 
     rejected_settings: dict[str, str] = field(default_factory=dict)
-    displaced_leaders: bool = False
-    moves: str = ""
-    message: str = ""
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
 
 
@@ -69,7 +82,7 @@ class ClusterReconciler:
             return None
         cached = self._caches.setdefault(key, ReconcileCache())
         if problems := self._validation.find_problems(key, resource):
-            await self._report(resource, cached, Stalled("InvalidSpec", problems))
+            await self._report(resource, Stalled("InvalidSpec", problems))
             return RESYNC_S
         try:
             try:
@@ -77,20 +90,23 @@ class ClusterReconciler:
             except PlatformError as error:
                 raise Blocked.by_rejection(error) from error
         except Blocked as blocked:
-            await self._report(resource, cached, blocked.readiness)
+            await self._report(resource, blocked.readiness)
             return RESYNC_S if blocked.requeue_s is None else blocked.requeue_s
 
     async def report_error(self, key: Key, error: Exception) -> None:
         if (resource := self.cache.clusters.get(key)) is not None:
-            await self._report(resource, self._caches.setdefault(key, ReconcileCache()), error_readiness(error))
+            await self._report(resource, error_readiness(error))
 
     async def _reconcile(self, key: Key, resource: Json, cluster: Cluster, cached: ReconcileCache) -> float:
         """One step towards the spec. Returns the requeue delay in seconds."""
         cached.rejected_settings = {
             key: value for key, value in cached.rejected_settings.items() if cluster.config.get(key) == value
         }
-        brokers = await self.platform.prepare_brokers(resource, cluster, cached.rejected_settings)
-        cached.displaced_leaders |= brokers.started_brokers
+        if refused := describe_refused_settings(find_refused_settings(cluster)):
+            await self._report_refused(resource, refused)
+        # While one setting is refused, no change of any is applied.
+        rejected_settings = cluster.config if refused else cached.rejected_settings
+        brokers = await self.platform.prepare_brokers(resource, cluster, rejected_settings, refused)
         async with try_connect(brokers.addresses, CONNECT_TIMEOUT_S) as connection:
             client = connection.client
             described = await describe_cluster(client) if client else None
@@ -98,10 +114,8 @@ class ClusterReconciler:
             rejected = _remember_rejected(cached, config, cluster)
             await self._record(resource, _config_events(config))
             restarted = await self._restart(client, cluster, brokers, described, config)
-            cached.displaced_leaders |= restarted.broker is not None
             await self._record(resource, _restart_events(restarted))
             scaled = await self._scale(client, cluster, brokers, described, restarted)
-            cached.displaced_leaders |= scaled.moves_started > 0
             await self._record(resource, scaled.events)
             scaled.state = replace(scaled.state, cluster_settings=config.cluster_settings)
             if (scaled.count, scaled.state) != (brokers.count, brokers.state):
@@ -113,29 +127,43 @@ class ClusterReconciler:
                 outdated=config.outdated,
                 blocked_by=restarted.blocked_by,
                 restarted=restarted.broker,
+                restart_reason=restarted.reason,
+                was_rolling=bool((resource.get("status") or {}).get("roll")),
+                refused_settings=refused,
                 rejected_settings=rejected,
+                scales_from=_scales_from(scaled, brokers, resource),
                 scaling=scaled.in_progress,
                 scale_down_blocked=scaled.blocked,
                 moves_started=scaled.moves_started,
                 connect_error=connection.error,
                 certificate_error=brokers.certificate_error,
+                creation_error=brokers.creation_error,
                 start_timeout_s=self._start_timeout_s(cluster),
                 cluster_id=described.id if described else None,
                 controller=_controller(described),
             )
             if client:
-                observed = await _observe_partitions(client, observed, cached)
-                await self._record(resource, _move_events(scaled, observed, cached))
+                observed = await _observe_partitions(client, observed, elects=_elects_preferred_leaders(cluster))
         await brokers.finish(can_spare_a_broker=observed.can_spare_a_broker)
         readiness = evaluate_cluster(observed)
         fields = status_fields(observed, brokers.bootstrap, brokers.selector, resource.get("status") or {})
-        await self._report(resource, cached, readiness, (availability(observed),), fields)
+        events = find_cluster_events(observed, resource)
+        await self._report(resource, readiness, (availability(observed),), fields)
+        for it in events:
+            await self.platform.record_event(resource, it.reason, it.message, warning=it.is_warning)
         if observed.serving:
             self.on_reachable(key)
         if isinstance(readiness, Ready):
             return RESYNC_S
         shortest_s = NEXT_STEP_S if restarted.broker is not None or config.outdated or scaled.in_progress else WAIT_S
         return cached.backoff.delay_s(readiness, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
+
+    async def _report_refused(self, resource: Json, refused: str) -> None:
+        """At once: the step that follows may wait for brokers that do not answer."""
+        stalled = refuse_settings(refused)
+        reported = find_condition(resource, STALLED)
+        if (reported.get("reason"), reported.get("message")) != (stalled.reason, stalled.message):
+            await self._report(resource, stalled)
 
     async def _restart(
         self,
@@ -183,7 +211,6 @@ class ClusterReconciler:
     async def _report(
         self,
         resource: Json,
-        cached: ReconcileCache,
         readiness: Readiness,
         extra: tuple[ExtraCondition, ...] = (),
         fields: Mapping[str, Json] | None = None,
@@ -191,32 +218,47 @@ class ClusterReconciler:
         """`fields`: None keeps those that the status has."""
         status = resource.get("status") or {}
         kept = {key: value for key, value in status.items() if key not in ("conditions", "observedGeneration")}
+        before = find_condition(resource, READY)
         conditions = Conditions(readiness, resource["metadata"]["generation"], extra)
         await self.platform.write_status(resource, conditions, kept if fields is None else fields)
-        if isinstance(readiness, Stalled) and cached.message != readiness.message:
+        is_new = (before.get("reason"), before.get("message")) != (readiness.reason, readiness.message)
+        if isinstance(readiness, Stalled) and is_new:
             await self.platform.record_event(resource, readiness.reason, readiness.message, warning=True)
-        elif isinstance(readiness, Ready) and cached.message and cached.message != readiness.message:
+        elif isinstance(readiness, Ready) and before.get("status") != "True":
             await self.platform.record_event(resource, readiness.reason, readiness.message)
-        cached.message = readiness.message
 
 
 async def _observe_partitions(
-    client: KafkaClient, observed: ClusterObservations, cached: ReconcileCache
+    client: KafkaClient, observed: ClusterObservations, *, elects: bool
 ) -> ClusterObservations:
-    """Counts partitions that are offline, under-replicated or moving. Once none is, elects preferred leaders if
-    restarts or moves have displaced them."""
+    """Counts partitions that are offline, under-replicated or moving. Once none is, elects preferred leaders where
+    others lead, after whatever displaced them. `elects`: whether it may."""
     moving = await list_reassignments(client)
     topics = await list_topics(client)
     problems = find_partition_problems(topics, moving)
-    if cached.displaced_leaders and not problems and not moving and not observed.outdated:
+    if elects and not problems and not moving and not observed.outdated:
         await elect_preferred_leaders(client, find_partitions_to_elect(topics, ElectionType.preferred))
-        cached.displaced_leaders = False
     return replace(
         observed,
         offline_partitions=sum(it.kind == OFFLINE for it in problems),
         under_replicated_partitions=len(problems),
         moving_partitions=len(moving),
     )
+
+
+def _elects_preferred_leaders(cluster: Cluster) -> bool:
+    return cluster.config.get(AUTO_LEADER_REBALANCE_ENABLE.name, "true").lower() != "false"
+
+
+def _scales_from(scaled: Scaled, brokers: BrokerSet, resource: Json) -> int | None:
+    """How many brokers there were before the scaling that is in progress; None if none is. A new Cluster does not
+    scale."""
+    spread_over, desired = scaled.state.spread_over, frozenset(brokers.desired)
+    is_stopping = any(it not in desired for it in brokers.brokers)
+    if not spread_over or (spread_over == desired and scaled.count == len(desired) and not is_stopping):
+        return None
+    before: Json = ((resource.get("status") or {}).get("scaling") or {}).get("from")
+    return before or len(spread_over)
 
 
 def _registered(described: ClusterDescription | None) -> frozenset[int]:
@@ -243,13 +285,3 @@ def _restart_events(restarted: Restarted) -> list[tuple[str, str]]:
     if restarted.broker is None:
         return []
     return [("RestartingBroker", f"restarting broker {restarted.broker} ({restarted.reason})")]
-
-
-def _move_events(scaled: Scaled, observed: ClusterObservations, cached: ReconcileCache) -> list[tuple[str, str]]:
-    """The event that ends the moves which an earlier reconcile has started."""
-    if scaled.moves_started:
-        cached.moves = f"{format_count(scaled.moves_started, 'partition')} moved, {scaled.moves_reason}"
-    elif cached.moves and observed.moving_partitions == 0:
-        said, cached.moves = cached.moves, ""
-        return [("PartitionsMoved", said)]
-    return []

@@ -69,8 +69,8 @@ class BrokerSet(Protocol):
 
     `brokers`: those that exist. `count`: how many there are to be now, those being removed included. `desired`:
     settings of each broker of the spec. `addresses`: of ready brokers, for the reconciler's own requests.
-    `certificate_error`: why no broker may be restarted. `started_brokers`: whether any was started since the last
-    reconcile.
+    `certificate_error`: why no broker may be restarted. `creation_error`: why a missing broker cannot be created; empty
+    if none is missing, or nothing is known.
     """
 
     @property
@@ -98,7 +98,7 @@ class BrokerSet(Protocol):
     def certificate_error(self) -> str: ...
 
     @property
-    def started_brokers(self) -> bool: ...
+    def creation_error(self) -> str: ...
 
     async def restart(self, broker: int) -> None:
         """Restarts one broker with its desired settings. Returns when it is stopping or has stopped."""
@@ -148,17 +148,21 @@ class Platform(Protocol):
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
         """Replaces the resource's status, if it changed. `fields`: beside the conditions; None leaves one out."""
 
-    async def record_event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
-        """Tells people once. Never raises because it cannot."""
+    async def record_event(
+        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+    ) -> None:
+        """Tells people. `lasts`: every reconcile says so while it lasts, so it is told only now and then. Never raises
+        because it cannot."""
 
     # Clusters.
 
     async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
         """host:port of the brokers that are ready, for the reconciler's own requests."""
 
-    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings) -> BrokerSet:
+    async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
         """Brings everything around the brokers to the spec and starts those that are missing. `rejected`: settings
-        with the values that running brokers have rejected. Raises Blocked."""
+        with the values that no broker may be started with; those before apply. `refused`: why a Cluster that has no
+        broker yet gets none; empty if it may. Raises Blocked."""
 
     async def forget_cluster(self, key: Key) -> None:
         """The Cluster is deleted: stops what the platform does not stop by itself."""

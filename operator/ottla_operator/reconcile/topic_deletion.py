@@ -120,4 +120,4 @@ class TopicDeletion:
         return ""
 
     async def _event(self, reason: str, message: str) -> None:
-        await self.platform.record_event(self.cluster, reason, message, warning=True)
+        await self.platform.record_event(self.cluster, reason, message, warning=True, lasts=True)

@@ -204,7 +204,7 @@ class TopicReconciler:
             if error.is_unavailable:
                 raise
             said = f"cannot write the status: {error}"
-            await self.platform.record_event(resource.body, "StatusWriteFailed", said, warning=True)
+            await self.platform.record_event(resource.body, "StatusWriteFailed", said, warning=True, lasts=True)
             return WAIT_S
         if isinstance(readiness, Stalled) and reported != readiness.message:
             await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)

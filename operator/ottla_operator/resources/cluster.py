@@ -1,6 +1,6 @@
 """Cluster: brokers that store topics together."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
@@ -17,19 +17,6 @@ from ottla_operator.resources.common import (
     parse_quantity,
 )
 from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one, doc, listed
-
-DERIVED_SETTINGS: Final = (
-    "node.id",
-    "broker.id",
-    "broker.rack",
-    "listeners",
-    "advertised.listeners",
-    "log.dir",
-    "log.dirs",
-    "register",
-    "cluster.id",
-)
-"""Settings that the operator derives from the rest of the spec, refused in `spec.config`."""
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -246,7 +233,8 @@ class ClusterSpec(Model, frozen=True):
         Settings | None,
         doc(
             "Broker configuration by Kafka name, such as num.partitions or log.retention.ms. Dynamic settings are "
-            "altered in place; other changes cause a rolling restart."
+            "altered in place; other changes cause a rolling restart. A setting that brokers would not start with, "
+            "or that follows from the rest of the spec, is refused before any broker is restarted."
         ),
     ] = None
     resources: Annotated[Resources | None, doc("CPU and memory of each broker.")] = None
@@ -272,12 +260,6 @@ class ClusterSpec(Model, frozen=True):
                 len({it.get("port") for it in _objects(spec.get("listeners"))}) == len(_objects(spec.get("listeners")))
             ),
             "listeners",
-        ),
-        Rule(
-            None,
-            f"these settings are derived from the spec and cannot be set in config: {', '.join(DERIVED_SETTINGS)}",
-            lambda spec: not set(spec.get("config") or {}) & set(DERIVED_SETTINGS),
-            "config",
         ),
     )
 
@@ -314,6 +296,13 @@ class RollStatus(Model, frozen=True):
     )
 
 
+class ScalingStatus(Model, frozen=True):
+    """Change of the number of brokers in progress."""
+
+    from_: Annotated[int, doc("Number of brokers before.")] = field(name="from")
+    to: Annotated[int, doc("Number of brokers that spec.replicas asks for.")]
+
+
 class ReassignmentStatus(Model, frozen=True):
     """Reassignment in progress."""
 
@@ -335,6 +324,7 @@ class ClusterStatus(Status, frozen=True):
     bootstrap: Annotated[dict[str, str] | None, doc("Bootstrap addresses by listener name.")] = None
     under_replicated: Annotated[int | None, doc("Number of under-replicated partitions.")] = None
     roll: Annotated[RollStatus | None, doc("Rolling restart in progress.")] = None
+    scaling: Annotated[ScalingStatus | None, doc("Change of the number of brokers in progress.")] = None
     reassignment: Annotated[ReassignmentStatus | None, doc("Reassignment in progress.")] = None
 
 

@@ -12,7 +12,7 @@ _INTRODUCTION: Final = f"""\
 # Custom resources
 
 Reference of the kinds in `{API_VERSION}`, generated from the operator's types by
-`python -m ottla_operator.resources.generate`. All kinds are namespaced and in the category `ottla`
+`python -m ottla_operator.crd_files`. All kinds are namespaced and in the category `ottla`
 (`kubectl get ottla`). `ottla up` reads the same resources.
 
 The CRDs set no defaults: the API server stores what was applied, and the column *Default* says what applies to a

@@ -58,6 +58,7 @@ def missing_requirement() -> str:
 
 
 def build_image(name: str) -> BuiltImage:
+    """Build an image of `IMAGES`; unchanged layers come from the cache. Raises BuildFailed."""
     return _build_stage(IMAGES[name].file, IMAGES[name].stage)
 
 

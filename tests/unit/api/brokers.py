@@ -1,5 +1,5 @@
-"""A broker with only what Produce and Fetch need: logs in a folder and partitions that it leads. It has
-no metadata log and no controller.
+"""A broker with only what Produce and Fetch need: logs in a folder and partitions that it leads. It
+has no metadata log and no controller.
 """
 
 import asyncio
@@ -135,12 +135,16 @@ class RawConnection:
         self.writer.write(write_request(key, version, correlation_id, "me", request))
 
     async def receive(self) -> bytes:
-        """The next frame without its size. Raises IncompleteReadError if the broker closes the connection."""
+        """The next frame without its size. Raises IncompleteReadError if the broker closes the
+        connection.
+        """
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return await self._reader.readexactly(size)
 
     async def is_closed_by_peer(self) -> bool:
-        """Waits for the next byte or the end. True if the broker closes the connection and sends nothing."""
+        """Waits for the next byte or the end. True if the broker closes the connection and sends
+        nothing.
+        """
         try:
             return await self._reader.read(1) == b""
         except ConnectionError:

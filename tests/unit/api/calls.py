@@ -1,4 +1,6 @@
-"""Calls the handlers of Produce and Fetch as a connection does, and decodes their responses with kio."""
+"""Calls the handlers of Produce and Fetch as a connection does, and decodes their responses with
+kio.
+"""
 
 import asyncio
 from asyncio import Future

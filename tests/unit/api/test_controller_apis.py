@@ -36,7 +36,9 @@ from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
 
 class ControllerApis:
-    """Sends requests to the handlers of a broker that is, unless `is_controller` is false, the controller."""
+    """Sends requests to the handlers of a broker that is, unless `is_controller` is false, the
+    controller.
+    """
 
     def __init__(self, small: SmallController, *, is_controller: bool = True, authorizer: Authorizer | None = None):
         def active_controller() -> Controller:

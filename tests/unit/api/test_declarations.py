@@ -1,5 +1,5 @@
-"""The declarations in `ottla_broker.api` agree with kio's schemas, with their docstrings and with the
-files that are generated from them.
+"""The declarations in `ottla_broker.api` agree with kio's schemas, with their docstrings and with
+the files that are generated from them.
 """
 
 import re

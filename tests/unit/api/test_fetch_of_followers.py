@@ -1,5 +1,5 @@
-"""Fetch as followers send it: leader epochs, diverging logs, acknowledgements, and sessions that read
-only changed partitions.
+"""Fetch as followers send it: leader epochs, diverging logs, acknowledgements, and sessions that
+read only changed partitions.
 """
 
 import asyncio
@@ -258,8 +258,8 @@ async def test_commit_of_records_of_earlier_leaders_completes_a_fetch(broker: Sm
 
 @async_test
 async def test_high_watermark_is_sent_again_to_a_follower_that_may_have_ignored_it(broker: SmallBroker) -> None:
-    """A follower ignores responses for an offset that it no longer requests, and, if its log diverges, all
-    but the divergence.
+    """A follower ignores responses for an offset that it no longer requests, and, if its log
+    diverges, all but the divergence.
     """
     (partition,) = add_replicated_topic(broker)
     handler = fetch_handler_of(broker)

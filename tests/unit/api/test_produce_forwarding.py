@@ -39,7 +39,9 @@ def successor(tmp_path: Path) -> Iterator[SmallBroker]:
 
 
 class Forwarding:
-    """Servers of the former leader of partition a-0 and of its successor, and a client of the former leader."""
+    """Servers of the former leader of partition a-0 and of its successor, and a client of the
+    former leader.
+    """
 
     broker: SmallBroker
     server: Server

@@ -1,4 +1,6 @@
-"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of these APIs on the wire."""
+"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of these APIs on
+the wire.
+"""
 
 import asyncio
 from pathlib import Path

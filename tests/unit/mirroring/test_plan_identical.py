@@ -34,10 +34,15 @@ HERE = "here"  # this cluster's id
 
 def view(**topics: int) -> SourceMetadata:
     """Metadata of a source with topics of the given partition counts."""
-    return SourceMetadata("there", {1: ("h", 1)}, {
-        name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
-        for name, count in topics.items()
-    }, frozenset())  # fmt: skip
+    return SourceMetadata(
+        "there",
+        {1: ("h", 1)},
+        {
+            name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
+            for name, count in topics.items()
+        },
+        frozenset(),
+    )
 
 
 class World:

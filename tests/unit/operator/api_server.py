@@ -17,13 +17,16 @@ STARTED = "2026-01-01T00:00:00Z"
 
 @dataclass
 class FakeApi:
-    """`writes`: requests to write, in order: `apply Service demo-brokers`. `reject`: the error of a write; None accepts it.
-    `unserved`: kinds whose CRD is not installed."""
+    """`writes`: requests to write, in order: `apply Service demo-brokers`. `reject`: the error of a
+    write; None accepts it. `unserved`: kinds whose CRD is not installed. `events`: reasons and messages of
+    recorded events.
+    """
 
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     writes: list[str] = field(default_factory=list)
     reject: Callable[[str], ApiError | None] = lambda write: None
     unserved: set[str] = field(default_factory=set)
+    events: list[tuple[str, str]] = field(default_factory=list)
     _applied: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     _versions: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -46,7 +49,8 @@ class FakeApi:
     async def serves(self, kind: Kind) -> bool:
         return kind.name not in self.unserved
 
-    async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Json]:
+    async def list(self, kind: Kind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
+        wanted = dict(it.split("=", 1) for it in fields.split(",") if it)
         labels = dict(it.split("=", 1) for it in selector.split(",") if it)
         return [
             copy.deepcopy(it)
@@ -54,10 +58,11 @@ class FakeApi:
             if its_kind == kind.name
             and its_namespace == (namespace or "")
             and labels.items() <= (it["metadata"].get("labels") or {}).items()
+            and all(_field(it, path) == value for path, value in wanted.items())
         ]
 
     async def apply(self, desired: Json) -> Json:
-        """Replaces whole lists, which a real one does only where the schema says so."""
+        """Replaces whole lists, as a real API server does only for atomic lists."""
         self._write(f"apply {desired['kind']} {desired['metadata']['name']}")
         key = (desired["kind"], desired["metadata"].get("namespace") or "", desired["metadata"]["name"])
         live = self.objects.get(key, {"metadata": {}})
@@ -95,6 +100,7 @@ class FakeApi:
     async def create(self, desired: Json) -> Json:
         metadata = desired["metadata"]
         if desired["kind"] == "Event":
+            self.events.append((desired["reason"], desired["message"]))
             return desired
         self._write(f"create {desired['kind']} {metadata['name']}")
         if (desired["kind"], metadata.get("namespace") or "", metadata["name"]) in self.objects:
@@ -140,6 +146,12 @@ class FakeApi:
     def stateful_set(self) -> Json:
         (it,) = self.of(STATEFUL_SET.name).values()
         return it
+
+
+def _field(resource: Json, path: str) -> Json:
+    for step in path.split("."):
+        resource = resource.get(step) or {}
+    return resource
 
 
 def _without(live: Json, before: Json, now: Json) -> Json:

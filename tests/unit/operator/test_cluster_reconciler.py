@@ -1,14 +1,17 @@
-"""Reconciles of a Cluster on Kubernetes while no broker answers: what is created, left alone and reported."""
+"""Reconciles of a Cluster on Kubernetes while no broker answers: what is created, left alone and
+reported.
+"""
 
 import asyncio
+import datetime
 from typing import Any, cast
 
 import pytest
 
 from ottla_operator.kube.api import ApiClient, ApiError
-from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, SERVICE
+from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, EVENT, SERVICE
 from ottla_operator.kube.platform import KubePlatform
-from ottla_operator.kube.status_writer import now_text
+from ottla_operator.kube.status_writer import EventRecorder, now_text
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
@@ -104,15 +107,61 @@ def test_objects_of_a_deleted_cluster_of_the_same_name_are_waited_for(api: FakeA
 
 
 def test_an_invalid_spec_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
-    operator.edit(config={"node.id": 7})
+    operator.edit(storage=None)
     assert operator.reconcile() == ["status Cluster demo"]
     assert (
         operator.conditions["Stalled"]["reason"] == "InvalidSpec"
-        and "node.id" in operator.conditions["Stalled"]["message"]
+        and "spec.storage" in operator.conditions["Stalled"]["message"]
     )
-    operator.edit(config={})
+    operator.edit(**SPEC)
     operator.reconcile()
     assert operator.conditions["Stalled"]["status"] == "False"
+
+
+def test_a_new_cluster_with_a_refused_setting_gets_no_broker(api: FakeApi, operator: Operator) -> None:
+    operator.edit(config={"num.partitons": 7})
+    assert operator.reconcile() == ["status Cluster demo"]
+    stalled = operator.conditions["Stalled"]
+    assert stalled["reason"] == "SettingRefused" and "did you mean num.partitions?" in stalled["message"]
+    operator.edit(config={"num.partitions": 7})
+    operator.reconcile()
+    assert api.of("StatefulSet") and operator.conditions["Stalled"]["status"] == "False"
+
+
+def test_no_broker_is_started_or_restarted_with_a_refused_setting(api: FakeApi, operator: Operator) -> None:
+    operator.edit(config={"num.partitions": 7})
+    operator.reconcile()
+    api.run_pods(ready=True)
+    operator.reconcile()
+    before = api.of("ConfigMap").keys()
+    operator.edit(config={"num.partitions": 8, "log.retention.ms": "soon"}, replicas=4)
+    writes = operator.reconcile()
+    assert operator.conditions["Stalled"]["reason"] == "SettingRefused"
+    assert "'soon'" in operator.conditions["Ready"]["message"]
+    assert writes[0] == "status Cluster demo", "before anything else is done"
+    assert api.stateful_set["spec"]["replicas"] == 4, "the rest of the spec is applied"
+    assert api.of("ConfigMap").keys() == before, "neither of the two settings is"
+    assert [it for it in writes if "Pod " in it] == []
+    assert operator.reconcile() == []
+
+
+def test_a_broker_that_was_started_with_a_bad_setting_is_healed_from_one_that_serves(
+    api: FakeApi, operator: Operator
+) -> None:
+    """An earlier operator restarted broker 1 with what this one refuses."""
+    operator.reconcile()
+    api.run_pods(ready=True)
+    (good,) = api.of("ConfigMap").values()
+    bad = {**good["metadata"], "name": "demo-settings-bad"}
+    data = {"cluster.properties": good["data"]["cluster.properties"] + "num.partitons=7\n"}
+    api.put(CONFIG_MAP, {"metadata": bad, "data": data})
+    first = api.of("Pod")["demo-1"]
+    first["spec"]["volumes"][0]["configMap"]["name"] = "demo-settings-bad"
+    first["status"]["conditions"][0]["status"] = "False"
+    operator.edit(config={"num.partitons": 7})
+    assert "delete Pod demo-1" in operator.reconcile()
+    mounted = api.stateful_set["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]
+    assert "num.partitons" not in api.of("ConfigMap")[mounted]["data"]["cluster.properties"]
 
 
 def test_brokers_wait_for_the_addresses_of_load_balancers(api: FakeApi, operator: Operator) -> None:
@@ -159,6 +208,49 @@ def test_a_pod_that_does_not_start_in_time_stalls_the_cluster(api: FakeApi, oper
     assert "delete Pod demo-1" in operator.reconcile()
     api.run_pods()
     assert "delete Pod demo-2" in operator.reconcile(), "pods that are not ready go first"
+
+
+def test_a_pod_that_cannot_be_created_stalls_the_cluster_at_once(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    of = {"kind": "StatefulSet", "name": "demo", "namespace": "events"}
+    event = {"metadata": {"name": "demo.1", "namespace": "events"}, "type": "Warning", "reason": "FailedCreate"}
+    event |= {"involvedObject": of, "lastTimestamp": now_text(), "message": "create Pod demo-1 failed: exceeded quota"}
+    api.put(EVENT, event)
+    operator.reconcile()
+    assert operator.conditions["Stalled"]["reason"] == "FailedCreate"
+    assert "exceeded quota" in operator.conditions["Ready"]["message"]
+    api.run_pods()
+    operator.reconcile()
+    assert operator.conditions["Ready"]["reason"] == "InsufficientReplicas"
+
+
+def test_what_keeps_a_pod_from_starting_is_read_from_its_events(api: FakeApi, operator: Operator) -> None:
+    operator.reconcile()
+    api.run_pods()
+    api.of("Pod")["demo-1"]["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    of = {"kind": "Pod", "name": "demo-1", "namespace": "events"}
+    event = {"metadata": {"name": "demo-1.1", "namespace": "events"}, "type": "Warning", "reason": "FailedMount"}
+    api.put(EVENT, {**event, "involvedObject": of, "lastTimestamp": now_text(), "message": "secret not found"})
+    operator.reconcile()
+    assert "Broker 1: FailedMount: secret not found" in operator.conditions["Ready"]["message"]
+
+
+def test_an_event_that_lasts_is_recorded_now_and_then_and_any_other_each_time(api: FakeApi) -> None:
+    recorder = EventRecorder(cast(ApiClient, api), "test")
+    cluster = api.of("Cluster")["demo"]
+
+    async def record(at_s: int, *, lasts: bool) -> None:
+        recorder.now = lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=at_s)
+        await recorder.record(cluster, "InvalidSpec", "no", lasts=lasts)
+
+    async def recorded(times_s: list[int], *, lasts: bool) -> int:
+        before = len(api.events)
+        for it in times_s:
+            await record(it, lasts=lasts)
+        return len(api.events) - before
+
+    assert asyncio.run(recorded([0, 1, 60, 120], lasts=False)) == 3, "within two seconds it is the same one"
+    assert asyncio.run(recorded([200, 201, 260, 801], lasts=True)) == 1
 
 
 def test_an_evicted_pod_has_the_whole_timeout_to_come_back(api: FakeApi, operator: Operator) -> None:

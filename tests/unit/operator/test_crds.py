@@ -1,4 +1,6 @@
-"""The CRDs are committed as generated, are structural, and default nothing but the status of a new resource."""
+"""The CRDs are committed as generated, are structural, and default nothing but the status of a new
+resource.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +10,14 @@ import pytest
 import yaml
 from msgspec import structs
 
+from ottla_operator.crd_files import CRD_FOLDERS, build_crd, generated_files, render_crds
 from ottla_operator.resources import crds
-from ottla_operator.resources.generate import CRD_FOLDERS, generated_files
 from ottla_operator.resources.pipeline import PipelineSpec
 from ottla_operator.resources.schema import models_within, structural_schema
 
 ROOT = Path(__file__).parents[3]
-# What a structural schema may not have (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
+# What a structural schema may not have
+# (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
 FORBIDDEN = {
     "$ref",
     "$defs",
@@ -32,12 +35,12 @@ FORBIDDEN = {
 @pytest.mark.parametrize("path", generated_files(), ids=str)
 def test_committed_file_is_what_the_types_generate(path: Path) -> None:
     committed = (ROOT / path).read_text(encoding="utf-8")
-    assert committed == generated_files()[path], "run `python -m ottla_operator.resources.generate`"
+    assert committed == generated_files()[path], "run `python -m ottla_operator.crd_files`"
 
 
 @pytest.mark.parametrize("folder", CRD_FOLDERS, ids=str)
 def test_crd_folder_has_no_other_files(folder: Path) -> None:
-    assert {path.name for path in (ROOT / folder).iterdir()} == set(crds.render_crds())
+    assert {path.name for path in (ROOT / folder).iterdir()} == set(render_crds())
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -49,9 +52,15 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
             yield from nodes(schema[key], f"{path}[{key}]")
 
 
+def crd_schema(kind: crds.Kind) -> dict[str, Any]:
+    (version,) = build_crd(kind)["spec"]["versions"]
+    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
 def test_schemas_are_structural(kind: crds.Kind) -> None:
-    for path, node in nodes(crds.openapi_schema(kind)):
+    for path, node in nodes(crd_schema(kind)):
         free = node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
         assert free or node.get("type") in ("object", "array", "string", "integer", "number", "boolean"), path
         found = FORBIDDEN & set(node)
@@ -75,9 +84,9 @@ def test_every_field_of_the_spec_has_a_description(kind: crds.Kind) -> None:
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
 def test_every_kind_reports_its_state(kind: crds.Kind) -> None:
-    (version,) = crds.build_crd(kind)["spec"]["versions"]
+    (version,) = build_crd(kind)["spec"]["versions"]
     assert version["subresources"]["status"] == {}
-    assert crds.build_crd(kind)["spec"]["names"]["categories"] == ["ottla"]
+    assert build_crd(kind)["spec"]["names"]["categories"] == ["ottla"]
     assert "Ready" in [column["name"] for column in version["additionalPrinterColumns"]]
     conditions = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
@@ -86,7 +95,7 @@ def test_every_kind_reports_its_state(kind: crds.Kind) -> None:
 
 def test_a_cluster_can_be_scaled() -> None:
     (cluster,) = (kind for kind in crds.KINDS if kind.name == "Cluster")
-    (version,) = crds.build_crd(cluster)["spec"]["versions"]
+    (version,) = build_crd(cluster)["spec"]["versions"]
     assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.replicas"
 
 
@@ -96,7 +105,7 @@ def test_short_names_are_unique() -> None:
 
 
 def test_file_is_yaml_of_the_crd() -> None:
-    for name, text in crds.render_crds().items():
+    for name, text in render_crds().items():
         assert yaml.safe_load(text)["metadata"]["name"] == name.removesuffix(".yaml")
 
 

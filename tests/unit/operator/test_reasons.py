@@ -10,7 +10,7 @@ from ottla_operator.plan import reasons
 ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operator" / "ottla_operator"
 REASON_ARGUMENT = {"Ready": 1, "Reconciling": 0, "Stalled": 0, "ExtraCondition": 2, "record_event": 1, "record": 1}
-REASON_ARGUMENT |= {"_event": 0, "_find_cluster": 2}
+REASON_ARGUMENT |= {"_event": 0, "_find_cluster": 2, "ClusterEvent": 0}
 CAMEL_CASE = re.compile("[A-Z][A-Za-z]+")
 LISTED = {reason.name for _, section in reasons.SECTIONS for reason in section}
 
@@ -49,7 +49,9 @@ def test_no_reason_is_listed_twice_and_the_page_is_current() -> None:
 
 
 def reasons_used_in(module: ast.Module) -> Iterator[str]:
-    """String constants that are a reason: arguments of conditions and events, pairs of events, `event` and `reason`."""
+    """String constants that are a reason: arguments of conditions and events, pairs of events,
+    `event` and `reason`.
+    """
     constants = {target: value for node in module.body for target, value in assignments(node)}
     for node in ast.walk(module):
         for target, value in assignments(node):

@@ -1,4 +1,6 @@
-"""Every rule gives the same verdict in CEL and in Python, and resources are validated with readable problems."""
+"""Every rule gives the same verdict in CEL and in Python, and resources are validated with readable
+problems.
+"""
 
 from copy import deepcopy
 from typing import Any
@@ -34,7 +36,6 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"listeners": [{**PLAIN, **TLS}], "tls": {"secretRef": {"name": "x"}}},
         {"listeners": [PLAIN, {"name": "b", "port": 1}]},
         {"listeners": [PLAIN, {"name": "b", "port": 2}]},
-        {"config": {"log.dirs": "/x"}},
         {},
     ],
     "Authentication": [
@@ -192,7 +193,10 @@ def test_path_of_a_problem_leads_into_lists_and_maps() -> None:
     assert validation_messages(broken) == ["spec.sources.flights.format.typ: unknown field; did you mean 'type'?"]
     del broken["spec"]["sources"]["flights"]["format"]["typ"]
     assert validation_messages(broken) == [
-        "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'nothing' is none of flights, late"
+        (
+            "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'nothing' is "
+            "none of flights, late"
+        )
     ]
     broken["spec"]["sinks"][1] = {"from": "late"}
     assert validation_messages(broken)[0].startswith("spec.sinks[1]: a sink has exactly one target")
@@ -227,11 +231,6 @@ def test_settings_are_strings_numbers_or_booleans() -> None:
     assert validation_messages(samples.cluster(config={"a.b": [1]})) == [
         "spec.config.a.b: a setting is a string, a number or a boolean, not a list"
     ]
-
-
-def test_derived_settings_are_rejected_in_config() -> None:
-    (problem,) = validation_messages(samples.cluster(config={"node.id": 7}))
-    assert problem.startswith("spec.config: these settings are derived from the spec")
 
 
 def test_document_that_is_not_a_resource_is_described() -> None:

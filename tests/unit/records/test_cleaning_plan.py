@@ -79,7 +79,7 @@ def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None) -> Non
     assert found.first_dirty == 50
 
 
-def test_overdue_logs_come_first_then_the_filthiest() -> None:
+def test_overdue_logs_come_first_then_the_highest_dirty_ratio() -> None:
     tidy, filthy, late = DirtyRange(0, 1, 90, 10, False), DirtyRange(0, 1, 10, 90, False), DirtyRange(0, 1, 95, 5, True)
     assert choose_filthiest([("tidy", tidy), ("filthy", filthy)]) == ("filthy", filthy)
     assert choose_filthiest([("late", late), ("filthy", filthy)]) == ("late", late)

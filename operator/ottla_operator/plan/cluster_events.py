@@ -1,0 +1,93 @@
+"""The events that tell what happened to a Cluster since its last status: rolls, scalings, outages and recoveries. Pure.
+
+They follow from the status that was written last, so an operator that takes over goes on with the story. Each is recorded
+once, because the status that caused it is replaced.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla_operator.formatting import format_count
+from ottla_operator.plan.cluster_status import ClusterObservations, availability
+from ottla_operator.plan.conditions import find_condition
+from ottla_operator.resources.model import Json
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+def find_cluster_events(observed: ClusterObservations, resource: Mapping[str, Json]) -> tuple[ClusterEvent, ...]:
+    """`resource`: the Cluster with the status that was written last."""
+    previous = resource.get("status") or {}
+    return (
+        *_roll_events(observed, previous),
+        *_scaling_events(observed, previous),
+        *_move_events(observed, previous),
+        *_broker_events(observed, previous),
+        *_availability_events(observed, resource),
+    )
+
+
+def _roll_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
+    was_rolling = bool(previous.get("roll"))
+    if observed.is_rolling and not was_rolling:
+        reasons = ", ".join(dict.fromkeys([*observed.outdated.values(), *filter(None, [observed.restart_reason])]))
+        ids = {*observed.outdated, *([observed.restarted] if observed.restarted is not None else [])}
+        yield ClusterEvent("RollStarted", f"restarting {_brokers(ids)}, one after the other: {reasons}")
+    elif was_rolling and not observed.is_rolling:
+        yield ClusterEvent("RollCompleted", "every broker that had to be restarted serves again")
+
+
+def _scaling_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
+    before: Mapping[str, Json] = previous.get("scaling") or {}
+    if observed.scales_from is not None and before.get("to") != observed.replicas:
+        brokers = format_count(observed.replicas, "broker")
+        yield ClusterEvent("ScalingStarted", f"from {observed.scales_from} to {brokers}")
+    elif before and observed.scales_from is None:
+        yield ClusterEvent(
+            "ScalingCompleted", f"from {before.get('from')} to {format_count(observed.replicas, 'broker')}"
+        )
+
+
+def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
+    """The end of a reassignment; what starts one records it itself."""
+    before: Mapping[str, Json] = previous.get("reassignment") or {}
+    if observed.moving_partitions == 0 and (total := max(int(before.get("total", 0)), observed.moves_started)):
+        yield ClusterEvent("PartitionsMoved", f"{format_count(total, 'partition')} moved")
+
+
+def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
+    if observed.connect_error:  # of no broker is known whether it serves
+        return
+    before = {it["id"]: bool(it["ready"]) for it in previous.get("brokers") or ()}
+    serving = set(observed.serving)
+    pending = len(observed.outdated)
+    for id_ in sorted(before.keys() | serving):
+        if id_ in serving and not before.get(id_, False):
+            left = f"; {format_count(pending, 'broker')} left to restart" if pending and observed.is_rolling else ""
+            yield ClusterEvent("BrokerReady", f"broker {id_} serves{left}")
+        elif before.get(id_) and id_ not in serving and id_ <= observed.replicas and not _is_expected(id_, observed):
+            found = observed.brokers.get(id_)
+            why = (found and found.problem) or ("its pod or process is gone" if found is None else "it is not ready")
+            yield ClusterEvent("BrokerNotReady", f"broker {id_} no longer serves: {why}", is_warning=True)
+
+
+def _is_expected(id_: int, observed: ClusterObservations) -> bool:
+    """True of a broker that the operator itself has just restarted."""
+    return observed.is_rolling and id_ not in observed.outdated
+
+
+def _availability_events(observed: ClusterObservations, resource: Mapping[str, Json]) -> Iterator[ClusterEvent]:
+    before, now = find_condition(resource, "Available").get("status"), availability(observed)
+    if before == "True" and not now.is_true:
+        yield ClusterEvent(now.reason, now.message, is_warning=True)
+    elif before == "False" and now.is_true:
+        yield ClusterEvent("Available", "clients are served: every partition has a leader")
+
+
+def _brokers(ids: Sequence[int] | set[int]) -> str:
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, sorted(ids)))}"

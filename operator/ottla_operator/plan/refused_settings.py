@@ -1,0 +1,89 @@
+"""Which settings of a Cluster no broker can be started with, found before one is.
+
+The broker's own table (`ottla_broker.config`) says which names and values there are. What the operator sets itself, from
+other fields of the spec, is refused beside that: it would be overridden without a word.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_broker.config import Config, SettingError, find_setting_problems, refers_to_place
+from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.resources.cluster import Cluster
+
+OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("node.id", "broker.id", "cluster.id", "register"), "the operator sets it"),
+    "broker.rack": "it follows from spec.rack",
+    **dict.fromkeys(
+        (
+            "listeners",
+            "advertised.listeners",
+            "listener.security.protocol.map",
+            "inter.broker.listener.name",
+            "security.inter.broker.protocol",
+        ),
+        "it follows from spec.listeners",
+    ),
+    **dict.fromkeys(("log.dir", "log.dirs"), "the brokers' disks follow from spec.storage"),
+    "http.listener": "brokers on Kubernetes always have it, and those of `ottla up` would share its port",
+    **dict.fromkeys(
+        (
+            "ssl.keystore.location",
+            "ssl.keystore.certificate.chain",
+            "ssl.keystore.key",
+            "ssl.truststore.location",
+            "ssl.truststore.certificates",
+        ),
+        "certificates follow from spec.tls",
+    ),
+    "ssl.client.auth": "it follows from authentication in spec.listeners",
+}
+"""Settings that the operator derives from the rest of the spec, and from what."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedSetting:
+    """`name`: a key of `spec.config`; None: several settings exclude each other. `reason` names the settings, their
+    values and what is allowed."""
+
+    name: str | None
+    reason: str
+
+
+def find_refused_settings(cluster: Cluster) -> tuple[RefusedSetting, ...]:
+    """Every problem of `spec.config`; empty if brokers start with it."""
+    alone = tuple(
+        RefusedSetting(name, problem) for name, text in cluster.config.items() for problem in _find_problems(name, text)
+    )
+    return alone or tuple(RefusedSetting(None, it) for it in _find_conflicts(cluster))
+
+
+def describe_refused_settings(refused: tuple[RefusedSetting, ...]) -> str:
+    """A sentence for a condition; empty if nothing is refused."""
+    return "; ".join(f"spec.config: {it.reason}" for it in refused)
+
+
+def _find_problems(name: str, text: str) -> Iterator[str]:
+    if (why := OPERATOR_SETTINGS.get(name)) is not None:
+        yield f"{name} cannot be set here: {why}"
+    else:
+        yield from find_setting_problems(name, text)
+
+
+def _find_conflicts(cluster: Cluster) -> tuple[str, ...]:
+    """Problems of the settings together, each of which is allowed."""
+    protocols = dict.fromkeys((it.name.upper() for it in cluster.listeners), "PLAINTEXT")
+    settings = {
+        **{name: text for name, text in cluster.config.items() if not refers_to_place(text)},
+        "log.dirs": "/data",
+        "listeners": ",".join(f"{it.name.upper()}://:{it.port}" for it in cluster.listeners),
+        "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
+        "inter.broker.listener.name": cluster.listeners[0].name.upper(),
+        **tls.client_auth_settings(cluster),
+    }
+    try:
+        Config.of(settings)
+    except SettingError as error:
+        return error.problems
+    return ()

@@ -1,0 +1,92 @@
+"""Settings that no broker could be started with are found from the broker's own table, before one is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla_broker.config import BROKER_SETTINGS, Config
+from ottla_operator.local.documents import InvalidFiles, read_file
+from ottla_operator.plan.broker_processes import plan_broker_processes
+from ottla_operator.plan.objects.config import common_settings
+from ottla_operator.plan.refused_settings import OPERATOR_SETTINGS, find_refused_settings
+from ottla_operator.resources.cluster import Cluster
+from tests.unit.operator import samples
+
+
+def refused(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]:
+    return [(it.name, it.reason) for it in find_refused_settings(Cluster.parse(samples.cluster(config=config, **spec)))]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("num.partitons", 3, "num.partitons is no setting of a broker; did you mean num.partitions?"),
+        ("num.partitions", 0, "num.partitions cannot be '0'; allowed: a 32-bit integer, at least 1"),
+        ("num.partitions", "many", "num.partitions cannot be 'many'; allowed: a 32-bit integer, at least 1"),
+        ("auto.create.topics.enable", "yes", "auto.create.topics.enable cannot be 'yes'; allowed: true or false"),
+        ("authorizer.class.name", "org.Acl", ("authorizer.class.name=org.Acl is refused: ACLs are not enforced, " "and a broker must not seem to")),
+        ("listeners", "PLAIN://:1", "listeners cannot be set here: it follows from spec.listeners"),
+        ("broker.id", 4, "broker.id cannot be set here: the operator sets it"),
+    ],
+)  # fmt: skip
+def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: object, reason: str) -> None:
+    assert refused({name: value}) == [(name, reason)]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"auto.create.topics.enable": False, "num.partitions": "3", "log.retention.ms": -1},
+        {"num.network.threads": 8, "sasl.enabled.mechanisms": "PLAIN"},
+        {"num.partitions": "${env:PARTITIONS}"},
+        {"listener.name.plain.ssl.enabled.protocols": "TLSv1.3"},
+    ],
+    ids=str,
+)
+def test_what_brokers_start_with_is_not_refused(config: dict[str, Any]) -> None:
+    assert refused(config) == []
+
+
+def test_settings_that_exclude_each_other_are_refused_together() -> None:
+    found = refused({"broker.heartbeat.interval.ms": 5000, "broker.session.timeout.ms": 4000})
+    assert found == [
+        (None, "broker.heartbeat.interval.ms (5000) must not exceed broker.session.timeout.ms (4000)"),
+    ]
+    assert refused({"listener.name.other.ssl.enabled.protocols": "TLSv1.3"})[0][1].endswith("no listener in listeners")
+
+
+@pytest.mark.parametrize("tls", [{}, {"tls": {"secretRef": {"name": "x"}}}], ids=["plain", "tls"])
+def test_every_setting_that_the_operator_sets_is_refused_in_a_cluster(tls: dict[str, Any]) -> None:
+    listener = {"name": "plain", "port": 9092, **({"tls": True, "authentication": "TLS"} if tls else {})}
+    cluster = Cluster.parse(samples.cluster(listeners=[listener], rack={"topologyKey": "zone"}, **tls))
+    certificates = {"demo": Path("/certificates")} if tls else {}
+    (process,) = plan_broker_processes([cluster], Path("/home"), certificates=certificates)
+    ours = common_settings(cluster, 1).keys() | process.settings.keys()
+    free = {"default.replication.factor", "offsets.topic.replication.factor", "min.insync.replicas"}
+    assert {it for it in ours - free if not it.startswith("listener.name.")} <= OPERATOR_SETTINGS.keys()
+
+
+def test_only_settings_of_brokers_are_listed_as_the_operators() -> None:
+    assert OPERATOR_SETTINGS.keys() - {"broker.id", "cluster.id"} <= BROKER_SETTINGS.keys()
+
+
+def test_brokers_start_with_what_is_not_refused() -> None:
+    """The settings that a broker of `ottla up` gets are valid as a whole."""
+    cluster = Cluster.parse(samples.cluster(config={"num.partitions": 3, "log.retention.ms": 5}))
+    assert find_refused_settings(cluster) == ()
+    (process,) = plan_broker_processes([cluster], Path("/home"))
+    assert Config.of(process.settings).node_id == 1
+
+
+def test_ottla_up_names_file_and_line_of_a_refused_setting(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "apiVersion: ottla.dev/v1alpha1\nkind: Cluster\nmetadata: {name: demo}\n"
+        "spec:\n  replicas: 1\n  config:\n    num.partitions: 3\n    num.partitons: 4\n"
+    )
+    with pytest.raises(InvalidFiles) as found:
+        read_file(file)
+    (line,) = found.value.lines
+    assert line.startswith(f"{file}:8: spec.config.num.partitons: num.partitons is no setting of a broker")
