@@ -18,17 +18,17 @@ SESSIONS = {"topics": topics.measure, "nodes": nodes.measure}
 
 
 def main() -> int:
-    lines = _chosen(_arguments().lines)
+    lines = _select_lines(_parse_arguments().lines)
     console = Console(width=None if sys.stdout.isatty() else 140)
-    for what, fact in machine.describe().items():
-        console.print(f"[bold]{what}[/]: {fact}", highlight=False)
+    for key, fact in machine.describe().items():
+        console.print(f"[bold]{key}[/]: {fact}", highlight=False)
     began = time.monotonic()
     measured: dict[str, float] = {}
     for session, measure in SESSIONS.items():
         for name, value in measure() if any(line in LINES[session] for line in lines) else ():
             measured[name] = value
             console.print(f"  {name}: {value:.2f}, after {time.monotonic() - began:.0f} s", highlight=False)
-    console.print(_table(lines, measured))
+    console.print(_build_table(lines, measured))
     return 0 if all(measured[line.name] <= at_most(line) for line in lines) else 1
 
 
@@ -37,7 +37,7 @@ def at_most(line: Line) -> float:
     return line.at_most
 
 
-def _table(lines: list[Line], measured: dict[str, float]) -> Table:
+def _build_table(lines: list[Line], measured: dict[str, float]) -> Table:
     table = Table("line", "measured", "at most", "what")
     for line in lines:
         value = measured[line.name]
@@ -46,14 +46,14 @@ def _table(lines: list[Line], measured: dict[str, float]) -> Table:
     return table
 
 
-def _chosen(names: list[str]) -> list[Line]:
+def _select_lines(names: list[str]) -> list[Line]:
     known = {line.name: line for lines in LINES.values() for line in lines}
     if unknown := set(names) - known.keys():
         raise SystemExit(f"unknown line {', '.join(sorted(unknown))}; known lines: {', '.join(known)}")
     return [line for line in known.values() if not names or line.name in names]
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.kube", description=__doc__)
     parser.add_argument(
         "lines",
