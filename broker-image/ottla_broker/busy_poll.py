@@ -1,16 +1,16 @@
 """Busy polling for a client that sends one small record after the other.
 
-To wake a sleeping processor takes longer than to append a record, so a client that waits for each acknowledgement mostly
-waits for the broker's processor. For a short while after such a response the loop polls instead of sleeping: on two
-otherwise idle processors the median acknowledgement takes 0.072 ms instead of 0.158 (bench line `latency-p50`, 16 and 8
-runs). When other programs keep the processors busy there is nothing to gain: 0.056 ms instead of 0.050.
+To wake a sleeping processor takes longer than to append a record, so a client that waits for each
+acknowledgement mostly waits for the broker's processor. For a short while after such a response the
+loop polls instead of sleeping: on two otherwise idle processors the median acknowledgement takes
+0.072 ms instead of 0.158 (bench line `latency-p50`, 16 and 8 runs). When other programs keep the
+processors busy there is nothing to gain: 0.056 ms instead of 0.050.
 
-- A connection earns it with requests that quickly follow their responses: each is worth a share of one poll, and a poll in
-  vain costs a whole one. So an idle broker sleeps, and a client with a rhythm of its own wastes at most one poll in
-  `SHARES_PER_POLL` quick requests.
-- Polling is a turn of the loop like any other. Between two turns the processor is offered to other programs, such as the
-  client itself.
-"""
+- A connection earns it with requests that quickly follow their responses: each is worth a share of
+  one poll, and a poll in vain costs a whole one. So an idle broker sleeps, and a client with a
+  rhythm of its own wastes at most one poll in `SHARES_PER_POLL` quick requests.
+- Polling is a turn of the loop like any other. Between two turns the processor is offered to other
+  programs, such as the client itself."""
 
 import os
 import time
@@ -51,7 +51,8 @@ class PollCredit:
 
 
 class BusyPoll:
-    """One per broker, on a loop with real time: virtual time would not pass while it polls. `max_us`: how long a poll lasts."""
+    """One per broker, on a loop with real time: virtual time would not pass while it polls.
+    `max_us`: how long a poll lasts."""
 
     def __init__(
         self, call_soon: Callable[[Poll], object], max_us: int, clock: Callable[[], int] = time.perf_counter_ns

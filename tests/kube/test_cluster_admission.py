@@ -1,4 +1,6 @@
-"""Settings of Clusters and Topics on a real API server: what its schema refuses, and what only the operator can."""
+"""Settings of Clusters and Topics on a real API server: those that its schema rejects, and those
+that only the operator can reject.
+"""
 
 import pytest
 
@@ -19,7 +21,7 @@ SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
         ({"node.id": 3}, "node.id cannot be set here"),
     ],
 )
-def test_the_api_server_refuses_a_setting_that_its_schema_can_check(
+def test_the_api_server_rejects_a_setting_that_its_schema_can_check(
     resources: NamespaceClient, config: Json, message: str
 ) -> None:
     with pytest.raises(ApiError, match=message):
@@ -57,4 +59,4 @@ def test_an_unknown_setting_stalls_with_the_nearest_name_and_starts_no_broker(
     def event_reasons() -> set[str]:
         return {it["reason"] for it in resources.list_objects("v1", "events").values()}
 
-    eventually(lambda: "SettingRefused" in event_reasons(), message="the event comes after the status")
+    eventually(lambda: "SettingRefused" in event_reasons(), message="a SettingRefused event")

@@ -7,8 +7,9 @@ from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsets
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.wire.client import EARLIEST_TIMESTAMP, Client, raise_for_error
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP
 from ottla_broker.wire.records import iter_records
 from tests.sim.client import FAILURES, SimulatedClient, Workload
 from tests.sim.history import TopicPartition

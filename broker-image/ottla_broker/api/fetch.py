@@ -1,15 +1,18 @@
 """Fetch (1), versions 4–18, of consumers and of followers.
 
-- Answers whole batches as they lie in the log, from the batch that holds the offset; the first batch is answered
-  even above the size limits (rule 11). Limits: per partition, of the request, and `fetch.max.bytes`.
-- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over. It does not wait while there
-  are records that did not fit: `min_bytes` counts no further than the limits.
-- read_committed sees only what lies before the last stable offset, with the list of aborted transactions (rule 7).
-- Followers (v17) read to the log's end and acknowledge by their offsets; a follower that knows a newer leader epoch than
-  this broker waits for this broker's metadata. A replica id of −2 is a tool that compares replicas: any replica answers it.
-- v7 has sessions (KIP-227), v9 leader epochs, v11 the nearest replica (KIP-392), v13 topic ids (rule 13), v16 current
-  leaders (KIP-951).
-"""
+- Answers whole batches as they lie in the log, from the batch that holds the offset; the first
+  batch is answered even above the size limits (rule 11). Limits: per partition, of the request, and
+  `fetch.max.bytes`.
+- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over. It
+  does not wait while there are records that did not fit: `min_bytes` counts no further than the
+  limits.
+- read_committed sees only what lies before the last stable offset, with the list of aborted
+  transactions (rule 7).
+- Followers (v17) read to the log's end and acknowledge by their offsets; a follower that knows a
+  newer leader epoch than this broker waits for this broker's metadata. A replica id of −2 is a tool
+  that compares replicas: any replica answers it.
+- v7 has sessions (KIP-227), v9 leader epochs, v11 the nearest replica (KIP-392), v13 topic ids
+  (rule 13), v16 current leaders (KIP-951)."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -135,7 +138,8 @@ def admit_follower(context: RequestContext, version: int) -> ErrorCode | None:
 
 @dataclass(slots=True, eq=False)
 class ConsumerReader:
-    """A consumer reads what is committed of the topics that it may read, from the leader or from a replica in its rack."""
+    """A consumer reads what is committed of the topics that it may read, from the leader or from a
+    replica in its rack."""
 
     _context: RequestContext
     _request: FetchRequest
@@ -188,8 +192,8 @@ class ConsumerReader:
         return find(topic, request.partition, epoch=request.leader_epoch, topic_id=topic_id)
 
     def _topic_name(self, cached: CachedPartition, topic_id: UUID) -> str:
-        """UNKNOWN_TOPIC_ID; of a topic that the session has known: UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID where a new
-        topic has that name."""
+        """UNKNOWN_TOPIC_ID; of a topic that the session has known: UNKNOWN_TOPIC_OR_PARTITION, or
+        INCONSISTENT_TOPIC_ID where a new topic has that name."""
         broker = self._context.broker
         try:
             cached.topic_name = broker.partitions.topic_name(topic_id)
@@ -331,9 +335,10 @@ class Fetch:
 
 
 class RepeatedFetch:
-    """The last fetch of a connection, if it named one partition without a session. A consumer's next one mostly differs only
-    in its offset and correlation id, and is not parsed again: twenty consumers cost 1.37 s of processor time per GB
-    instead of 1.53 (bench line `fan-out`, medians of four)."""
+    """The last fetch of a connection, if it named one partition without a session. A consumer's
+    next one mostly differs only in its offset and correlation id, and is not parsed again: twenty
+    consumers cost 1.37 s of processor time per GB instead of 1.53 (bench line `fan-out`, medians of
+    four)."""
 
     __slots__ = ("_fetch", "_front", "_offset_at", "_rest", "_tail")
 
@@ -362,8 +367,8 @@ class RepeatedFetch:
 
 
 class DelayedFetch:
-    """A fetch that waits for records: one timer, and callbacks among its partitions' waiters. Nothing of it remains when it is
-    answered or its connection is closed."""
+    """A fetch that waits for records: one timer, and callbacks among its partitions' waiters.
+    Nothing of it remains when it is answered or its connection is closed."""
 
     __slots__ = ("_checking", "_fetch", "_loop", "_missing", "_sizes", "_timer", "response")
 

@@ -7,7 +7,7 @@ name is bound to a constant; a row without one is read through its table (LogCon
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, overload
+from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 from ottla_broker.config.value_types import ValueType
 
@@ -110,26 +110,6 @@ class Section:
     table: dict[str, Setting[object]]
     update_mode: UpdateMode = UpdateMode.READ_ONLY
 
-    @overload
-    def row(
-        self,
-        name: str,
-        type: ValueType[T],
-        default: None,
-        doc: str,
-        mode: UpdateMode | None = None,
-        **more: Unpack[Rarer],
-    ) -> Setting[T | None]: ...
-    @overload
-    def row(
-        self,
-        name: str,
-        type: ValueType[T],
-        default: T | str,
-        doc: str,
-        mode: UpdateMode | None = None,
-        **more: Unpack[Rarer],
-    ) -> Setting[T]: ...
     def row(
         self,
         name: str,
@@ -139,7 +119,7 @@ class Section:
         mode: UpdateMode | None = None,
         **more: Unpack[Rarer],
     ) -> Setting[T]:
-        """`default`: a value, or its text. `mode`: where it is not the section's."""
+        """`default`: a value, or its text; None: not set. `mode`: where it is not the section's."""
         value = type.parse(default) if isinstance(default, str) else default
         setting = Setting(name, type, value, doc, self.title, mode or self.update_mode, **more)
         self.table[name] = setting

@@ -122,7 +122,8 @@ def _rejoin(group: ClassicGroup, request: JoinRequest, pending: PendingRequest, 
     ):
         group.effects.append(CompleteRequest(pending, rebalance.join_result(group, member)))
         return None
-    # A leader that rejoins a stable group asks for a rebalance: what it assigns, say the partitions of a topic, changed.
+    # A leader that rejoins a stable group asks for a rebalance: what it assigns, such as the
+    # partitions of a topic, has changed.
     cause = "the leader rejoined" if unchanged and is_leader else "the member rejoined"
     group.update_member(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     group.wait_for_join(member, pending)

@@ -64,8 +64,8 @@ class AppendedOffsets:
         first = batches[0][1]
         if first[0] < self.next_offset and self.next_offset > self.known_from:
             return mirrored.diverge(
-                f"the source has one batch from offset {first[0]} to {first[0] + first[6]}, and a part of it was mirrored,"
-                f" up to {self.next_offset}"
+                f"the source has one batch from offset {first[0]} to {first[0] + first[6]}, and a part of it was"
+                f" mirrored, up to {self.next_offset}"
             )
         if (outcome := mirrored.find_new_epochs(self.known_from, self.next_offset, batches)) is not None:
             return outcome
@@ -140,7 +140,8 @@ class AppendedOffsets:
         self.next_offset = min(end, self.next_offset)
         self.known_from = min(self.known_from, self.next_offset)
         logger.warning(
-            "%r: the source has lost mirrored records from its offset %d on; they stay here, and mirroring continues there",
+            "%r: the source has lost mirrored records from its offset %d on; they stay here, and mirroring"
+            " continues there",
             mirrored.partition,
             self.next_offset,
         )

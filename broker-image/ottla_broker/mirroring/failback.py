@@ -21,7 +21,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ottla_broker.background_tasks import BackgroundTasks
@@ -97,24 +97,20 @@ class JoinPoint:
         return max(self.target.partition.log.end - self.first_diverged, 0)
 
 
+@dataclass(eq=False, repr=False)
 class MirrorFailback:
     """The partitions of one mirror that fail back on this broker.
 
-    `target_addresses` gives this cluster's addresses.
+    `_target_addresses` gives this cluster's addresses.
     """
 
-    def __init__(
-        self,
-        broker_id: int,
-        config: MirrorConfig,
-        send_report: SendReport,
-        target_addresses: Callable[[], Sequence[tuple[str, int]]],
-    ) -> None:
-        self.config = config
-        self.partitions: dict[Partition, FailbackPartition] = {}
-        self._broker_id = broker_id
-        self._send_report = send_report
-        self._target_addresses = target_addresses
+    _broker_id: int
+    config: MirrorConfig
+    _send_report: SendReport
+    _target_addresses: Callable[[], Sequence[tuple[str, int]]]
+    partitions: dict[Partition, FailbackPartition] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self._added = asyncio.Event()
         self._tasks = BackgroundTasks()
         self._tasks.start(self._run())

@@ -42,8 +42,8 @@ class IdenticalOffsets:
         if first[0] < log.end:
             if log.end > log.start:
                 return mirrored.diverge(
-                    f"the source has one batch from offset {first[0]} to {first[0] + first[6]}, and the mirrored records"
-                    f" end inside it at {log.end}"
+                    f"the source has one batch from offset {first[0]} to {first[0] + first[6]}, and the mirrored"
+                    f" records end inside it at {log.end}"
                 )
             # The source's log starts inside a batch, which it still holds whole; ours starts with
             # that batch.

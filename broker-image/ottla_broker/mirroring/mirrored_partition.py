@@ -213,8 +213,8 @@ class MirroredPartition:
 
     def diverge_at_epoch(self, epoch: int, end: int) -> FetchOutcome:
         return self.diverge(
-            f"the source has lost mirrored records: it has leader epoch {epoch} only up to offset {end}, and the mirrored"
-            f" records end at {self.position} in epoch {self.last_record_epoch}"
+            f"the source has lost mirrored records: it has leader epoch {epoch} only up to offset {end}, and the"
+            f" mirrored records end at {self.position} in epoch {self.last_record_epoch}"
         )
 
     def diverge_at_end(self, end: int) -> FetchOutcome:

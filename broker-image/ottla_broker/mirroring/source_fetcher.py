@@ -12,12 +12,13 @@ from typing import Final, Protocol
 from ottla_broker.mirroring import mirrored_partition
 from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, LastResponse, MirroredPartition
-from ottla_broker.replication.fetcher import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Fetcher, FetcherTiming, list_offset
+from ottla_broker.replication.fetcher import Fetcher, FetcherTiming, list_offset
 from ottla_broker.replication.throttle import Throttle
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import CONSUMER, FETCH, TOPIC_IDS_SINCE, FetchRequest
 from ottla_broker.wire.fetch_response import FetchResponsePartition
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,8 @@ class SourceFetcher:
             channel.close()
             raise KafkaError(
                 ErrorCode.unsupported_version,
-                f"the source supports Fetch versions {low} to {high}; mirroring needs {TOPIC_IDS_SINCE} (Apache Kafka 3.1)",
+                f"the source supports Fetch versions {low} to {high}; mirroring needs {TOPIC_IDS_SINCE}"
+                " (Apache Kafka 3.1)",
             )
         return channel, version
 

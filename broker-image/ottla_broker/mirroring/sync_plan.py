@@ -372,6 +372,6 @@ def _too_few_partitions(here: TopicImage | None, topic: SourceTopic) -> str:
     if here is None or len(here.partitions) >= len(topic.leaders):
         return ""
     return (
-        f"the source has {len(topic.leaders)} partitions, the topic here {len(here.partitions)}: the others are mirrored"
-        " once the topic has as many"
+        f"the source has {len(topic.leaders)} partitions, the topic here {len(here.partitions)}: the others are"
+        " mirrored once the topic has as many"
     )

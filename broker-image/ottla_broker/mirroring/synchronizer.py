@@ -64,17 +64,18 @@ class MirrorProblems:
     rejected_topics: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False)
 class MirrorSynchronizer:
     """Runs on the broker that is the active controller, for one term of its `controller`."""
 
-    def __init__(self, controller: Controller, image: MetadataImage, config: Config, cluster_id: str) -> None:
-        self._controller = controller
-        self._image = image
-        self._config = config
-        self._cluster_id = cluster_id
-        self._changed = asyncio.Event()
-        self._logged: dict[tuple[str, str], str] = {}  # the last warning of a mirror's topic, so that it is logged once
-        self._problems: dict[str, MirrorProblems] = {}
+    _controller: Controller
+    _image: MetadataImage
+    _config: Config
+    _cluster_id: str
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    # The last warning of a mirror's topic, so that it is logged once.
+    _logged: dict[tuple[str, str], str] = field(default_factory=dict)
+    _problems: dict[str, MirrorProblems] = field(default_factory=dict)
 
     def problems(self, mirror: str) -> MirrorProblems:
         """Problems that the last synchronisation found."""

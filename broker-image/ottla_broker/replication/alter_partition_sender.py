@@ -1,11 +1,11 @@
 """Sends the ISR changes of this broker's partitions to the controller: AlterPartition (56), version 3.
 
-All pending changes go out in one request, and one request is under way at a time. When its response is lost, its changes are
-sent again as they were, and go on counting for the high watermark until the metadata have moved on: the partition epoch in
-them lets each be committed at most once. Even the rejection of a change that was sent before proves nothing, because the
-first request may still arrive. Such a change is replaced by the ISR as it is, which the controller commits as a change of
-the partition epoch alone, and after which the old change is rejected.
-"""
+All pending changes go out in one request, and one request is under way at a time. When its response
+is lost, its changes are sent again as they were, and go on counting for the high watermark until
+the metadata have moved on: the partition epoch in them lets each be committed at most once. Even
+the rejection of a change that was sent before proves nothing, because the first request may still
+arrive. Such a change is replaced by the ISR as it is, which the controller commits as a change of
+the partition epoch alone, and after which the old change is rejected."""
 
 import asyncio
 import logging
@@ -54,7 +54,8 @@ SendToController = Callable[[Any], Awaitable[Any]]
 
 @dataclass(eq=False, repr=False)
 class AlterPartitionSender:
-    """`_own_epoch`: this broker's epoch, −1 while it is not registered; `_epoch_of`: the registered one of another broker."""
+    """`_own_epoch`: this broker's epoch, −1 while it is not registered; `_epoch_of`: the registered
+    one of another broker."""
 
     _broker_id: int
     _own_epoch: Callable[[], int]

@@ -12,7 +12,8 @@ class ClusterView(Protocol):
         ...
 
     def may_join(self, broker: int, epoch: int) -> bool:
-        """True if this incarnation of a broker may join an ISR as far as this broker knows (rule 4); the controller decides."""
+        """True if this incarnation of a broker may join an ISR as far as this broker knows (rule
+        4); the controller decides."""
         ...
 
     def is_alive(self, broker: int) -> bool:

@@ -1,4 +1,5 @@
-"""What a fetch may read of one partition: consumers read what is committed, followers to the log's end, a tool that compares replicas too."""
+"""What a fetch may read of one partition: consumers read what is committed, followers to the log's
+end, a tool that compares replicas too."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -29,8 +30,8 @@ class Reader(Protocol):
         ...
 
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
-        """What the partition has for the fetcher, with at most `max_bytes` of records; `first`: one batch whatever its size.
-        NotYet; KafkaError with the partition's error."""
+        """What the partition has for the fetcher, with at most `max_bytes` of records; `first`: one
+        batch whatever its size. NotYet; KafkaError with the partition's error."""
         ...
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
@@ -46,8 +47,9 @@ class Reader(Protocol):
 
 @dataclass(eq=False)
 class ReplicaReader:
-    """A follower reads to the log's end. With each offset it says how far its own log goes, unless the epoch of its last
-    record shows that the logs diverge below it (rule 2). Followers outside of the ISR are throttled (KIP-73)."""
+    """A follower reads to the log's end. With each offset it says how far its own log goes, unless
+    the epoch of its last record shows that the logs diverge below it (rule 2). Followers outside of
+    the ISR are throttled (KIP-73)."""
 
     _partitions: Partitions
     _session: FetchSession
@@ -85,7 +87,8 @@ class ReplicaReader:
         return data
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
-        """What diverges; a high watermark only where somebody waits for it: others hear of it with the next response."""
+        """What diverges; a high watermark only where somebody waits for it: others hear of it with
+        the next response."""
         if data.diverging is not None:
             return True
         if (
@@ -140,8 +143,9 @@ class ReplicaReader:
 def read_committed_records(
     partition: Partition, cached: CachedPartition, isolation: int, max_bytes: int, *, first: bool
 ) -> FetchResponsePartition:
-    """Up to the high watermark, or the last stable offset. OFFSET_OUT_OF_RANGE; OFFSET_NOT_AVAILABLE of what a leader that has
-    just begun, or a follower, does not know to be committed."""
+    """Up to the high watermark, or the last stable offset. OFFSET_OUT_OF_RANGE;
+    OFFSET_NOT_AVAILABLE of what a leader that has just begun, or a follower, does not know to be
+    committed."""
     log, request = partition.log, cached.request
     offset = request.offset
     cached.has_more = False
@@ -212,8 +216,9 @@ def _check_range(partition: Partition, offset: int) -> None:
 
 
 def diverging_epoch(log: PartitionLog, request: FetchRequestPartition) -> tuple[int, int] | None:
-    """(epoch, end) where the fetcher's log diverges from ours: our largest epoch that is no newer than its last, and where
-    that ends. OFFSET_OUT_OF_RANGE when its last epoch is older than all of ours."""
+    """(epoch, end) where the fetcher's log diverges from ours: our largest epoch that is no newer
+    than its last, and where that ends. OFFSET_OUT_OF_RANGE when its last epoch is older than all of
+    ours."""
     last = request.last_fetched_epoch
     if last == NO_EPOCH:
         return None

@@ -1,4 +1,5 @@
-"""The fetcher's side of a fetch session (KIP-227), without its connection: what the next request names, and what a response is about.
+"""The fetcher's side of a fetch session (KIP-227), without its connection: what the next request
+names, and what a response is about.
 
 The session holds every partition that is fetched from one broker; a request names those whose offset has changed since
 the last one. A partition that failed or is throttled leaves the session for a while. One request waits at the broker at
@@ -28,7 +29,8 @@ _MAX_INT32 = 2**31 - 1
 
 
 class FetchedPartition(Protocol):
-    """`requested_offset`: of the last request that named it, which was the `named_in`th. `retry_at_s`: it rests until then."""
+    """`requested_offset`: of the last request that named it, which was the `named_in`th.
+    `retry_at_s`: it rests until then."""
 
     requested_offset: int
     named_in: int
@@ -142,7 +144,8 @@ class FetchSessionHandler(Generic[P]):
             self._changed[partition] = None
 
     def next_request(self, request: FetchRequest, now_s: float, max_partition_bytes: int) -> FetchRequest | None:
-        """`request` with the session and the partitions to fetch now; None when a request that waits already says all that."""
+        """`request` with the session and the partitions to fetch now; None when a request that
+        waits already says all that."""
         if self._in_flight and not (
             self._pipelined and self._urgent and len(self._in_flight) == 1 and self._next != NO_SESSION
         ):

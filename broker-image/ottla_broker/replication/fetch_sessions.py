@@ -1,4 +1,5 @@
-"""Incremental fetch sessions (KIP-227), of consumers and of followers: requests name only what changed, responses hold only what is new.
+"""Incremental fetch sessions (KIP-227), of consumers and of followers: requests name only what
+changed, responses hold only what is new.
 
 A request's (session id, epoch): (0, −1) no session; (0 or id, 0) a new one in place of the named; (id, n) the next of
 that session; (id, −1) the last. An unknown id or an epoch out of turn is an error, and the fetcher begins anew. A
@@ -133,8 +134,9 @@ class CachedPartition:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """`changed`: what to read next, in this order. `wake`: of the fetch that waits. `sends_high_watermark_at_once`: of a
-    follower that consumers read from (KIP-392). A fetch without a session has one of its own, with id 0."""
+    """`changed`: what to read next, in this order. `wake`: of the fetch that waits.
+    `sends_high_watermark_at_once`: of a follower that consumers read from (KIP-392). A fetch
+    without a session has one of its own, with id 0."""
 
     id: int
     request: InitVar[FetchRequest]
@@ -203,8 +205,9 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """`max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `random_below`: for ids that cannot be guessed
-    from one another. `evicted`: how many sessions newer ones have replaced."""
+    """`max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `random_below`: for ids
+    that cannot be guessed from one another. `evicted`: how many sessions newer ones have
+    replaced."""
 
     def __init__(
         self,

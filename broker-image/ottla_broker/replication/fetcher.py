@@ -1,5 +1,5 @@
-"""One connection to one broker, by which this broker fetches every partition that it copies from there: as a follower from
-their leader, or for a mirror from a broker of the source.
+"""One connection to one broker, by which this broker fetches every partition that it copies from
+there: as a follower from their leader, or for a mirror from a broker of the source.
 
 A response is processed in the turn of the loop in which it comes, and the next request leaves in that turn. What fails
 for one partition stops no other: that one rests.
@@ -10,24 +10,19 @@ import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar
 
-from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.list_offsets.v7.response import ListOffsetsResponse
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.replication.fetch_session_handler import SESSION_LOST, FetchedPartition, FetchSessionHandler
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import NO_EPOCH, FetchRequest, write_fetch_request
 from ottla_broker.wire.fetch_response import FetchResponsePartition, read_fetch_response
+from ottla_broker.wire.list_offsets import build_list_offsets
 from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
-
-EARLIEST_TIMESTAMP: Final = -2
-LATEST_TIMESTAMP: Final = -1
 
 P = TypeVar("P", bound=FetchedPartition)
 P_contra = TypeVar("P_contra", bound=FetchedPartition, contravariant=True)
@@ -35,9 +30,9 @@ P_contra = TypeVar("P_contra", bound=FetchedPartition, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class FetcherTiming:
-    """A connection is made anew when a response takes longer than the request's own wait and `first_timeout_s`; that time doubles
-    with each failure up to `max_timeout_s`. A new connection is tried after `first_pause_s`, which doubles up to
-    `max_pause_s`."""
+    """A connection is made anew when a response takes longer than the request's own wait and
+    `first_timeout_s`; that time doubles with each failure up to `max_timeout_s`. A new connection
+    is tried after `first_pause_s`, which doubles up to `max_pause_s`."""
 
     first_timeout_s: float
     max_timeout_s: float
@@ -242,26 +237,11 @@ class Fetcher(Generic[P]):
 async def list_offset(
     channel: Channel, topic: str, partition: int, timestamp: int, *, replica: int, leader_epoch: int = NO_EPOCH
 ) -> int:
-    """Where a log starts (EARLIEST_TIMESTAMP) or ends (LATEST_TIMESTAMP), by ListOffsets (2) up to version 7; for a consumer
-    (`replica` −1) what is committed ends. KafkaError as the broker answers; ConnectionError."""
-    response: ListOffsetsResponse = await channel.send(
-        ListOffsetsRequest(
-            replica_id=BrokerId(replica),
-            isolation_level=i8(0),
-            topics=(
-                ListOffsetsTopic(
-                    name=TopicName(topic),
-                    partitions=(
-                        ListOffsetsPartition(
-                            partition_index=cast(i32, partition),
-                            current_leader_epoch=cast(i32, leader_epoch),
-                            timestamp=i64(timestamp),
-                        ),
-                    ),
-                ),
-            ),
-        )
-    )
+    """Where a log starts (EARLIEST_TIMESTAMP) or ends (LATEST_TIMESTAMP), by ListOffsets (2) up to
+    version 7; for a consumer (`replica` −1) what is committed ends. KafkaError as the broker
+    answers; ConnectionError."""
+    request = build_list_offsets([(topic, partition)], timestamp, replica=replica, leader_epoch=leader_epoch)
+    response: ListOffsetsResponse = await channel.send(request)
     ((answer,),) = [topic.partitions for topic in response.topics]
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, f"ListOffsets of {topic}-{partition}")

@@ -1,11 +1,11 @@
 """What the leader of a partition knows of its followers in one leader epoch, and what follows from it. Pure.
 
 - A follower of which nothing is known in this epoch holds the high watermark where it is.
-- A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy leader would always be
-  a little ahead of a follower that is to join.
-- A follower leaves the ISR when for `replica.lag.time.max.ms` it has not reached what the leader's log held at the
-  beginning of that time. It may join when its log reaches the high watermark and the start of the leader's epoch.
-"""
+- A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy
+  leader would always be a little ahead of a follower that is to join.
+- A follower leaves the ISR when for `replica.lag.time.max.ms` it has not reached what the leader's
+  log held at the beginning of that time. It may join when its log reaches the high watermark and
+  the start of the leader's epoch."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ JOIN_TIMEOUT_S: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class Follower:
-    """`log_end`, `log_start`, `broker_epoch`: by its last fetch. Times by the loop's clock. `uncounted_fetch`: (broker epoch,
-    offset, log start) of the last fetch in a broker epoch that this broker's metadata do not know yet."""
+    """`log_end`, `log_start`, `broker_epoch`: by its last fetch. Times by the loop's clock.
+    `uncounted_fetch`: (broker epoch, offset, log start) of the last fetch in a broker epoch that
+    this broker's metadata do not know yet."""
 
     broker: int
     log_end: int = UNKNOWN
@@ -69,7 +70,8 @@ class Follower:
 
 
 class Followers:
-    """Of one partition. `in_sync`: those in the maximal ISR; `out_of_sync`: the others. Both in the order of the replicas."""
+    """Of one partition. `in_sync`: those in the maximal ISR; `out_of_sync`: the others. Both in the
+    order of the replicas."""
 
     __slots__ = ("_all", "in_sync", "out_of_sync")
 
@@ -94,8 +96,9 @@ class Followers:
         now_s: float,
         is_registered: Callable[[int, int], bool],
     ) -> Follower | None:
-        """The follower that fetches from `offset`; None when the fetch does not count. NOT_LEADER_OR_FOLLOWER of a broker without
-        a replica, or of an incarnation that has been replaced."""
+        """The follower that fetches from `offset`; None when the fetch does not count.
+        NOT_LEADER_OR_FOLLOWER of a broker without a replica, or of an incarnation that has been
+        replaced."""
         follower = self._all.get(broker)
         if follower is None or broker_epoch < follower.broker_epoch:
             raise KafkaError(

@@ -17,8 +17,8 @@ from ottla_broker.replication.followers import Follower
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsrChange:
-    """A proposed ISR. `partition_epoch`: the one that it replaces; `replaced`: replicas of earlier proposals for the same partition
-    epoch that may still be committed."""
+    """A proposed ISR. `partition_epoch`: the one that it replaces; `replaced`: replicas of earlier
+    proposals for the same partition epoch that may still be committed."""
 
     isr: tuple[int, ...]
     leader_epoch: int
@@ -27,8 +27,8 @@ class IsrChange:
 
 
 class IsrState:
-    """Of one partition in one leader epoch. `pending`: the undecided proposal. A caller of `propose_with`, `propose_without` or `withdraw`
-    sends it when that returns True."""
+    """Of one partition in one leader epoch. `pending`: the undecided proposal. A caller of
+    `propose_with`, `propose_without` or `withdraw` sends it when that returns True."""
 
     __slots__ = ("_has_turned_away", "pending")
 
@@ -60,7 +60,8 @@ class IsrState:
         return self.pending is None and staying != registration.isr and self._propose(registration, staying)
 
     def take_waiting(self, out_of_sync: Iterable[Follower], log_end: int) -> list[Follower]:
-        """No proposal is undecided: the followers that waited for that. One that has not reached `log_end` fetches again by itself."""
+        """No proposal is undecided: the followers that waited for that. One that has not reached
+        `log_end` fetches again by itself."""
         everybody, self._has_turned_away = self._has_turned_away, False
         return [follower for follower in out_of_sync if everybody or follower.log_end >= log_end]
 

@@ -24,7 +24,8 @@ class PartitionJournal:
             )
 
     async def wait_until_recovered(self) -> None:
-        """Return when everything that was acknowledged in earlier epochs is below the high watermark. NOT_LEADER_OR_FOLLOWER."""
+        """Return when everything that was acknowledged in earlier epochs is below the high
+        watermark. NOT_LEADER_OR_FOLLOWER."""
 
         def is_recovered() -> bool:
             self._check()
@@ -44,9 +45,8 @@ class PartitionJournal:
     def read(self) -> Iterator[Buffer]:
         """All batches in chunks of about a MiB, from the log's start to its end as it is now.
 
-        Not to the high watermark: what is above it will be committed, or another broker will lead. A commit that was not
-        acknowledged counts as one that came a little later.
-        """
+        Not to the high watermark: what is above it will be committed, or another broker will lead.
+        A commit that was not acknowledged counts as one that came a little later."""
         log = self._partition.log
         offset, end = log.start, log.end
         while offset < end:

@@ -1,5 +1,5 @@
-"""One replica of a partition: its log, what the metadata say of it, and what it is now, leader or follower (`PartitionLeader`,
-`PartitionFollower`)."""
+"""One replica of a partition: its log, what the metadata say of it, and what it is now, leader or
+follower (`PartitionLeader`, `PartitionFollower`)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,8 +30,8 @@ FORWARDING_S: Final = 1.0
 
 @dataclass(eq=False, repr=False)
 class Partition:
-    """`registration`: what the metadata say of it; `_now_ms`: wall time; `send_isr_change`: sends the leader's pending ISR
-    change to the controller.
+    """`registration`: what the metadata say of it; `_now_ms`: wall time; `send_isr_change`: sends
+    the leader's pending ISR change to the controller.
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may have come,
     `log_end_waiters` when the log has grown, `log_start_waiters` when the low watermark may have risen."""
@@ -209,8 +209,8 @@ class Partition:
     # --- appending as the leader
 
     def append_records(self, records: Buffer, *, acks: int, from_client: bool = True) -> LogAppendInfo:
-        """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when the ISR is too small for −1;
-        KafkaError as `PartitionLog.append_as_leader`."""
+        """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when
+        the ISR is too small for −1; KafkaError as `PartitionLog.append_as_leader`."""
         leader = self.leader
         if self.rejected_batches and from_client:
             self.rejected_batches.check(records)
@@ -233,8 +233,8 @@ class Partition:
         return appended
 
     def append_mirrored_records(self, records: Buffer) -> LogAppendInfo:
-        """Append batches of another cluster's leader at the offsets that they have; their leader epochs are this leader's already.
-        KafkaError as `PartitionLog.append_as_follower`."""
+        """Append batches of another cluster's leader at the offsets that they have; their leader
+        epochs are this leader's already. KafkaError as `PartitionLog.append_as_follower`."""
         leader = self.leader
         appended = self.log.append_as_follower(records, leader_epoch=leader.epoch)
         self._on_appended(leader, appended)
@@ -251,8 +251,8 @@ class Partition:
             self._begin_sync()
 
     def truncate_as_leader(self, offset: int) -> None:
-        """Truncate a log that no follower has fetched from in this leader epoch, as the metadata demand. Followers find where
-        their logs diverge. KafkaError: KAFKA_STORAGE_ERROR."""
+        """Truncate a log that no follower has fetched from in this leader epoch, as the metadata
+        demand. Followers find where their logs diverge. KafkaError: KAFKA_STORAGE_ERROR."""
         leader = self.leader
         self.log.truncate_to(offset)
         self.log.epochs.assign(leader.epoch, self.log.end)
@@ -269,7 +269,8 @@ class Partition:
     def commit_future(
         self, appended: LogAppendInfo, acks: int, *, across_leaders: bool = False
     ) -> Awaitable[None] | None:
-        """What to wait for before answering; None when there is nothing to wait for. Raises what `call_when_committed` passes."""
+        """What to wait for before answering; None when there is nothing to wait for. Raises what
+        `call_when_committed` passes."""
         if acks != ALL_REPLICAS or self.is_committed(appended):
             return None
         return self._pending_acks.future(appended.last_offset + 1, across_leaders=across_leaders)
@@ -277,9 +278,10 @@ class Partition:
     def call_when_committed(
         self, appended: LogAppendInfo, callback: CommitCallback, *, across_leaders: bool = False
     ) -> bool:
-        """False if the whole ISR has the records. Else `callback` is called when it has, or with NOT_LEADER_OR_FOLLOWER when
-        leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small, or KAFKA_STORAGE_ERROR.
-        `across_leaders`: when leadership is lost, wait on for a while whether the new leader keeps the records."""
+        """False if the whole ISR has the records. Else `callback` is called when it has, or with
+        NOT_LEADER_OR_FOLLOWER when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
+        ISR has become too small, or KAFKA_STORAGE_ERROR. `across_leaders`: when leadership is lost,
+        wait on for a while whether the new leader keeps the records."""
         if self.is_committed(appended):
             return False
         self._pending_acks.add(appended.last_offset + 1, callback, across_leaders=across_leaders)
@@ -292,8 +294,8 @@ class Partition:
     # --- readers
 
     def readable_end(self, isolation: int, replica: int = -1) -> int:
-        """The offset before which a reader may see records: for a follower the log end, else the high watermark or last stable
-        offset."""
+        """The offset before which a reader may see records: for a follower the log end, else the
+        high watermark or last stable offset."""
         if replica >= 0:
             return self.log.end
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark

@@ -1,9 +1,10 @@
 """A partition's follower: what it does with what its leader answers.
 
 - Records are appended as they are; the high watermark and the log start follow the leader's.
-- Where the logs diverge (rule 2) the follower truncates to where they agree by their leader epochs, never by the high watermark.
-- Its high watermark does not fall because a new leader knows a lower one: only truncation takes it back.
-"""
+- Where the logs diverge (rule 2) the follower truncates to where they agree by their leader epochs,
+  never by the high watermark.
+- Its high watermark does not fall because a new leader knows a lower one: only truncation takes it
+  back."""
 
 import logging
 from collections.abc import Callable
@@ -48,7 +49,8 @@ class PartitionFollower:
     stepped_down_s: float = -inf
 
     def process(self, data: FetchResponsePartition) -> FollowOutcome:
-        """Take over what the leader answered. KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (of the records), KAFKA_STORAGE_ERROR."""
+        """Take over what the leader answered. KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (of
+        the records), KAFKA_STORAGE_ERROR."""
         if data.error is not ErrorCode.none:
             is_out_of_range = data.error is ErrorCode.offset_out_of_range
             return FollowOutcome.out_of_range if is_out_of_range else FollowOutcome.retriable_error
@@ -106,8 +108,9 @@ def last_record_epoch(log: PartitionLog) -> int:
 
 
 def truncate_diverging(log: PartitionLog, epoch: int, end: int) -> None:
-    """Truncate where the log diverges from the leader's, whose largest epoch that is no newer than our last one is `epoch` and ends
-    at `end`. If that is an epoch that we do not have, the next fetch may find that more must go."""
+    """Truncate where the log diverges from the leader's, whose largest epoch that is no newer than
+    our last one is `epoch` and ends at `end`. If that is an epoch that we do not have, the next
+    fetch may find that more must go."""
     _, own_end = log.epochs.end_offset_for(epoch, log.end)
     to = min(end, own_end if own_end >= 0 else log.end, log.end)
     below = f", below the high watermark {log.high_watermark}" if to < log.high_watermark else ""
@@ -124,7 +127,8 @@ def truncate_diverging(log: PartitionLog, epoch: int, end: int) -> None:
 
 
 def move_into_leader_range(log: PartitionLog, leader_start: int, leader_end: int) -> None:
-    """After OFFSET_OUT_OF_RANGE: the leader's log begins behind our end, because this broker was away for long, or it ends before it."""
+    """After OFFSET_OUT_OF_RANGE: the leader's log begins behind our end, because this broker was
+    away for long, or it ends before it."""
     if log.end < leader_start:
         logger.info("%s-%d begins anew at its leader's log start %d", log.topic, log.partition, leader_start)
         log.truncate_fully_and_start_at(leader_start)

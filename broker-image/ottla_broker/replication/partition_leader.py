@@ -1,12 +1,14 @@
-"""A partition's leader in one leader epoch: how far its followers are, the high watermark, and the ISR that it proposes.
+"""A partition's leader in one leader epoch: how far its followers are, the high watermark, and the
+ISR that it proposes.
 
 Invariants:
-- The high watermark is the smallest log end over the maximal ISR (`IsrState`), never falls, and does not move while the
-  committed ISR is smaller than `min.insync.replicas` (rule 3). The leader's own log end counts as far as the topic wants
-  it durable: all of it, or with `flush.messages=1` what is fsynced.
+- The high watermark is the smallest log end over the maximal ISR (`IsrState`), never falls, and
+  does not move while the committed ISR is smaller than `min.insync.replicas` (rule 3). The leader's
+  own log end counts as far as the topic wants it durable: all of it, or with `flush.messages=1`
+  what is fsynced.
 - A follower outside of the ISR joins it only in the broker epoch that is registered (rule 4).
-- Until the high watermark has reached `epoch_start_offset` the leader may know an older one than its predecessor told.
-"""
+- Until the high watermark has reached `epoch_start_offset` the leader may know an older one than
+  its predecessor told."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -58,9 +60,10 @@ class PartitionLeader:
 
     @property
     def effective_min_isr(self) -> int:
-        """How many replicas must be in sync for acks=all, and for the high watermark to move. While the controller could
-        elect others who are not in sync (or were until they lost power), more than there are, whatever
-        min.insync.replicas is: they can be trusted only if the high watermark does not move."""
+        """How many replicas must be in sync for acks=all, and for the high watermark to move. While
+        the controller could elect others who are not in sync (or were until they lost power), more
+        than there are, whatever min.insync.replicas is: they can be trusted only if the high
+        watermark does not move."""
         registration = self.registration
         least = effective_min_isr(registration, self._log.config.min_insync_replicas)
         if registration.eligible or registration.last_known:
@@ -120,7 +123,8 @@ class PartitionLeader:
     # --- followers
 
     def record_fetch(self, broker: int, broker_epoch: int, offset: int, log_start: int) -> None:
-        """A follower fetches from `offset`, up to which its log is the leader's. NOT_LEADER_OR_FOLLOWER as `Followers.record_fetch`."""
+        """A follower fetches from `offset`, up to which its log is the leader's.
+        NOT_LEADER_OR_FOLLOWER as `Followers.record_fetch`."""
         cluster = self._cluster
         follower = self.followers.record_fetch(
             broker, broker_epoch, offset, log_start, self._log.end, cluster.now_s(), cluster.is_registered
@@ -179,7 +183,7 @@ class PartitionLeader:
                 self._expand_isr_by_waiting()
 
     def withdraw_isr_change(self, change: IsrChange) -> None:
-        """The controller rejects it now, but a copy of the request may arrive later: propose the ISR as it is, after which the
-        copy is rejected too."""
+        """The controller rejects it now, but a copy of the request may arrive later: propose the
+        ISR as it is, after which the copy is rejected too."""
         if self.isr.withdraw(self.registration, change):
             self._send_isr_change()

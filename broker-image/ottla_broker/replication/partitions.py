@@ -31,7 +31,8 @@ class Partitions:
         return self._hosted.get((topic, partition))
 
     def leader(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
-        """The partition if this broker leads it in `epoch`. KafkaError as `replica`; NOT_LEADER_OR_FOLLOWER also when another one leads."""
+        """The partition if this broker leads it in `epoch`. KafkaError as `replica`;
+        NOT_LEADER_OR_FOLLOWER also when another one leads."""
         found = self.replica(topic, partition, epoch, topic_id)
         if not found.is_leader:
             raise KafkaError(
@@ -40,11 +41,12 @@ class Partitions:
         return found
 
     def replica(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
-        """The partition if this broker has a replica of it, whether it leads or follows, and knows `epoch` as the leader's.
+        """The partition if this broker has a replica of it, whether it leads or follows, and knows
+        `epoch` as the leader's.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID (rule 13), NOT_LEADER_OR_FOLLOWER,
-        FENCED_LEADER_EPOCH (the caller is behind), UNKNOWN_LEADER_EPOCH (we are), KAFKA_STORAGE_ERROR (its disk failed).
-        """
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID
+        (rule 13), NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the caller is behind),
+        UNKNOWN_LEADER_EPOCH (we are), KAFKA_STORAGE_ERROR (its disk failed)."""
         found = self._hosted.get((topic, partition))
         if found is None:
             known = self._image.topics.get(topic)

@@ -1,8 +1,9 @@
-"""Producers that wait until the whole ISR has their records; when another broker leads meanwhile, until that leader's ISR has them.
+"""Producers that wait until the whole ISR has their records; when another broker leads meanwhile,
+until that leader's ISR has them.
 
-So a planned change of leader doubles no record of a producer without idempotence: what the old leader appended and the new
-one took over is acknowledged once the high watermark that the old leader learns as a follower has passed it.
-"""
+So a planned change of leader doubles no record of a producer without idempotence: what the old
+leader appended and the new one took over is acknowledged once the high watermark that the old
+leader learns as a follower has passed it."""
 
 import asyncio
 import heapq
@@ -27,7 +28,8 @@ class PendingAck(NamedTuple):
 
 
 class PendingAcks:
-    """Of one partition, by the offset that the high watermark must reach. Callbacks run in the turn of the loop in which it does."""
+    """Of one partition, by the offset that the high watermark must reach. Callbacks run in the turn
+    of the loop in which it does."""
 
     __slots__ = ("_count", "_waiting")
 
@@ -79,7 +81,8 @@ class PendingAcks:
         self._fail(reason, lambda ack: True)
 
     def hand_over(self, reason: KafkaError) -> None:
-        """Another broker leads, and may have what was appended: those that wait across leaders wait on for HANDOVER_TIMEOUT_S."""
+        """Another broker leads, and may have what was appended: those that wait across leaders wait
+        on for HANDOVER_TIMEOUT_S."""
         self._fail(reason, lambda ack: not ack.across_leaders)
         if self._waiting:
             latest = self._count

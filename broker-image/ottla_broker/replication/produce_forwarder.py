@@ -1,19 +1,21 @@
 """Forwards what producers still send to a leader that has just stepped down to the new leader.
 
-A client that gets NOT_LEADER_OR_FOLLOWER sends again after 0.1 s, but librdkafka asks for the new leader only after 0.25 s
-(`topic.metadata.refresh.fast.interval.ms`). What it sends here in between is forwarded as it is: a planned restart stalls
-a producer for 0.11 s instead of 0.31 (bench line `planned`).
+A client that gets NOT_LEADER_OR_FOLLOWER sends again after 0.1 s, but librdkafka asks for the new
+leader only after 0.25 s (`topic.metadata.refresh.fast.interval.ms`). What it sends here in between
+is forwarded as it is: a planned restart stalls a producer for 0.11 s instead of 0.31 (bench line
+`planned`).
 
-- What a client had in flight when it got the error is rejected like the first request, so its records keep their order:
-  requests are forwarded only after a pause, and those of an idempotent producer, which may be slow to read the error, only
-  once its first rejected batch has come again (`RejectedBatches`).
-- A client that has found the new leader is not held back there. If a later batch of an idempotent producer overtakes a
-  forwarded one, the new leader rejects it as out of order, and the client sends it again, because it has no response to
-  the earlier one yet.
-- A broker that is about to stop waits until redirected clients have had the time to ask for the new leader.
-- When the new leader was asked and does not answer, nobody knows whether the records were appended: the client's
-  connection is closed.
-"""
+- What a client had in flight when it got the error is rejected like the first request, so its
+  records keep their order: requests are forwarded only after a pause, and those of an idempotent
+  producer, which may be slow to read the error, only once its first rejected batch has come again
+  (`RejectedBatches`).
+- A client that has found the new leader is not held back there. If a later batch of an idempotent
+  producer overtakes a forwarded one, the new leader rejects it as out of order, and the client
+  sends it again, because it has no response to the earlier one yet.
+- A broker that is about to stop waits until redirected clients have had the time to ask for the new
+  leader.
+- When the new leader was asked and does not answer, nobody knows whether the records were appended:
+  the client's connection is closed."""
 
 import asyncio
 from collections import defaultdict
@@ -55,8 +57,9 @@ class ProduceForwarder:
         self._refresh_timer = loop.call_later(CLIENT_REFRESH_S, self._clients_refreshed.set)
 
     async def forward(self, leader: int, frame: bytes, timeout_ms: int) -> bytes | None:
-        """The response to a client's request, with its size in front; None when the new leader could not be asked. OSError when it
-        was asked, and it is not known whether the records were appended."""
+        """The response to a client's request, with its size in front; None when the new leader
+        could not be asked. OSError when it was asked, and it is not known whether the records were
+        appended."""
         opening = self._channel_to(leader)
         if opening is None:
             return None

@@ -1,11 +1,13 @@
-"""Batches of idempotent producers that were rejected with a temporary error, so that the batches behind them get the same error.
+"""Batches of idempotent producers that were rejected with a temporary error, so that the batches
+behind them get the same error.
 
-A producer sends up to five batches of a partition before it has the first response. When the first is rejected because the
-disk is full, the ISR too small or another broker the leader, those behind it would be out of order: a client that gets
-OUT_OF_ORDER_SEQUENCE_NUMBER begins a new producer epoch, in which a batch of unknown fate cannot be told from a new one and
-may be written twice. But nothing is out of order: the gap closes when the rejected batch is sent again.
-(`tests/unit/replication/test_rejected_batches.py` and the simulation hold this; no latency is bought with it.)
-"""
+A producer sends up to five batches of a partition before it has the first response. When the first
+is rejected because the disk is full, the ISR too small or another broker the leader, those behind
+it would be out of order: a client that gets OUT_OF_ORDER_SEQUENCE_NUMBER begins a new producer
+epoch, in which a batch of unknown fate cannot be told from a new one and may be written twice. But
+nothing is out of order: the gap closes when the rejected batch is sent again.
+(`tests/unit/replication/test_rejected_batches.py` and the simulation hold this; no latency is
+bought with it.)"""
 
 from contextlib import suppress
 from typing import Final
@@ -24,7 +26,8 @@ Producer = tuple[int, int]  # id, epoch
 
 
 class RejectedBatches:
-    """Of one partition in one leader epoch. True while there are any. `records` are batches whose first header is read."""
+    """Of one partition in one leader epoch. True while there are any. `records` are batches whose
+    first header is read."""
 
     __slots__ = ("_rejected",)
 
@@ -66,7 +69,8 @@ class RejectedBatches:
             self._rejected.pop(found[0], None)
 
     def reject(self, records: Buffer, reason: KafkaError) -> KafkaError:
-        """Note that the records are rejected; the error to send. Raises the error of a rejected batch that they follow."""
+        """Note that the records are rejected; the error to send. Raises the error of a rejected
+        batch that they follow."""
         self.check(records)
         self.note(records, reason)
         return reason

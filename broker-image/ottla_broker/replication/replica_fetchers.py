@@ -1,6 +1,6 @@
-"""All that this broker copies as a follower: one fetcher for each leader, and a second one for topics with
-`flush.messages=1`, whose records are fsynced before the next request tells the leader so: they have a connection of their
-own, or every partition would wait for the device."""
+"""All that this broker copies as a follower: one fetcher for each leader, and a second one for
+topics with `flush.messages=1`, whose records are fsynced before the next request tells the leader
+so: they have a connection of their own, or every partition would wait for the device."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
-from ottla_broker.replication.fetcher import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Fetcher, FetcherTiming, list_offset
+from ottla_broker.replication.fetcher import Fetcher, FetcherTiming, list_offset
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partition_follower import FollowOutcome, last_record_epoch
 from ottla_broker.replication.throttle import Throttle, is_throttled
@@ -29,14 +29,15 @@ from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponsePartition
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
 VERSION: Final = 17
 FIRST_PAUSE_S: Final = 0.02
 FIRST_TIMEOUT_S: Final = 2.0
-"""A connection that a network cut has silenced is replaced long before TCP gives it up; a leader that is merely slow gets
-twice the time with each try, up to replica.socket.timeout.ms."""
+"""A connection that a network cut has silenced is replaced long before TCP gives it up; a leader
+that is merely slow gets twice the time with each try, up to replica.socket.timeout.ms."""
 
 ConnectionKey = tuple[int, bool]
 """Leader, and whether it is the connection of the topics whose records are fsynced."""
@@ -44,7 +45,8 @@ ConnectionKey = tuple[int, bool]
 
 @dataclass(slots=True, eq=False)
 class FollowedPartition:
-    """`epoch`: the leader epoch in which it is fetched. `lag`: records by which the leader's high watermark is ahead."""
+    """`epoch`: the leader epoch in which it is fetched. `lag`: records by which the leader's high
+    watermark is ahead."""
 
     partition: Partition
     key: tuple[UUID, int] = field(init=False)

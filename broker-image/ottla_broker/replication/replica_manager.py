@@ -1,8 +1,9 @@
-"""Which replicas live on this broker: applies the metadata, and creates, opens, configures and deletes partition folders to match.
+"""Which replicas live on this broker: applies the metadata, and creates, opens, configures and
+deletes partition folders to match.
 
-A folder that the metadata do not know is never deleted but renamed to `…-stray`. Only at the very first start of a cluster
-on these directories are such folders adopted as topics (`find_orphans`): so the data of a Kafka broker move here.
-"""
+A folder that the metadata do not know is never deleted but renamed to `…-stray`. Only at the very
+first start of a cluster on these directories are such folders adopted as topics (`find_orphans`):
+so the data of a Kafka broker move here."""
 
 import asyncio
 import logging
@@ -28,7 +29,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 MAX_NEW_LOGS_AT_ONCE: Final = 64
-"""How many logs one change creates before the loop does other work; a topic of thousands of partitions follows in slices."""
+"""How many logs one change creates before the loop does other work; a topic of thousands of
+partitions follows in slices."""
 NEW_LOGS_PER_TURN: Final = 16
 RETRY_PAUSE_S: Final = 5.0
 LAG_CHECKS: Final = 4  # per replica.lag.time.max.ms
@@ -40,8 +42,8 @@ PartitionName = tuple[str, int]
 
 @dataclass(eq=False, repr=False)
 class ReplicaManager:
-    """`_on_leadership_gained` and `_on_leadership_lost` are called in each leader epoch anew; `_send_isr_change`: sends a
-    partition's pending ISR change to the controller."""
+    """`_on_leadership_gained` and `_on_leadership_lost` are called in each leader epoch anew;
+    `_send_isr_change`: sends a partition's pending ISR change to the controller."""
 
     _broker_id: int
     _image: MetadataImage
@@ -89,7 +91,8 @@ class ReplicaManager:
                     self._fetchers.follow_leader(hosted)  # topics whose acks wait for a sync have another fetcher
 
     async def shrink_isrs(self) -> None:
-        """Remove followers that do not keep up from their ISRs, and tell fetchers what retention has deleted. Until cancelled."""
+        """Remove followers that do not keep up from their ISRs, and tell fetchers what retention
+        has deleted. Until cancelled."""
         while True:
             max_lag_s = self._config(REPLICA_LAG_TIME_MAX_MS) / 1000
             await asyncio.sleep(max_lag_s / LAG_CHECKS)
@@ -108,8 +111,9 @@ class ReplicaManager:
     # --- folders that the metadata do not know
 
     def find_orphans(self) -> dict[str, tuple[UUID, dict[int, int]]]:
-        """Partition folders of no topic: name → (topic id, partition → latest leader epoch). Where the folders of one topic have two
-        ids, the lowest partition's counts, and the others become strays."""
+        """Partition folders of no topic: name → (topic id, partition → latest leader epoch). Where
+        the folders of one topic have two ids, the lowest partition's counts, and the others become
+        strays."""
         found: dict[str, tuple[UUID, dict[int, int]]] = {}
         for log_dir in self._log_dirs:
             for (topic, partition), log in sorted(log_dir.logs.items()):
@@ -224,8 +228,9 @@ class ReplicaManager:
         return chosen.create_log(topic.name, index, topic.id, config)
 
     def _log_config(self, topic: str) -> LogConfig:
-        """A mirrored topic's log follows its source's log start, and a topic with appended sources its leader's, who remembers how
-        far each was copied (`mirroring.appended_retention`): neither has a retention of its own."""
+        """A mirrored topic's log follows its source's log start, and a topic with appended sources
+        its leader's, who remembers how far each was copied (`mirroring.appended_retention`):
+        neither has a retention of its own."""
         known = self._image.topics.get(topic)
         overrides = self._image.topic_config(topic)
         follows = known is not None and (self._image.active_mirror(known.id) or retained_sources(self._image, known.id))

@@ -22,8 +22,8 @@ def select_replica(
     followers: Iterable[Follower],
     brokers: Mapping[int, BrokerRegistration],
 ) -> int | None:
-    """The in-sync follower in the consumer's rack that has `offset`, of several the one with the longest log. None when the leader is
-    in that rack, or no follower is."""
+    """The in-sync follower in the consumer's rack that has `offset`, of several the one with the
+    longest log. None when the leader is in that rack, or no follower is."""
     if (registered := brokers.get(leader)) is not None and registered.rack == rack:
         return None
     in_sync = set(isr)

@@ -26,18 +26,18 @@ from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartiti
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
-from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import drop_partial_batch
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
+from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP, build_list_offsets
 
 T = TypeVar("T")
 
@@ -46,8 +46,6 @@ RETRY_PAUSE_S: Final = 0.1
 # tried.
 CONNECT_TIMEOUT_S: Final = 5.0
 GROUP_KEY_TYPE: Final = 0
-LATEST_TIMESTAMP: Final = -1
-EARLIEST_TIMESTAMP: Final = -2
 RETRIABLE_ERRORS: Final = frozenset(
     {
         ErrorCode.leader_not_available,
@@ -342,12 +340,7 @@ class Client:
 
         Raises KafkaError.
         """
-        wanted = ListOffsetsPartition(partition_index=i32(partition), timestamp=i64(timestamp))
-        request = ListOffsetsRequest(
-            replica_id=BrokerId(-1),
-            isolation_level=i8(0),
-            topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(wanted,)),),
-        )
+        request = build_list_offsets([(topic, partition)], timestamp)
         response = await self.send_to_leader(topic, partition, request)
         (found,) = response.topics[0].partitions
         self._check_partition(topic, partition, found.error_code, None)

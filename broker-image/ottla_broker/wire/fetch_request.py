@@ -62,8 +62,8 @@ class FetchRequestPartition:
 
 @dataclass(slots=True)
 class FetchRequest:
-    """`replica`: the broker that sends it, CONSUMER, or DEBUGGER for a tool that compares replicas. `offset_at`: where the offset of
-    the last partition stands in the frame that was read."""
+    """`replica`: the broker that sends it, CONSUMER, or DEBUGGER for a tool that compares replicas.
+    `offset_at`: where the offset of the last partition stands in the frame that was read."""
 
     replica: int
     max_wait_ms: int
@@ -195,7 +195,8 @@ def _read_directory(cursor: Cursor, version: int) -> UUID | None:
 
 
 def write_fetch_request(version: int, correlation_id: int, client_id: str, request: FetchRequest) -> bytearray:
-    """A whole request in one of the versions 13–18, with its size in front. Partitions of one topic stand side by side."""
+    """A whole request in one of the versions 13–18, with its size in front. Partitions of one topic
+    stand side by side."""
     name = client_id.encode()
     out = bytearray(_HEADER.size)
     out += name

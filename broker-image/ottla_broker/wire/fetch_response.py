@@ -1,4 +1,5 @@
-"""Responses of Fetch (1), versions 4–18, by hand: records go out as the buffers that they were read into, and come in as views of the frame.
+"""Responses of Fetch (1), versions 4–18, by hand: records go out as the buffers that they were read
+into, and come in as views of the frame.
 
 Layout: throttle time i32 · error i16 and session id i32 (v7+) · topics [name, or id from v13 · partitions [index i32 ·
 error i16 · high watermark i64 · last stable offset i64 · log start i64 (v5+) · aborted transactions [producer id i64 ·
@@ -40,10 +41,11 @@ _ERRORS: Final = {int(code): code for code in ErrorCode}
 
 @dataclass(slots=True)
 class FetchResponsePartition:
-    """`aborted`: (producer id, first offset) of the aborted transactions with records in `records`, for read_committed; else None.
-    `leader`: (id, epoch) of the current leader, for a client that asked the wrong broker. `diverging`: (epoch, end
-    offset) in the leader's log where the fetcher's log diverges from it. `snapshot`: (end offset, epoch) of the
-    snapshot to fetch instead. `preferred`: the replica that a consumer should read from instead (KIP-392)."""
+    """`aborted`: (producer id, first offset) of the aborted transactions with records in `records`,
+    for read_committed; else None. `leader`: (id, epoch) of the current leader, for a client that
+    asked the wrong broker. `diverging`: (epoch, end offset) in the leader's log where the fetcher's
+    log diverges from it. `snapshot`: (end offset, epoch) of the snapshot to fetch instead.
+    `preferred`: the replica that a consumer should read from instead (KIP-392)."""
 
     topic: Topic
     partition: int
@@ -75,7 +77,8 @@ def write_fetch_response(
     session_id: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """A whole response as the buffers to send in order, with its size in front. `endpoints`: of the leaders that it names."""
+    """A whole response as the buffers to send in order, with its size in front. `endpoints`: of the
+    leaders that it names."""
     flexible = version >= FLEXIBLE_SINCE
     out = bytearray(8)
     buffers: list[Buffer] = [out]

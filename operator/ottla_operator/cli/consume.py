@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.records import Record
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.offset_spec import OFFSET_FORMS, OffsetSpec, parse_offset_spec
@@ -141,8 +142,8 @@ async def _log_bounds(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Log start and log end of the partitions. `indexes`: empty for all."""
     found = await topics.describe_existing_topics(client, names)
-    starts = await offsets.list_offsets(client, found.values(), offsets.EARLIEST)
-    ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+    starts = await offsets.list_offsets(client, found.values(), EARLIEST_TIMESTAMP)
+    ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)
     partitions = {it for it in ends if it in starts and (not indexes or it[1] in indexes)}
     if not partitions:
         message = f"{', '.join(names)}: there is no such partition with a leader"

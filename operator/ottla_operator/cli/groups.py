@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.offset_spec import OFFSET_FORMS, OffsetSpec, parse_offset_spec
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
@@ -48,7 +49,7 @@ def describe(
         if group.state == "Dead" and not committed:
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {name!r}")
         found = await topics.describe_topics(client, {topic for topic, _ in committed})
-        ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+        ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)
         return _group_document(group, committed, ends)
 
     found = call_brokers(bootstrap, command_config, work)
@@ -149,8 +150,8 @@ async def _resolve_offsets(
     client: KafkaClient, spec: OffsetSpec, before: Mapping[TopicPartition, int], names: set[str]
 ) -> dict[TopicPartition, int]:
     found = await topics.describe_existing_topics(client, names)
-    starts = await offsets.list_offsets(client, found.values(), offsets.EARLIEST)
-    ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+    starts = await offsets.list_offsets(client, found.values(), EARLIEST_TIMESTAMP)
+    ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)
     at_time = await offsets.list_offsets(client, found.values(), spec.time_ms) if spec.time_ms is not None else {}
     return {
         partition: spec.resolve(starts[partition], ends[partition], before.get(partition), at_time.get(partition))

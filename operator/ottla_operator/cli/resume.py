@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.kafka import offsets, topics
 from ottla_operator.kafka.client import KafkaClient
@@ -77,7 +78,7 @@ class ExistingRecords:
             return
         await self.producer.count_partitions(name)  # creates the topic where the brokers create topics automatically
         topic = await topics.describe_topic(self.client, name)
-        ends = await offsets.list_offsets(self.client, [topic], offsets.LATEST)
+        ends = await offsets.list_offsets(self.client, [topic], LATEST_TIMESTAMP)
         if not self.if_empty:
             count = self.partitions or self.partition_counts.get(topic)
             if count is None:
@@ -104,7 +105,7 @@ class ExistingRecords:
 
     async def _check_keys(self, topic: topics.TopicDescription, ends: dict[TopicPartition, int]) -> None:
         """Checks keys at both ends of each partition: those of other partitions date from a smaller partition count."""
-        starts = await offsets.list_offsets(self.client, [topic], offsets.EARLIEST)
+        starts = await offsets.list_offsets(self.client, [topic], EARLIEST_TIMESTAMP)
         filled = {it: starts[it] for it in ends if starts.get(it, ends[it]) < ends[it]}
         for positions in (filled, {it: max(start, ends[it] - SAMPLED_RECORDS) for it, start in filled.items()}):
             async for partition, key in self._read_keys(positions):

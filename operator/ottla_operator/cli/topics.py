@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.elect import elect
 from ottla_operator.cli.options import (
@@ -43,8 +44,8 @@ def list_(
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
         every = await topics.list_topics(client)
         shown = [it for it in every if internal or not (it.is_internal or it.name.startswith("__"))]
-        ends = await offsets.list_reachable_offsets(client, shown, offsets.LATEST)
-        starts = await offsets.list_reachable_offsets(client, shown, offsets.EARLIEST)
+        ends = await offsets.list_reachable_offsets(client, shown, LATEST_TIMESTAMP)
+        starts = await offsets.list_reachable_offsets(client, shown, EARLIEST_TIMESTAMP)
         brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
         sizes = log_dirs.sum_by_topic(await log_dirs.describe_replica_sizes(client, brokers))
         return [
@@ -116,8 +117,8 @@ def describe(
 
 async def _describe(client: KafkaClient, name: str, all_settings: bool) -> dict[str, Any]:
     topic = await topics.describe_topic(client, name)
-    ends = await offsets.list_reachable_offsets(client, [topic], offsets.LATEST)
-    starts = await offsets.list_reachable_offsets(client, [topic], offsets.EARLIEST)
+    ends = await offsets.list_reachable_offsets(client, [topic], LATEST_TIMESTAMP)
+    starts = await offsets.list_reachable_offsets(client, [topic], EARLIEST_TIMESTAMP)
     settings = (await configs.describe_topic_configs(client, [name]))[name]
     elr = await topics.describe_eligible_leaders(client, name)
     ongoing = await reassignments.list_reassignments(client)

@@ -4,18 +4,14 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-from kio.schema.list_offsets.v8.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i64
+from kio.static.primitive import i32
 
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.list_offsets import build_list_offsets
 from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_error
 from ottla_operator.kafka.topics import TopicDescription
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 TopicPartition = tuple[str, int]
 
 
@@ -31,8 +27,8 @@ async def list_offsets(
 ) -> dict[TopicPartition, int]:
     """Offset of every partition that has a leader. Raises Unreachable if a leader is.
 
-    time_ms: LATEST for the log end, EARLIEST for the log start, or a timestamp: the offset of the first record at or
-    after it, -1 if there is none.
+    time_ms: LATEST_TIMESTAMP for the log end, EARLIEST_TIMESTAMP for the log start, or a timestamp:
+    the offset of the first record at or after it, -1 if there is none.
     """
     by_leader = _partitions_by_leader(topics)
     answers = await asyncio.gather(
@@ -64,17 +60,7 @@ def _partitions_by_leader(topics: Iterable[TopicDescription]) -> dict[int, list[
 async def _list_offsets_of_leader(
     client: KafkaClient, leader: int, partitions: Iterable[TopicPartition], time_ms: int
 ) -> Mapping[TopicPartition, int]:
-    request = ListOffsetsRequest(
-        replica_id=BrokerId(-1),
-        isolation_level=i8(0),
-        topics=tuple(
-            ListOffsetsTopic(
-                name=TopicName(topic),
-                partitions=tuple(ListOffsetsPartition(partition_index=it, timestamp=i64(time_ms)) for it in indexes),
-            )
-            for topic, indexes in group_by_topic(partitions).items()
-        ),
-    )
+    request = build_list_offsets(partitions, time_ms)
     found: dict[TopicPartition, int] = {}
     for topic in (await client.send(request, broker=leader)).topics:
         for it in topic.partitions:

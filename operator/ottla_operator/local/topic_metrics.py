@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_operator.formatting import format_size
 from ottla_operator.kafka import groups, log_dirs, offsets, topics
 from ottla_operator.kafka.client import InvalidAddress, KafkaClient, Unreachable, connect
@@ -71,7 +72,7 @@ class TopicMetrics:
         self._show_brokers(found)
         own = [it for it in found if not it.is_internal and not it.name.startswith("__")]
         self._ends, starts = await asyncio.gather(
-            offsets.list_offsets(client, own, offsets.LATEST), offsets.list_offsets(client, own, offsets.EARLIEST)
+            offsets.list_offsets(client, own, LATEST_TIMESTAMP), offsets.list_offsets(client, own, EARLIEST_TIMESTAMP)
         )
         now_s = asyncio.get_running_loop().time()
         log_ends = self._show_topics(own, self._ends, starts, now_s - self._previous_s)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
 from ottla_operator.kafka import groups, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.backoff import RequeueBackoff
@@ -151,7 +152,7 @@ def _reported_state(resource: Json) -> str:
 async def _lag(client: KafkaClient, group: str, source_names: Iterable[str]) -> int | None:
     committed = await groups.list_group_offsets(client, group)
     found = await topics.describe_topics(client, source_names)
-    ends = await offsets.list_offsets(client, found.values(), offsets.LATEST)
+    ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)
     if not any(topic in found for topic, _ in committed):
         return None
     return sum(max(0, end - committed.get(partition, 0)) for partition, end in ends.items())

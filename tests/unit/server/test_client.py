@@ -24,13 +24,12 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import drop_partial_batch
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.client import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     Client,
     NoBrokersAvailable,
     parse_bootstrap_servers,
 )
 from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.records import iter_records
 from tests.unit.api.brokers import SmallBroker, batch, serve, start_listening
 from tests.unit.server.connections import broker_test
