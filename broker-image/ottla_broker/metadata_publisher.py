@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
+from ottla_broker.coordination.journal import PartitionJournal
 from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.mirroring.mirror_manager import MirrorManager
-from ottla_broker.replication.journal import PartitionJournal
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.security.standard_authorizer import StandardAuthorizer

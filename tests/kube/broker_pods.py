@@ -169,6 +169,7 @@ class BrokerPods:
         }
 
     def _container_spec(self, settings: dict[str, str]) -> Json:
+        dns_name = f"$(POD).{self.name}.{self.namespace}.svc.cluster.local"
         config = {
             "node.id": "$(BROKER)",
             "log.dirs": "/var/lib/ottla/data",
@@ -176,7 +177,7 @@ class BrokerPods:
             "listeners": "INTERNAL://:9091,CLIENTS://:9092",
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
-            "advertised.listeners": f"INTERNAL://$(POD).{self.name}.{self.namespace}.svc.cluster.local:9091,CLIENTS://$(ADDRESS):9092",
+            "advertised.listeners": f"INTERNAL://{dns_name}:9091,CLIENTS://$(ADDRESS):9092",
             "http.listener": ":8080",
         } | settings
         fields = {

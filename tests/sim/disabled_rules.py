@@ -10,11 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from ottla_broker.coordination.journal import JournalWriter
+from ottla_broker.coordination.journal import READ_BYTES, JournalWriter, PartitionJournal
 from ottla_broker.log import flush, log_dir, recovery
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
-from ottla_broker.replication.journal import READ_BYTES, PartitionJournal
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode

@@ -43,7 +43,7 @@ async def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiV
         name, version = request.client_software_name, request.client_software_version
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=NO_THROTTLE)
-        ctx.connection.software_name, ctx.connection.software_version = name, version
+        ctx.connection.software_name = name
     return api_versions_response(ErrorCode.none, features_epoch=ctx.broker.image.end_offset - 1)
 
 

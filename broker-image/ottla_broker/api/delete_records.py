@@ -63,7 +63,10 @@ async def delete_from_partition(
     """`until_s`: on the loop's clock."""
     try:
         async with asyncio.timeout_at(until_s):
-            low, code = await wait_for_low_watermark(*await raise_log_start(ctx, topic, requested)), ErrorCode.none
+            partition, below = await raise_log_start(ctx, topic, requested)
+            leader = partition.leader
+            await partition.wait_in_epoch(partition.log_start_waiters, lambda: leader.low_watermark >= below)
+            low, code = leader.low_watermark, ErrorCode.none
     except KafkaError as reason:
         low, code = NO_WATERMARK, reason.code
     except TimeoutError:
@@ -94,16 +97,3 @@ async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteReco
     # Once this request waits for it, so that followers hear of it at once.
     asyncio.get_running_loop().call_soon(partition.notify_log_start_change)
     return partition, offset
-
-
-async def wait_for_low_watermark(partition: Partition, below: int) -> int:
-    """The low watermark once it is high enough. Raises NOT_LEADER_OR_FOLLOWER if the leader changes."""
-    epoch = partition.leader_epoch
-
-    def is_deleted() -> bool:
-        if not partition.is_leader or partition.leader_epoch != epoch:
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"{partition} is led elsewhere, or anew")
-        return partition.leader.low_watermark >= below
-
-    await partition.log_start_waiters.wait_until(is_deleted)
-    return partition.leader.low_watermark

@@ -8,7 +8,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from ottla_broker.coordination import membership
@@ -23,24 +23,18 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
+@dataclass(eq=False, repr=False)
 class GroupCoordinator:
-    """`partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does not exist. No request is
+    """`_partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does not exist. No request is
     served while `is_in_session` returns False: the controller may have fenced this broker, which cannot reach it."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        config: GroupCoordinatorConfig,
-        partitions: Callable[[], int],
-        is_in_session: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self.config = config
-        self.is_in_session = is_in_session
-        self._runtime = runtime
-        self._partitions = partitions
-        self._shards: dict[int, GroupCoordinatorShard] = {}
-        self._loading = asyncio.Lock()
-        self._expiring: asyncio.Task[None] | None = None
+    _runtime: Runtime
+    config: GroupCoordinatorConfig
+    _partitions: Callable[[], int]
+    is_in_session: Callable[[], bool] = lambda: True
+    _shards: dict[int, GroupCoordinatorShard] = field(default_factory=dict)
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _expiring: asyncio.Task[None] | None = None
 
     # -- partitions of __consumer_offsets ----------------------------------------------------------
 

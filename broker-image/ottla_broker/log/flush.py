@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk
-from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 
@@ -87,11 +86,15 @@ async def checkpoint(log: LogState) -> None:
 
 
 async def _run(log: LogState, work: FlushWork) -> None:
-    state = log.flush
+    state, directory = log.flush, log.directory
     try:
         await log.storage.runtime.run_in_thread(flush_to_device, log.storage.disk, work)
     except OSError as error:
+        if log.directory != directory:
+            return  # the log has moved, and its former folder is gone
         raise log.storage_error("fsync", log.directory, error) from error
+    if log.directory != directory:
+        return
     if work.directories:
         state.is_folder_name_durable = True
         state.durable_names = max(state.durable_names, work.created_names)
@@ -112,14 +115,10 @@ def _plan_sync(log: LogState) -> FlushWork:
 def _plan_checkpoint(log: LogState) -> FlushWork:
     state, segments = log.flush, log.segments.from_offset(log.flush.recovery_point)
     for segment in segments:
-        try:
+        with log.storage_errors("write of an index", segment.path, segment.base):
             segment.save_indexes()
-        except OSError as error:
-            raise log.storage_error("write of an index", segment.path, error) from error
-    try:
+    with log.storage_errors("read", log.segments.active.path, log.end):
         end = log.segments.active.next_offset()
-    except (CorruptSegment, OSError) as error:
-        raise log.storage_error("read", log.segments.active.path, error, log.end) from error
     contents = [(log.snapshots.path(end), encode_producer_snapshot(log.producers))]
     if log.epochs.is_dirty:
         contents.append((log.epochs.path, log.epochs.encode()))

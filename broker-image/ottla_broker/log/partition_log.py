@@ -304,10 +304,8 @@ class PartitionLog(LogState):
         """Completes the active segment's indexes, as before a stop. KafkaError:
         KAFKA_STORAGE_ERROR."""
         active = self.segments.active
-        try:
+        with self.storage_errors("write of an index", active.path, self.end):
             active.seal()
-        except (CorruptSegment, OSError) as error:
-            raise self.storage_error("write of an index", active.path, error, self.end) from error
 
     def close(self) -> None:
         """Saves the indexes and closes the files. Call `checkpoint` first for a clean stop."""

@@ -48,10 +48,8 @@ def aborted_transactions(log: LogState, from_offset: int, to_offset: int) -> lis
     """Aborted transactions that have records in [from_offset, to_offset)."""
     found: list[AbortedTransaction] = []
     for segment in log.segments.from_offset(from_offset):
-        try:
+        with log.storage_errors("read", segment.transactions.path, segment.base):
             entries = segment.transactions.entries()
-        except (CorruptSegment, OSError) as error:
-            raise log.storage_error("read", segment.transactions.path, error, segment.base) from error
         for entry in entries:
             if entry.last_offset >= from_offset and entry.first_offset < to_offset:
                 found.append(entry)

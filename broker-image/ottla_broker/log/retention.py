@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from ottla_broker.log import file_names
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.rolling import roll
 from ottla_broker.log.segment import Segment
@@ -36,7 +35,7 @@ def apply_retention(log: LogState, now_ms: int) -> int:
     """
     if log.failure is not None:
         return 0
-    try:
+    with log.storage_errors("retention", log.directory, log.start):
         expired = max(_below_start(log), _expired(log, log.config, now_ms), key=len)
         if expired:
             if len(expired) == len(log.segments):
@@ -46,8 +45,6 @@ def apply_retention(log: LogState, now_ms: int) -> int:
                 mark_deleted(log, segment, now_ms)
             if (first := log.segments[0].base) > log.start:
                 log.raise_start(first)
-    except (CorruptSegment, OSError) as error:
-        raise log.storage_error("retention", log.directory, error, log.start) from error
     return len(expired)
 
 

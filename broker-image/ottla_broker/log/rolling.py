@@ -1,6 +1,5 @@
 """Closing a log's active segment and beginning the next one."""
 
-from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 from ottla_broker.log.segment import Segment
@@ -11,10 +10,8 @@ def roll(log: LogState) -> None:
     KAFKA_STORAGE_ERROR."""
     active = log.segments.active
     if active.size:
-        try:
+        with log.storage_errors("roll", active.path, log.end):
             roll_at(log, active.next_offset(), log.storage.runtime.now_ms())
-        except (CorruptSegment, OSError) as error:
-            raise log.storage_error("roll", active.path, error, log.end) from error
 
 
 def roll_at(log: LogState, base: int, now_ms: int) -> Segment:

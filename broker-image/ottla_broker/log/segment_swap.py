@@ -66,7 +66,7 @@ def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int
         jitter_ms=old[-1].jitter_ms,
     )
     moves = [(path, path.removesuffix(file_names.CLEANED)) for path in reversed(cleaned.paths) if disk.exists(path)]
-    try:
+    with log.storage_errors("swap of a compacted segment", new.path, new.base):
         for path, final in moves:
             disk.rename(path, final + file_names.SWAP)
         log.segments.replace(old, [new])
@@ -74,8 +74,6 @@ def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int
             mark_deleted(log, segment, now_ms)
         for _, final in moves:
             disk.rename(final + file_names.SWAP, final)
-    except OSError as error:
-        raise log.storage_error("swap of a compacted segment", new.path, error) from error
     # It may hold records of an aborted transaction that no index names any more.
     log.tail.clear()
     log.is_checkpoint_stale = True

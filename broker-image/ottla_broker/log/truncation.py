@@ -1,7 +1,6 @@
 """Cutting a log's end off, as a follower does where its log diverges from its leader's (KIP-101),
 and emptying it."""
 
-from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_rebuild import rebuild_producer_states
 from ottla_broker.log.segment import Segment
@@ -16,7 +15,7 @@ def truncate_to(log: LogState, offset: int) -> None:
         truncate_fully_and_start_at(log, offset)
         return
     log.tail.clear()
-    try:
+    with log.storage_errors("truncation", log.directory, offset):
         keep = log.segments.index_of_offset(offset)
         _lower_recovery_point(log, log.segments[keep].indexed_end_below(offset))
         removed = list(log.segments)[keep + 1 :]
@@ -32,15 +31,13 @@ def truncate_to(log: LogState, offset: int) -> None:
         log.snapshots.remove_above(log.end)
         log.producers = rebuild_producer_states(log, log.end)
         log.producers.remove_replicated_transactions(log.high_watermark)
-    except (CorruptSegment, OSError) as error:
-        raise log.storage_error("truncation", log.directory, error, offset) from error
 
 
 def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
     """Drops every record: the log is empty, starts and ends at `offset`. KafkaError:
     KAFKA_STORAGE_ERROR."""
     log.tail.clear()
-    try:
+    with log.storage_errors("truncation", log.directory, offset):
         _lower_recovery_point(log, 0)
         old = list(log.segments)
         for segment in reversed(old):
@@ -56,8 +53,6 @@ def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
         log.start = offset
         log.high_watermark = offset
         _end_at(log, offset)
-    except OSError as error:
-        raise log.storage_error("truncation", log.directory, error) from error
 
 
 def _lower_recovery_point(log: LogState, offset: int) -> None:

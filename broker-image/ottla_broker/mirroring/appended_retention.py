@@ -19,7 +19,7 @@ from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.mirroring.source_positions import encode_position_marker, source_position
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -82,17 +82,9 @@ class AppendedRetention:
         too slow.
         """
         offsets = [self.ensure_position_above(partition, it, below) for it in self._producer_ids(partition)]
-        last, epoch = max(offsets, default=-1), partition.leader_epoch
-
-        def is_committed() -> bool:
-            if partition.log.high_watermark > last:
-                return True
-            if not (partition.is_leader and partition.leader_epoch == epoch):
-                raise KafkaError(ErrorCode.not_leader_or_follower)
-            return False
-
+        last = max(offsets, default=-1)
         async with asyncio.timeout(COMMIT_TIMEOUT_S):
-            await partition.read_waiters.wait_until(is_committed)
+            await partition.wait_in_epoch(partition.read_waiters, lambda: partition.log.high_watermark > last)
 
     def ensure_position_above(self, partition: Partition, producer_id: int, below: int) -> int:
         """Writes a position marker unless the log has the source's position at or above `below`.

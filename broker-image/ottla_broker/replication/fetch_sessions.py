@@ -204,26 +204,20 @@ class FetchSession:
             cached.unwatch()
 
 
+@dataclass(eq=False, repr=False)
 class FetchSessionCache:
-    """`max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `random_below`: for ids
+    """`_max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `_random_below`: for ids
     that cannot be guessed from one another. `evicted`: how many sessions newer ones have
     replaced."""
 
-    def __init__(
-        self,
-        max_consumer_sessions: Callable[[], int],
-        now_s: Callable[[], float],
-        random_below: Callable[[int], int],
-        *,
-        followers_serve_consumers: bool = False,
-    ) -> None:
-        self._max_consumer_sessions = max_consumer_sessions
-        self._now_s = now_s
-        self._random_below = random_below
-        self._followers_serve_consumers = followers_serve_consumers
-        self._consumers: OrderedDict[int, FetchSession] = OrderedDict()  # the least recently used first
-        self._replicas: OrderedDict[int, FetchSession] = OrderedDict()
-        self.evicted = 0
+    _max_consumer_sessions: Callable[[], int]
+    _now_s: Callable[[], float]
+    _random_below: Callable[[int], int]
+    _followers_serve_consumers: bool = False
+    # Both with the least recently used first.
+    _consumers: OrderedDict[int, FetchSession] = field(default_factory=OrderedDict)
+    _replicas: OrderedDict[int, FetchSession] = field(default_factory=OrderedDict)
+    evicted: int = 0
 
     def __len__(self) -> int:
         return len(self._consumers)

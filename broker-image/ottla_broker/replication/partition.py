@@ -291,6 +291,18 @@ class Partition:
         """Done when every producer that waits now has its answer; None when none waits."""
         return self._pending_acks.all_completed()
 
+    async def wait_in_epoch(self, waiters: Waiters, condition: Callable[[], bool]) -> None:
+        """Return when `condition` holds, which is checked at each change of `waiters`.
+        NOT_LEADER_OR_FOLLOWER when this broker's leader epoch ends before."""
+        epoch = self.leader_epoch
+
+        def is_met() -> bool:
+            if not self.is_leader or self.leader_epoch != epoch:
+                raise KafkaError(ErrorCode.not_leader_or_follower, f"{self!r} does not lead in epoch {epoch} any more")
+            return condition()
+
+        await waiters.wait_until(is_met)
+
     # --- readers
 
     def readable_end(self, isolation: int, replica: int = -1) -> int:

@@ -33,6 +33,7 @@ SERVED_VERSIONS: Final[dict[int, tuple[int, int]]] = {
     ApiKey.DELETE_ACLS: (1, 3),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (1, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
     ApiKey.SASL_AUTHENTICATE: (0, 2),
     ApiKey.CREATE_PARTITIONS: (0, 3),
@@ -56,6 +57,7 @@ SERVED_VERSIONS: Final[dict[int, tuple[int, int]]] = {
     ApiKey.UNREGISTER_BROKER: (0, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }

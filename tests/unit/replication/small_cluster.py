@@ -29,6 +29,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
+from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import Server
@@ -109,6 +110,7 @@ class Node:
             self.runtime,
             self.config,
             self.fetchers,
+            ReplicaMover(self.node_id, self.partitions, self.directories, self.config, lambda: self.epoch, cluster.ask),
             MetadataClusterView(self.image),
             self.proposals.send,
             lambda partition: self.leadership_changes.append(("gained", partition.leader_epoch)),

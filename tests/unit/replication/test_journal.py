@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from ottla_broker.replication.journal import PartitionJournal
+from ottla_broker.coordination.journal import PartitionJournal
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.async_tests import async_test
