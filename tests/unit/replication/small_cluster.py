@@ -110,7 +110,9 @@ class Node:
             self.runtime,
             self.config,
             self.fetchers,
-            ReplicaMover(self.node_id, self.partitions, self.directories, self.config, lambda: self.epoch, cluster.ask),
+            ReplicaMover(
+                self.node_id, self.partitions, self.directories, self.config, lambda: self.epoch, cluster.send
+            ),
             MetadataClusterView(self.image),
             self.proposals.send,
             lambda partition: self.leadership_changes.append(("gained", partition.leader_epoch)),
