@@ -32,6 +32,7 @@ from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
@@ -120,6 +121,7 @@ class Node:
         )
         self.server = Server(
             cast(Broker, self),
+            authorizer=AllowAll(),
             listen_on=lambda at, _: cluster.network.listen(at.host, at.port),  # type: ignore[arg-type,return-value]
         )
         self.server.bind()
