@@ -96,9 +96,10 @@ bench-report: $(VENV)/.installed-test ## draw docs/images/benchmark-*.svg from t
 kind: ## install the operator in a kind cluster named KIND; needs docker, kind and helm
 	docker build -f broker-image/Dockerfile -t ottla-broker:$(VERSION) .
 	docker build -f broker-image/Dockerfile -t ottla-operator:$(VERSION) --target operator .
+	docker build -f broker-image/Dockerfile -t ottla-client:$(VERSION) --target client .
 	docker build -f spark-app/Dockerfile -t ottla-spark:$(VERSION) .
 	kind get clusters | grep -qx $(KIND) || kind create cluster --name $(KIND)
-	kind load docker-image --name $(KIND) $(foreach it,broker operator spark,ottla-$(it):$(VERSION))
+	kind load docker-image --name $(KIND) $(foreach it,broker operator client spark,ottla-$(it):$(VERSION))
 	helm upgrade --install ottla charts/ottla --kube-context kind-$(KIND) --namespace ottla --create-namespace --wait \
 		--set-string podAnnotations.built=$(shell date +%s)
 

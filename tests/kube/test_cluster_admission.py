@@ -28,6 +28,21 @@ def test_the_api_server_rejects_a_setting_that_its_schema_can_check(
         resources.create("Cluster", "demo", {**SPEC, "config": config})
 
 
+@pytest.mark.parametrize(
+    ("name", "spec", "message"),
+    [
+        ("0-demo", SPEC, "metadata.name begins the names of Services"),
+        ("d" * 41, SPEC, "metadata.name begins the names of Services"),
+        ("demo", {"replicas": 3}, "spec.storage is missing"),
+    ],
+)
+def test_the_api_server_refuses_what_kubernetes_cannot_run(
+    resources: NamespaceClient, name: str, spec: Json, message: str
+) -> None:
+    with pytest.raises(ApiError, match=message):
+        resources.create("Cluster", name, spec)
+
+
 def test_the_api_server_accepts_settings_in_every_form(resources: NamespaceClient) -> None:
     config = {
         "auto.create.topics.enable": False,

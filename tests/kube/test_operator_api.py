@@ -126,10 +126,11 @@ def event_reasons(resources: NamespaceClient) -> set[tuple[str, str]]:
 def test_an_invalid_spec_that_the_schema_accepts_is_stalled(
     resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
-    resources.create("Cluster", "demo", {"replicas": 3})
+    secured = {"name": "secured", "port": 9094, "authentication": "SCRAM"}
+    resources.create("Cluster", "demo", {**SPEC, "listeners": [secured]})
     resources.wait_for_status("Cluster", "demo", "Failed")
-    assert "spec.storage is missing" in resources.condition("Cluster", "demo", "Stalled")["message"]
-    resources.patch_spec("Cluster", "demo", {"storage": SPEC["storage"]})
+    assert "spec.listeners[0].authentication" in resources.condition("Cluster", "demo", "Stalled")["message"]
+    resources.patch_spec("Cluster", "demo", {"listeners": None})
     resources.wait_for_status("Cluster", "demo", "InProgress")
     eventually(lambda: ("InvalidSpec", "Warning") in event_reasons(resources), message="an InvalidSpec event")
 

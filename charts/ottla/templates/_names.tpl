@@ -13,6 +13,12 @@
 {{ include "ottla.name" . }}-operator
 {{- end }}
 
+{{- /* Whether the platform assigns user ids to pods, as OpenShift does. */}}
+{{- define "ottla.assignsUid" -}}
+{{- if eq (toString .Values.platformAssignsUid) "auto" }}{{ .Capabilities.APIVersions.Has "security.openshift.io/v1" }}
+{{- else }}{{ .Values.platformAssignsUid }}{{ end }}
+{{- end }}
+
 {{- define "ottla.selector" -}}
 app.kubernetes.io/name: ottla
 app.kubernetes.io/component: operator

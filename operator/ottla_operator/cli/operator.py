@@ -48,6 +48,27 @@ def operator(
             envvar="OTTLA_SPARK_PULL_POLICY", help="Pull policy of that image: Always, IfNotPresent or Never."
         ),
     ] = "IfNotPresent",
+    broker_pull_policy: Annotated[
+        str,
+        typer.Option(
+            envvar="OTTLA_BROKER_PULL_POLICY",
+            help="Pull policy of the brokers' image: Always, IfNotPresent or Never. Default: Kubernetes' own.",
+        ),
+    ] = "",
+    pull_secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="OTTLA_PULL_SECRETS",
+            help="Secret with which brokers' and pipelines' images are pulled, in each of their namespaces. Repeatable.",
+        ),
+    ] = None,
+    platform_assigns_uid: Annotated[
+        bool,
+        typer.Option(
+            envvar="OTTLA_PLATFORM_ASSIGNS_UID",
+            help="Leave user and group ids of pods to the platform, as OpenShift requires.",
+        ),
+    ] = False,
     home: Annotated[
         str | None,
         typer.Option(
@@ -71,17 +92,19 @@ def operator(
     """Run the Kubernetes operator, which reconciles Clusters, Topics, Mirrors and Pipelines."""
     # kopf is an optional dependency: `--help` works without it.
     from ottla_operator.kube.operator import LoginError, Operator, OperatorOptions
+    from ottla_operator.plan.objects.pod_defaults import PodDefaults
     from ottla_operator.plan.objects.pods import BrokerImages
     from ottla_operator.plan.pipeline.pods import PipelineImage
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    defaults = PodDefaults(tuple(_split(pull_secret)), platform_assigns_uid)
     options = OperatorOptions(
-        namespaces=[part for it in namespace or [] for part in it.split(",") if part],
+        namespaces=_split(namespace),
         lease_namespace=home or _pod_namespace(),
         lease_name=lease,
-        images=BrokerImages(image, version or metadata.version("ottla")),
-        pipeline_image=PipelineImage(spark_image, pull_policy),
+        images=BrokerImages(image, version or metadata.version("ottla"), broker_pull_policy, defaults),
+        pipeline_image=PipelineImage(spark_image, pull_policy, defaults),
         http_listener=_parse_address(http),
     )
 
@@ -95,6 +118,11 @@ def operator(
         asyncio.run(work())
     except LoginError as error:
         raise CommandError(ExitCode.unreachable, str(error)) from error
+
+
+def _split(values: list[str] | None) -> list[str]:
+    """Of a repeatable option, whose environment variable has several values in one, separated by commas."""
+    return [part for it in values or [] for part in it.split(",") if part]
 
 
 def _pod_namespace() -> str:

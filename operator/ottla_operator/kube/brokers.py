@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE
+from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE, STATEFUL_SET
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
 from ottla_operator.kube.pod_failures import add_start_failures, find_creation_failure
 from ottla_operator.kube.rack_labels import RackLabels
@@ -24,12 +24,14 @@ from ottla_operator.plan.objects.config import common_settings, started_with
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, broker_ids, desired_objects
 from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
 from ottla_operator.plan.objects.services import ServiceAddress, ServiceAddresses, bootstrap_addresses
-from ottla_operator.plan.observed_pods import BrokerPod, parse_time
+from ottla_operator.plan.observed_pods import BrokerPod
+from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.reconcile.platform import Blocked, ReconcileState
 from ottla_operator.reconcile.scaling import ALL_TOPICS
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import parse_time
 from ottla_operator.resources.model import Json
 
 TERMINATING_RETRY_S: Final = 0.5
@@ -72,13 +74,28 @@ class PodPlatform:
             observed.state_annotations,
             without_rejected(common, rejected, _settings_in_use(observed)),
             certificates,
+            due_restart(cluster, datetime.datetime.now(datetime.UTC)),
             frozenset(it.port for it in observed.pods.values()),
         )
         desired = await self._apply(resource, cluster, observed, inputs)
+        await self._answer_rollout_restart(resource, cluster, stateful_set)
         inputs = replace(inputs, addresses=_addresses(observed))
         creation_error = await find_creation_failure(self.api, cluster, observed)
         await add_start_failures(self.api, cluster, observed)
         return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error, creation_error)
+
+    async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
+        """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it is said once."""
+        template = stateful_set["spec"]["template"]["metadata"] if stateful_set else {}
+        if not (asked_at := (template.get("annotations") or {}).get(names.KUBECTL_RESTARTED_AT)):
+            return
+        said = (
+            f"kubectl rollout restart (at {asked_at}) restarts no broker: the operator restarts them one at a time, each "
+            f"when all partitions can spare it. Set spec.restartAt: {asked_at} in Cluster {cluster.name}"
+        )
+        await self.events.record(resource, "RolloutRestartIgnored", said, warning=True)
+        change = {"spec": {"template": {"metadata": {"annotations": {names.KUBECTL_RESTARTED_AT: None}}}}}
+        await self.api.merge(STATEFUL_SET, cluster.metadata.namespace, cluster.name, change)
 
     async def _read_certificates(self, cluster: Cluster, stateful_set: Json | None) -> tuple[str | None, str]:
         """The digest of the certificates that brokers should have, empty without TLS; and why those in the Secret cannot be
@@ -192,7 +209,7 @@ class _Outdated:
             return f"image {image}" if pod.image != image else "pod template"
         if pod.certificates != self.inputs.certificates:
             return f"certificates of Secret {tls.secret_name(self.cluster)}"
-        return ""
+        return describe_restart(self.inputs.restart_at, pod.restart_at)
 
 
 def ready_addresses(pods: Iterable[BrokerPod]) -> list[str]:

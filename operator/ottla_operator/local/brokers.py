@@ -1,11 +1,13 @@
 """The brokers of one Cluster as processes: started, observed and reported."""
 
 import asyncio
+import datetime
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from ottla_operator.local import processes
 from ottla_operator.local.documents import Document
@@ -14,24 +16,30 @@ from ottla_operator.local.live_view import BrokerRow, LiveView, State
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.plan.broker_processes import BrokerProcessPlan, with_replication_defaults
 from ottla_operator.plan.cluster_status import ObservedBroker
+from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.reconcile.platform import ReconcileState
 from ottla_operator.resources.cluster import Cluster
 
+RESTART_FILE: Final = "restart-at"
+
 
 class BrokerProcess:
     """One broker's process. `plan`: what it is started with next. `started_with`: settings of the current or last process;
-    None if these are unknown. `on_status`: called with every change."""
+    None if these are unknown. `restart_at`: the time of a restart by hand that has come; `started_after`: the one that
+    the process was started after. `on_status`: called with every change."""
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
         self.plan = plan
         self.folder = folder
         self.started_with: Settings | None = plan.settings
+        self.restart_at = self.started_after = ""
         self.unready_since_s = asyncio.get_running_loop().time()
         self._was_ready = False
         self._on_status = on_status
         if processes.find_process(folder) is not None:
             self.started_with = self._read_settings()
+            self.started_after = self._read_restart()
         self.supervisor = self._supervise()
 
     @property
@@ -72,6 +80,14 @@ class BrokerProcess:
     def _write_settings(self) -> None:
         self.started_with = dict(self.plan.settings)
         replace_file(self.folder / "settings.json", json.dumps(self.started_with, indent=2))
+        self.started_after = self.restart_at
+        replace_file(self.folder / RESTART_FILE, self.started_after)
+
+    def _read_restart(self) -> str:
+        try:
+            return (self.folder / RESTART_FILE).read_text()
+        except FileNotFoundError:
+            return ""
 
     def _read_settings(self) -> Settings | None:
         try:
@@ -111,16 +127,18 @@ class BrokerProcesses:
         defaults_for = broker_count_for_defaults(self.count, self.state.spread_over)
         for plan in self.plans[: self.count]:
             plan = with_replication_defaults(plan, cluster, defaults_for)
-            self._update(plan, rejected)
+            self._update(plan, rejected, due_restart(cluster, datetime.datetime.now(datetime.UTC)))
         self.desired = {id_: it.plan.settings for id_, it in self.by_id.items() if id_ <= cluster.spec.replicas}
         return self
 
-    def _update(self, plan: BrokerProcessPlan, rejected: Settings) -> None:
+    def _update(self, plan: BrokerProcessPlan, rejected: Settings, restart_at: str) -> None:
         if (broker := self.by_id.get(plan.id)) is None:
             row = self.view.brokers[plan.label] = BrokerRow(plan.label, plan.address)
             folder = self.home.broker(plan.cluster, plan.id)
             broker = self.by_id[plan.id] = BrokerProcess(plan, folder, lambda status: self._report(row, status))
+            broker.restart_at = restart_at
             broker.supervisor.start()
+        broker.restart_at = restart_at
         settings = without_rejected(plan.settings, rejected, broker.started_with)
         broker.update(replace(plan, settings=settings))
         self.view.brokers[plan.label].address = plan.address
@@ -133,6 +151,7 @@ class BrokerProcesses:
                 id_,
                 it.is_ready,
                 it.started_with,
+                outdated=describe_restart(it.restart_at, it.started_after),
                 unready_for_s=0.0 if it.is_ready else now - it.unready_since_s,
                 problem=it.supervisor.status.reason,
             )

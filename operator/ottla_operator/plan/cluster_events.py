@@ -4,7 +4,7 @@ They follow from the status that was written last, so an operator that takes ove
 once, because the status that caused it is replaced.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla_operator.formatting import format_count
@@ -32,13 +32,16 @@ def find_cluster_events(observed: ClusterObservations, resource: Mapping[str, Js
     )
 
 
+def find_roll_start(outdated: Mapping[int, str], resource: Mapping[str, Json]) -> ClusterEvent | None:
+    """The event to record before the first restart of a roll. `outdated`: broker → why it has to be restarted."""
+    if not outdated or (resource.get("status") or {}).get("roll"):
+        return None
+    reasons = ", ".join(dict.fromkeys(outdated.values()))
+    return ClusterEvent("RollStarted", f"restarting {_brokers(outdated)}, one after the other: {reasons}")
+
+
 def _roll_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
-    was_rolling = bool(previous.get("roll"))
-    if observed.is_rolling and not was_rolling:
-        reasons = ", ".join(dict.fromkeys([*observed.outdated.values(), *filter(None, [observed.restart_reason])]))
-        ids = {*observed.outdated, *([observed.restarted] if observed.restarted is not None else [])}
-        yield ClusterEvent("RollStarted", f"restarting {_brokers(ids)}, one after the other: {reasons}")
-    elif was_rolling and not observed.is_rolling:
+    if previous.get("roll") and not observed.is_rolling:
         yield ClusterEvent("RollCompleted", "every broker that had to be restarted serves again")
 
 
@@ -89,5 +92,5 @@ def _availability_events(observed: ClusterObservations, resource: Mapping[str, J
         yield ClusterEvent("Available", "clients are served: every partition has a leader")
 
 
-def _brokers(ids: Sequence[int] | set[int]) -> str:
+def _brokers(ids: Collection[int]) -> str:
     return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, sorted(ids)))}"

@@ -46,7 +46,7 @@ class ClusterObservations:
 
     `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
     registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker → why it has to be restarted. `blocked_by`: what
-    the roll waits for. `restarted`: the broker that this reconcile restarted, and `restart_reason`. `was_rolling`: a
+    the roll waits for. `restarted`: the broker that this reconcile restarted. `was_rolling`: a
     roll was in progress when the status was written last. `rejected_settings`: setting → why the brokers reject it.
     `scales_from`: brokers before the scaling that is in progress; None if none is. `scaling`: what it is doing;
     `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
@@ -61,7 +61,6 @@ class ClusterObservations:
     outdated: Mapping[int, str] = field(default_factory=dict)
     blocked_by: Sequence[Blocker] = ()
     restarted: int | None = None
-    restart_reason: str = ""
     was_rolling: bool = False
     refused_settings: str = ""
     rejected_settings: Mapping[str, str] = field(default_factory=dict)

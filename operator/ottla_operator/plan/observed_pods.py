@@ -8,6 +8,7 @@ from typing import Final
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.pipeline import names as pipeline_names
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import parse_time
 from ottla_operator.resources.model import Json
 
 STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})  # every pod waits for these at first
@@ -20,7 +21,7 @@ class BrokerPod:
     """A broker's pod.
 
     `settings`: name of the ConfigMap that it mounts. `certificates`: digest of those it was started
-    with; empty without TLS. `since`: since when it has been ready, or not ready; of a terminating
+    with; empty without TLS. `restart_at`: the `spec.restartAt` that it was started after. `since`: since when it has been ready, or not ready; of a terminating
     pod, when it should have gone. `port`: where brokers and the operator reach it; the Cluster may
     say otherwise by now; 0 if the pod names none. `problem`: what keeps it from running; empty if
     nothing is known.
@@ -35,6 +36,7 @@ class BrokerPod:
     pod_hash: str
     settings: str
     certificates: str
+    restart_at: str
     image: str
     ip: str
     port: int
@@ -112,11 +114,6 @@ def last_line(text: str | None) -> str:
     return lines[-1].strip()[:MAX_MESSAGE_LENGTH] if lines else ""
 
 
-def parse_time(text: str) -> datetime.datetime:
-    """A time as Kubernetes writes it."""
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
 def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
@@ -132,6 +129,7 @@ def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
         pod_hash=annotations.get(names.POD_HASH, ""),
         settings=_mounted_config_map(spec, "settings"),
         certificates=annotations.get(names.CERTIFICATES, ""),
+        restart_at=annotations.get(names.RESTART_AT, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
         ip=status.get("podIP") or "",
         port=_container_port(spec, names.BROKERS_PORT) or names.brokers_port(cluster),

@@ -5,6 +5,9 @@ write before can still accept one, and none loses its last in-sync replica, exce
 replication factor makes that impossible. The metadata log, which makes a broker the controller, is
 one of these partitions. The invariant holds because every step is decided from the current ISRs, not
 from an earlier plan. So a step is only ever one broker, and the caller asks again.
+
+Whatever `max_unavailable` is, the second broker of a roll goes only when one serves with what it is restarted for:
+a setting or image with which none starts costs one broker.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -82,7 +85,7 @@ def step_without_partitions(brokers: Sequence[BrokerState], max_unavailable: int
     down = [it for it in brokers if not it.is_ready]
     if first := next((it for it in down if it.outdated and not it.is_registered), None):
         return RestartBroker(first.id, first.outdated)  # it serves nobody
-    if len(down) >= max_unavailable and not any(it.outdated for it in down):
+    if len(down) >= _limit(brokers, max_unavailable) and not any(it.outdated for it in down):
         return RollBlocked(down=tuple(it.id for it in down))
     return None
 
@@ -101,7 +104,8 @@ def next_roll_step(
     ready = {it.id for it in brokers if it.is_ready}
     blockers: list[Blocker] = []
     all_partitions = list(partitions)
-    candidates = [it for it in brokers if it.outdated and (not it.is_ready or len(down) < max_unavailable)]
+    limit = _limit(brokers, max_unavailable)
+    candidates = [it for it in brokers if it.outdated and (not it.is_ready or len(down) < limit)]
     # Brokers that are not ready first, the controller last.
     for broker in sorted(candidates, key=lambda it: (it.is_ready, it.id == controller, it.id)):
         found = find_blockers(broker.id, all_partitions, ready)
@@ -109,6 +113,12 @@ def next_roll_step(
             return RestartBroker(broker.id, broker.outdated)
         blockers += found
     return RollBlocked(tuple(down), tuple(blockers))
+
+
+def _limit(brokers: Sequence[BrokerState], max_unavailable: int) -> int:
+    """How many brokers may be down at once."""
+    is_proven = any(it.is_ready and not it.outdated for it in brokers)
+    return max_unavailable if is_proven else 1
 
 
 def find_blockers(

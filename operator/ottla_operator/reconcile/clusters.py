@@ -16,7 +16,7 @@ from ottla_operator.kafka.elections import ElectionType, elect_preferred_leaders
 from ottla_operator.kafka.reassignments import list_reassignments
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan.backoff import RequeueBackoff
-from ottla_operator.plan.cluster_events import find_cluster_events
+from ottla_operator.plan.cluster_events import ClusterEvent, find_cluster_events, find_roll_start
 from ottla_operator.plan.cluster_status import (
     ClusterObservations,
     availability,
@@ -49,6 +49,7 @@ RESYNC_S: Final = 15.0
 NEXT_STEP_S: Final = 0.5
 WAIT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 10.0
+PAUSED: Final = "spec.paused is true: the operator changes nothing, and does not observe the brokers, until it is false"
 
 
 @dataclass(slots=True)
@@ -84,9 +85,13 @@ class ClusterReconciler:
         if problems := self._validation.find_problems(key, resource):
             await self._report(resource, Stalled("InvalidSpec", problems))
             return RESYNC_S
+        cluster = Cluster.parse_stored(resource)
+        if cluster.spec.paused:
+            await self._report(resource, Stalled("ReconciliationPaused", PAUSED))
+            return RESYNC_S
         try:
             try:
-                return await self._reconcile(key, resource, Cluster.parse_stored(resource), cached)
+                return await self._reconcile(key, resource, cluster, cached)
             except PlatformError as error:
                 raise Blocked.by_rejection(error) from error
         except Blocked as blocked:
@@ -113,6 +118,8 @@ class ClusterReconciler:
             config = await apply_config(client, brokers)
             rejected = _remember_rejected(cached, config, cluster)
             await self._record(resource, _config_events(config))
+            if (started := find_roll_start(config.outdated, resource)) is not None:
+                await self.platform.record_event(resource, started.reason, started.message, lasts=True)
             restarted = await self._restart(client, cluster, brokers, described, config)
             await self._record(resource, _restart_events(restarted))
             scaled = await self._scale(client, cluster, brokers, described, restarted)
@@ -127,7 +134,6 @@ class ClusterReconciler:
                 outdated=config.outdated,
                 blocked_by=restarted.blocked_by,
                 restarted=restarted.broker,
-                restart_reason=restarted.reason,
                 was_rolling=bool((resource.get("status") or {}).get("roll")),
                 refused_settings=refused,
                 rejected_settings=rejected,
@@ -148,9 +154,7 @@ class ClusterReconciler:
         readiness = evaluate_cluster(observed)
         fields = status_fields(observed, brokers.bootstrap, brokers.selector, resource.get("status") or {})
         events = find_cluster_events(observed, resource)
-        await self._report(resource, readiness, (availability(observed),), fields)
-        for it in events:
-            await self.platform.record_event(resource, it.reason, it.message, warning=it.is_warning)
+        await self._report(resource, readiness, (availability(observed),), fields, events)
         if observed.serving:
             self.on_reachable(key)
         if isinstance(readiness, Ready):
@@ -214,13 +218,17 @@ class ClusterReconciler:
         readiness: Readiness,
         extra: tuple[ExtraCondition, ...] = (),
         fields: Mapping[str, Json] | None = None,
+        events: Iterable[ClusterEvent] = (),
     ) -> None:
-        """`fields`: None keeps those that the status has."""
+        """`fields`: None keeps those that the status has. `events`: that followed from the status that this one
+        replaces."""
         status = resource.get("status") or {}
         kept = {key: value for key, value in status.items() if key not in ("conditions", "observedGeneration")}
         before = find_condition(resource, READY)
         conditions = Conditions(readiness, resource["metadata"]["generation"], extra)
         await self.platform.write_status(resource, conditions, kept if fields is None else fields)
+        for it in events:
+            await self.platform.record_event(resource, it.reason, it.message, warning=it.is_warning)
         is_new = (before.get("reason"), before.get("message")) != (readiness.reason, readiness.message)
         if isinstance(readiness, Stalled) and is_new:
             await self.platform.record_event(resource, readiness.reason, readiness.message, warning=True)

@@ -5,15 +5,17 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import (
+    TIME,
     Duration,
     IntOrString,
     ObjectRef,
-    PlainObject,
+    PodTemplate,
     Quantity,
     Resource,
     Settings,
     Status,
     format_setting,
+    is_time,
     parse_quantity,
 )
 from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one, doc, listed
@@ -120,26 +122,6 @@ class Resources(Model, frozen=True):
     limits: Annotated[dict[str, IntOrString] | None, doc("Resources that the container must not exceed.")] = None
 
 
-class PodMetadata(Model, frozen=True):
-    """Labels and annotations added to the brokers' pods."""
-
-    labels: Annotated[dict[str, str] | None, doc("Labels.")] = None
-    annotations: Annotated[dict[str, str] | None, doc("Annotations.")] = None
-
-
-class PodTemplate(Model, frozen=True):
-    """Additions to the brokers' pods."""
-
-    metadata: Annotated[PodMetadata | None, doc("Labels and annotations.")] = None
-    spec: Annotated[
-        PlainObject | None,
-        doc(
-            "PodSpec fields that are merged over the operator's: tolerations, affinity, nodeSelector, "
-            "priorityClassName, and so on."
-        ),
-    ] = None
-
-
 class Rack(Model, frozen=True):
     """Source of the brokers' rack, by which replicas are spread."""
 
@@ -237,10 +219,28 @@ class ClusterSpec(Model, frozen=True):
             "or that follows from the rest of the spec, is refused before any broker is restarted."
         ),
     ] = None
-    resources: Annotated[Resources | None, doc("CPU and memory of each broker.")] = None
+    resources: Annotated[
+        Resources | None,
+        doc("CPU and memory of each broker. Defaults to requests of 100m CPU and 256Mi memory, without limits."),
+    ] = None
     pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None
     rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains.")] = None
     roll: Annotated[Roll | None, doc("Rolling restarts.")] = None
+    restart_at: Annotated[
+        Annotated[str, Meta(max_length=64, pattern=TIME)] | None,
+        doc(
+            "Restarts every broker once, one after the other, when this time has come (RFC 3339), such as "
+            "2026-01-31T12:00:00Z. Another time restarts them again.",
+            {"format": "date-time"},
+        ),
+    ] = None
+    paused: Annotated[
+        bool | None,
+        doc(
+            "While true, the operator changes nothing of this Cluster and says so in its conditions. "
+            "Brokers keep running. Defaults to false."
+        ),
+    ] = None
     rebalance: Annotated[Rebalance | None, doc("Reassignment of partitions when brokers are added or removed.")] = None
     tls: Annotated[Tls | None, doc("Certificates. Required if a listener has tls: true.")] = None
     authorization: Annotated[Authorization | None, doc("Authorization of requests. Defaults to type None.")] = None
@@ -260,6 +260,12 @@ class ClusterSpec(Model, frozen=True):
                 len({it.get("port") for it in _objects(spec.get("listeners"))}) == len(_objects(spec.get("listeners")))
             ),
             "listeners",
+        ),
+        Rule(
+            None,
+            "restartAt is no time of the calendar",
+            lambda spec: "restartAt" not in spec or is_time(spec["restartAt"]),
+            "restartAt",
         ),
     )
 

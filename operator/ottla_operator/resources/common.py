@@ -1,5 +1,6 @@
 """Types that several kinds share: names, references, quantities, durations, status and conditions."""
 
+import datetime
 import re
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -13,6 +14,7 @@ TOPIC_NAME: Final = r"^[a-zA-Z0-9._-]+$"
 OBJECT_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 IDENTIFIER: Final = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
 QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$"
+TIME: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
 DURATION: Final = r"^[0-9]+ ?(ms|s|m|h|d|milliseconds?|seconds?|minutes?|hours?|days?)$"
 
 TopicName = Annotated[str, Meta(min_length=1, max_length=249, pattern=TOPIC_NAME)]
@@ -71,6 +73,19 @@ def parse_duration_ms(text: str) -> int:
     return int(match[1]) * _MILLISECONDS[unit]
 
 
+def parse_time(text: str) -> datetime.datetime:
+    """A time in RFC 3339, as Kubernetes writes it. Raises ValueError."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def is_time(text: str) -> bool:
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True
+
+
 def format_setting(value: Json) -> str:
     """A setting's value as Kafka's protocol and properties files carry it. Raises TypeError for lists and objects."""
     match value:
@@ -93,6 +108,26 @@ class SecretKeyRef(Model, frozen=True):
 
     name: Annotated[ObjectName, doc("Name of the Secret.")]
     key: Annotated[str, Meta(max_length=253, description="Key in the Secret's data.")]
+
+
+class PodMetadata(Model, frozen=True):
+    """Labels and annotations added to pods."""
+
+    labels: Annotated[dict[str, str] | None, doc("Labels.")] = None
+    annotations: Annotated[dict[str, str] | None, doc("Annotations.")] = None
+
+
+class PodTemplate(Model, frozen=True):
+    """Additions to pods."""
+
+    metadata: Annotated[PodMetadata | None, doc("Labels and annotations.")] = None
+    spec: Annotated[
+        PlainObject | None,
+        doc(
+            "PodSpec fields that are merged over the operator's: tolerations, affinity, nodeSelector, "
+            "priorityClassName, and so on."
+        ),
+    ] = None
 
 
 class Condition(Model, frozen=True):

@@ -15,6 +15,7 @@ from ottla_operator.resources.common import (
     IntOrString,
     ObjectName,
     ObjectRef,
+    PodTemplate,
     Quantity,
     Resource,
     Status,
@@ -263,6 +264,14 @@ class Spark(Model, frozen=True):
         Executor | None, doc("Spark's executors, which compute. `ottla up` computes in the driver.")
     ] = None
     conf: Annotated[dict[str, str], doc("Spark configuration properties.")] = field(default_factory=dict)
+    pod_template: Annotated[
+        PodTemplate | None,
+        doc(
+            "Additions to the pods of driver and executors: imagePullSecrets, tolerations, nodeSelector, volumes, and so "
+            "on. The container named spark stands for the driver's and the executors': its env, envFrom, volumeMounts and "
+            "securityContext are added to theirs. Ignored by `ottla up`."
+        ),
+    ] = None
 
 
 def _views(spec: dict[str, Json]) -> set[str]:

@@ -32,6 +32,7 @@ BASE_IMAGES = {"debian:bookworm-slim": debian.install_debian_slim}
 IMAGES = {
     "broker": Image("broker-image/Dockerfile", "broker", "python"),
     "operator": Image("broker-image/Dockerfile", "operator", "python"),
+    "client": Image("broker-image/Dockerfile", "client", "operator"),
     "spark": Image("spark-app/Dockerfile", "spark", "java"),
 }
 

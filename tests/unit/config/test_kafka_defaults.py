@@ -18,6 +18,7 @@ from ottla_broker.config.ignored_settings import (
     why_ignored,
 )
 from ottla_broker.config.server_properties import ALIASES
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.log.config import LogConfig
 
 # name → [type, default, "dynamic" or "read-only"]
@@ -97,9 +98,7 @@ def test_no_name_is_both_a_setting_and_ignored() -> None:
 
 
 def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
-    """Code reads a setting by its constant, or as a field of LogConfig; any other setting has no
-    effect.
-    """
+    """Code reads a setting by its constant, or as a field of LogConfig or of the coordinator's config."""
     package = Path(ottla_broker.config.__file__).parents[1]
     rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
     config = package / "config"
@@ -115,6 +114,7 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     constants = {value: name for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
     behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.broker_defaults}
     fields = {TOPIC_SETTINGS.get(field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig)}
+    fields |= {BROKER_SETTINGS[it.name.replace("_", ".")] for it in dataclasses.fields(GroupCoordinatorConfig)}
     assert constants.keys() <= set(settings)
     for setting in settings:
         fixed = setting.type.allowed.endswith(" only")

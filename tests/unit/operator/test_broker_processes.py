@@ -148,6 +148,26 @@ async def test_an_orphaned_broker_is_adopted_with_the_settings_it_was_started_wi
 
 
 @on_loop
+async def test_a_process_is_outdated_until_it_was_started_after_the_restart_by_hand(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.prepare(1)
+    await world.until(lambda: world.ready() == {1})
+    spec = samples.cluster(replicas=1, restartAt="2026-01-02T03:04:05Z")
+    world.brokers.prepare(Cluster.parse(spec), {})
+    assert world.brokers.brokers[1].outdated == "spec.restartAt 2026-01-02T03:04:05Z"
+    await world.brokers.restart(1)
+    await world.until(lambda: world.ready() == {1})
+    assert world.brokers.brokers[1].outdated == ""
+    again = World(tmp_path)
+    again.brokers.plans = world.brokers.plans
+    again.brokers.prepare(Cluster.parse(spec), {})
+    assert again.brokers.brokers[1].outdated == "", "another `ottla up` knows it as well"
+    await again.until(lambda: again.ready() == {1})
+    await again.brokers.stop()
+    await world.brokers.stop()
+
+
+@on_loop
 async def test_a_removed_broker_is_gone_from_the_view_and_its_folder_stays(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.prepare(2)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla_operator.plan.cluster_events import find_cluster_events
+from ottla_operator.plan.cluster_events import ClusterEvent, find_cluster_events, find_roll_start
 from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, status_fields
 
 BROKERS = {id_: ObservedBroker(id_, True, {}) for id_ in (1, 2, 3)}
@@ -27,7 +27,7 @@ def told(before: ClusterObservations | None, now: ClusterObservations) -> list[t
 
 def after(before: ClusterObservations, **changes: Any) -> ClusterObservations:
     """What is observed next, with what the status has kept."""
-    return replace(before, was_rolling=before.is_rolling, restarted=None, restart_reason="", moves_started=0, **changes)
+    return replace(before, was_rolling=before.is_rolling, restarted=None, moves_started=0, **changes)
 
 
 def test_nothing_is_told_while_nothing_changes() -> None:
@@ -36,8 +36,11 @@ def test_nothing_is_told_while_nothing_changes() -> None:
 
 
 def test_a_roll_is_told_from_its_start_to_the_return_of_the_last_broker() -> None:
-    first = replace(HEALTHY, outdated={1: "image i:2", 2: "image i:2"}, restarted=1, restart_reason="image i:2")
-    assert told(HEALTHY, first) == [("RollStarted", "restarting brokers 1, 2, one after the other: image i:2")]
+    start = find_roll_start({1: "image i:2", 2: "image i:2"}, {})
+    assert start == ClusterEvent("RollStarted", "restarting brokers 1, 2, one after the other: image i:2")
+    assert find_roll_start({}, {}) is None
+    first = replace(HEALTHY, outdated={1: "image i:2", 2: "image i:2"}, restarted=1)
+    assert find_roll_start(first.outdated, {"status": status_fields(first, {}, "", {})}) is None
     down = after(first, outdated={2: "image i:2"}, brokers={**BROKERS, 1: ObservedBroker(1, False, {})})
     assert told(first, down) == [], "its restart was told"
     back = after(down, brokers=BROKERS)

@@ -15,7 +15,9 @@ from ottla_broker.wire import properties
 from ottla_operator.plan.objects.config import format_properties, parse_properties, started_with
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, desired_objects, find_unsupported
 from ottla_operator.plan.objects.differences import APPLIED_HASH, find_difference, with_applied_hash
-from ottla_operator.plan.objects.pods import BrokerImages, pod_hash, strategic_merge
+from ottla_operator.plan.objects.pod_defaults import PodDefaults
+from ottla_operator.plan.objects.pod_template import strategic_merge
+from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
 from ottla_operator.plan.objects.services import ServiceAddress, ServiceAddresses, bootstrap_addresses
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.validation import validate_resource
@@ -226,3 +228,28 @@ def test_removed_field_is_a_difference() -> None:
     more = {"kind": "Thing", "metadata": {"name": "a"}, "spec": {"a": 1, "b": 2}}
     less = {**more, "spec": {"a": 1}}
     assert find_difference(with_applied_hash(less), with_applied_hash(more)) == f"metadata.annotations.{APPLIED_HASH}"
+
+
+def test_what_the_operator_was_installed_with_reaches_every_broker() -> None:
+    images = BrokerImages("broker", "1", "Always", PodDefaults(("registry",), assigns_uid=True))
+    it = parsed(cluster(storage={"size": "1Gi"}, rack={"topologyKey": "zone"}))
+    stateful_set = desired_objects(it, images, ObjectInputs(1)).stateful_set
+    assert stateful_set is not None
+    spec = stateful_set["spec"]["template"]["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert {it["imagePullPolicy"] for it in (*spec["containers"], *spec["initContainers"])} == {"Always"}
+    assert not {"runAsUser", "runAsGroup", "fsGroup"} & spec["securityContext"].keys()
+    assert spec["securityContext"]["runAsNonRoot"] is True
+
+
+def test_brokers_request_resources_unless_the_cluster_says_otherwise() -> None:
+    def resources(**spec: Any) -> Any:
+        stateful_set = desired_objects(
+            parsed(cluster(storage={"size": "1Gi"}, **spec)), IMAGES, ObjectInputs(1)
+        ).stateful_set
+        assert stateful_set is not None
+        return stateful_set["spec"]["template"]["spec"]["containers"][0]["resources"]
+
+    assert resources() == {"requests": {"cpu": "100m", "memory": "256Mi"}}
+    assert resources(resources={"limits": {"memory": "1Gi"}}) == {"limits": {"memory": "1Gi"}}
+    assert resources(resources={}) == {}

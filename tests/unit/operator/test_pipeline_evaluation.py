@@ -1,17 +1,23 @@
 """Conditions of a Pipeline, for anything that may be observed of it."""
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_operator.plan.conditions import Ready, Stalled
+from ottla_operator.plan.conditions import Conditions, Readiness, Ready, Reconciling, Stalled, render_conditions
 from ottla_operator.plan.observed_pods import DriverPod
 from ottla_operator.plan.pipeline.status import (
+    NO_ANSWER,
+    RUNNING,
+    SUSPENDING,
     PipelineObservations,
+    PipelineRun,
     RunnerStatus,
     evaluate_application,
     evaluate_driver,
+    hold_verdict,
 )
 
 STATES = {"Pending", "Starting", "Running", "Finished", "Failing", "Suspended", "Failed"}
@@ -66,6 +72,56 @@ def test_a_pipeline_is_ready_only_if_its_driver_runs_or_none_is_to_run(
             assert is_at_rest or (run.state == "Running" and observed.driver is not None)
         if isinstance(run.readiness, Stalled):
             assert not observed.is_suspended, "a suspended pipeline needs no person"
+
+
+def test_a_driver_whose_runner_has_not_answered_is_starting() -> None:
+    ready = DriverPod("pod", True, False, "Running", "now", "10.0.0.9:8080", 0, None, "", "")
+    application = {"status": {"applicationState": {"state": "RUNNING"}, "executionAttempts": 1}}
+    observed = PipelineObservations("now", False, [ready], application=application)
+    for run in (evaluate_driver(observed), evaluate_application(observed)):
+        assert (run.state, run.readiness) == ("Starting", Reconciling("DriverStarting", NO_ANSWER))
+
+
+def reported(readiness: Readiness, **status: Any) -> dict[str, Any]:
+    """A Pipeline with this status of its generation."""
+    conditions = render_conditions(Conditions(readiness, 1), (), "2026-01-01T00:00:00Z")
+    return {"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "conditions": conditions, **status}}
+
+
+UNANSWERED = PipelineRun("Starting", Reconciling("DriverStarting", NO_ANSWER))
+RESTARTING = PipelineRun("Starting", Reconciling("DriverRestarting", "the Spark operator starts the driver again"))
+CRASHED = Stalled("CrashLoopBackOff", "the driver failed 3 times: out of memory")
+
+
+def test_a_running_driver_stays_so_while_one_answer_is_missing() -> None:
+    assert hold_verdict(UNANSWERED, reported(Ready(RUNNING))).readiness == Ready(RUNNING)
+    assert hold_verdict(UNANSWERED, reported(Reconciling("DriverStarting", "the driver is starting"))) == UNANSWERED
+
+
+def test_a_crash_loop_stays_stalled_until_the_driver_has_made_progress() -> None:
+    crashed = reported(CRASHED, state="Failing", lastError="out of memory")
+    for run in (RESTARTING, UNANSWERED, PipelineRun("Running", Ready(RUNNING), runner=RunnerStatus("running"))):
+        held = hold_verdict(run, crashed)
+        assert (held.state, held.readiness, held.error) == ("Failing", CRASHED, "out of memory")
+    progress = RunnerStatus("running", last_progress="2026-01-01T00:00:00Z")
+    running = PipelineRun("Running", Ready(RUNNING), runner=progress)
+    assert hold_verdict(running, crashed) == running
+    suspending = PipelineRun("Suspended", SUSPENDING)
+    assert hold_verdict(suspending, crashed) == suspending
+
+
+def test_a_changed_pipeline_is_evaluated_anew() -> None:
+    crashed = reported(CRASHED, state="Failing")
+    crashed["metadata"]["generation"] = 2
+    assert hold_verdict(RESTARTING, crashed) == RESTARTING
+
+
+def test_a_failure_keeps_its_cause_when_the_pod_is_gone() -> None:
+    failed = PipelineRun("Failed", Stalled("ApplicationFailed", "the SparkApplication failed"))
+    held = hold_verdict(failed, reported(RESTARTING.readiness, lastError="spec.sinks[0]: no such topic"))
+    assert held.readiness.message == "the SparkApplication failed: spec.sinks[0]: no such topic"
+    again = hold_verdict(failed, reported(held.readiness, lastError=held.error))
+    assert again == held
 
 
 @given(observations)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ottla_operator.plan.objects.desired import find_unsupported as find_unsupported_cluster
 from ottla_operator.plan.objects.differences import find_difference, with_applied_hash
+from ottla_operator.plan.objects.pod_defaults import PodDefaults
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.pipeline.desired import (
     DesiredLaunch,
@@ -254,3 +255,53 @@ def test_objects_do_not_depend_on_the_order_of_settings(
     assert all(
         find_difference(with_applied_hash(it), json.loads(json.dumps(with_applied_hash(it)))) is None for it in one.all
     )
+
+
+def test_a_pod_template_is_added_to_drivers_and_executors_of_both_launchers() -> None:
+    added = {
+        "metadata": {"annotations": {"team": "data"}, "labels": {"app.kubernetes.io/name": "mine", "cost": "7"}},
+        "spec": {
+            "imagePullSecrets": [{"name": "registry"}],
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "nodeSelector": {"disk": "fast"},
+            "volumes": [{"name": "keys", "secret": {"secretName": "keys"}}],
+            "containers": [
+                {
+                    "name": "spark",
+                    "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}],
+                    "volumeMounts": [{"name": "keys", "mountPath": "/keys"}],
+                    "securityContext": {"readOnlyRootFilesystem": False},
+                }
+            ],
+        },
+    }
+    it = plain(spark={"podTemplate": added})
+    of_operator = application(it)["spec"]
+    templates = [
+        (driver(it)["spec"]["template"], "spark-kubernetes-driver"),
+        (of_operator["driver"]["template"], "spark-kubernetes-driver"),
+        (of_operator["executor"]["template"], "spark-kubernetes-executor"),
+    ]
+    for template, name in templates:
+        spec = template["spec"]
+        assert template["metadata"]["annotations"] == {"team": "data"}
+        assert template["metadata"]["labels"].items() >= {"app.kubernetes.io/name": "ottla", "cost": "7"}.items()
+        assert spec["imagePullSecrets"] == [{"name": "registry"}] and spec["nodeSelector"] == {"disk": "fast"}
+        assert spec["tolerations"] == added["spec"]["tolerations"]  # type: ignore[index]
+        assert {volume["name"] for volume in spec["volumes"]} >= {"tmp", "keys"}
+        (container,) = spec["containers"]
+        assert container["name"] == name
+        assert {env["name"] for env in container["env"]} >= {"TOKEN"}
+        assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/tmp", "/keys"}
+        assert container["securityContext"]["readOnlyRootFilesystem"] is False
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert "podTemplate" not in json.dumps(driver_definition(desired_objects(it, IMAGE, LAUNCH_INPUTS)))
+
+
+def test_what_the_operator_was_installed_with_reaches_every_pod_of_a_pipeline() -> None:
+    image = PipelineImage("spark:1", "Always", PodDefaults(("registry",), assigns_uid=True))
+    of_operator = desired_objects(plain(), image, LAUNCH_INPUTS).application["spec"]
+    of_driver = desired_objects(plain(), image, ON_DRIVER).application["spec"]["template"]
+    for template in (of_driver, of_operator["driver"]["template"], of_operator["executor"]["template"]):
+        assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+        assert not {"runAsUser", "runAsGroup", "fsGroup"} & template["spec"]["securityContext"].keys()

@@ -317,8 +317,8 @@ def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: Fak
     [
         ("SUBMISSION_FAILED", 0, "Failing", "InProgress"),
         ("FAILING", 1, "Failing", "InProgress"),
-        ("PENDING_RERUN", 2, "Failing", "InProgress"),
-        ("PENDING_RERUN", 4, "Failing", "Failed"),
+        ("PENDING_RERUN", 2, "Starting", "InProgress"),
+        ("INVALIDATING", 4, "Starting", "InProgress"),
         ("COMPLETED", 1, "Finished", "Current"),
         ("SUCCEEDING", 1, "Starting", "InProgress"),
         ("UNKNOWN", 1, "Starting", "InProgress"),

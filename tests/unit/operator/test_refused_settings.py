@@ -25,7 +25,7 @@ def refused(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]
         ("num.partitions", 0, "num.partitions cannot be '0'; allowed: a 32-bit integer, at least 1"),
         ("num.partitions", "many", "num.partitions cannot be 'many'; allowed: a 32-bit integer, at least 1"),
         ("auto.create.topics.enable", "yes", "auto.create.topics.enable cannot be 'yes'; allowed: true or false"),
-        ("authorizer.class.name", "org.Acl", ("authorizer.class.name=org.Acl is refused: ACLs are not enforced, " "and a broker must not seem to")),
+        ("ssl.cipher.suites", "AES", "ssl.cipher.suites=AES is refused: the ciphers are OpenSSL's default"),
         ("listeners", "PLAIN://:1", "listeners cannot be set here: it follows from spec.listeners"),
         ("broker.id", 4, "broker.id cannot be set here: the operator sets it"),
     ],

@@ -168,10 +168,12 @@ def test_the_controller_is_restarted_last() -> None:
     assert next_roll_step(brokers, [], 1) == RestartBroker(2, "new settings")
 
 
-def test_max_unavailable_allows_several_brokers_to_be_down() -> None:
-    brokers = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "")]
-    assert next_roll_step(brokers, [], None) == RollBlocked(down=(1,))
-    assert next_roll_step(brokers, [], None, max_unavailable=2) == RestartBroker(2, "x")
+def test_max_unavailable_allows_several_brokers_to_be_down_once_one_serves_with_the_new() -> None:
+    first_is_down = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "x")]
+    assert next_roll_step(first_is_down, [], None, max_unavailable=2) == RollBlocked(down=(1,))
+    second_is_down = [BrokerState(1, True, ""), BrokerState(2, False, ""), BrokerState(3, True, "x")]
+    assert next_roll_step(second_is_down, [], None, max_unavailable=2) == RestartBroker(3, "x")
+    assert next_roll_step(second_is_down, [], None, max_unavailable=1) == RollBlocked(down=(2,))
 
 
 def test_an_unready_broker_that_is_in_sync_is_restarted_if_it_can_be_spared() -> None:

@@ -36,6 +36,8 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"listeners": [{**PLAIN, **TLS}], "tls": {"secretRef": {"name": "x"}}},
         {"listeners": [PLAIN, {"name": "b", "port": 1}]},
         {"listeners": [PLAIN, {"name": "b", "port": 2}]},
+        {"restartAt": "2026-01-31T12:00:00Z"},
+        {"restartAt": "2026-13-31T12:00:00Z"},
         {},
     ],
     "Authentication": [

@@ -23,7 +23,7 @@ class ObjectInputs:
     `brokers`: pods that the StatefulSet is to have now. `state_annotations`: the operator's, on the
     StatefulSet. `common`: settings of all brokers, where they differ from those of the Cluster
     because running brokers reject some. `certificates`: digest of the listeners' certificates.
-    `ports_in_use`: between brokers of existing pods.
+    `restart_at`: the time of a restart by hand that has come. `ports_in_use`: between brokers of existing pods.
     """
 
     brokers: int
@@ -31,6 +31,7 @@ class ObjectInputs:
     state_annotations: Mapping[str, str] = field(default_factory=dict)
     common: Settings | None = None
     certificates: str = ""
+    restart_at: str = ""
     ports_in_use: frozenset[int] = frozenset()
 
 
@@ -67,7 +68,7 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
         return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
     common = inputs.common or common_settings(cluster, inputs.brokers)
     config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses))
-    template = pod_template(cluster, images, config["metadata"]["name"], inputs.certificates)
+    template = pod_template(cluster, images, config["metadata"]["name"], inputs.certificates, inputs.restart_at)
     return DesiredObjects(
         prerequisites, budget, config, _stateful_set(cluster, template, inputs.brokers, inputs.state_annotations)
     )

@@ -6,12 +6,14 @@ settings out: which of them need a restart is decided from their values.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, broker_file
+from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
+from ottla_operator.plan.objects.pod_template import apply_pod_template
 from ottla_operator.plan.objects.security_context import container_security, pod_security
 from ottla_operator.plan.objects.services import external_listeners
 from ottla_operator.resources.cluster import Cluster
@@ -20,35 +22,35 @@ from ottla_operator.resources.model import Json
 SETTINGS_PATH: Final = "/etc/ottla"
 PLACE_PATH: Final = "/etc/ottla-place"
 TERMINATION_GRACE_S: Final = 60
+DEFAULT_RESOURCES: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}}
+"""An idle broker needs less. Without requests its pod would be the first to be evicted from a full node."""
 RACK_TIMEOUT_S: Final = 30
 """After that a broker starts without its rack: it is better up and badly placed than down."""
-
-# The key that tells the members of a list apart, as in Kubernetes' strategic merge; `name` for the others.
-_MERGE_KEYS: Final = {
-    "volumeMounts": "mountPath",
-    "ports": "containerPort",
-    "topologySpreadConstraints": "topologyKey",
-    "hostAliases": "ip",
-}
-_MERGED_LISTS: Final = frozenset({"containers", "initContainers", "volumes", "env", "imagePullSecrets", *_MERGE_KEYS})
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerImages:
-    """`repository`: of the brokers' image. `version`: of Clusters that name none, the image's tag."""
+    """`repository`: of the brokers' image. `version`: of Clusters that name none, the image's tag. `pull_policy`: empty for
+    Kubernetes' own default."""
 
     repository: str
     version: str
+    pull_policy: str = ""
+    defaults: PodDefaults = field(default_factory=PodDefaults)
 
     def of(self, cluster: Cluster) -> str:
         return cluster.spec.image or f"{self.repository}:{cluster.spec.version or self.version}"
 
 
-def pod_template(cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "") -> Json:
-    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates."""
+def pod_template(
+    cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "", restart_at: str = ""
+) -> Json:
+    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates. `restart_at`: the time of a
+    restart by hand that has come; empty if none has."""
     hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
     template = _template(cluster, images, settings)
-    ours = {names.POD_HASH: hash_, **({names.CERTIFICATES: certificates} if certificates else {})}
+    started_with = {names.CERTIFICATES: certificates, names.RESTART_AT: restart_at}
+    ours = {names.POD_HASH: hash_, **{name: it for name, it in started_with.items() if it}}
     template["metadata"]["annotations"] = {**template["metadata"].get("annotations", {}), **ours}
     return template
 
@@ -62,20 +64,15 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
         "serviceAccountName": cluster.name,
         "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "enableServiceLinks": False,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(images.defaults),
+        **pull_secrets(images.defaults),
         "topologySpreadConstraints": _spread(cluster),
         **({"initContainers": [_wait_for_rack(cluster, images)]} if cluster.spec.rack else {}),
         "containers": [_broker(cluster, images)],
         "volumes": [{"name": "settings", "configMap": {"name": settings}}, *_certificates(cluster), *_place(cluster)],
     }
     metadata: Json = {"labels": names.labels(cluster)}
-    if theirs := cluster.spec.pod_template:
-        spec = strategic_merge(spec, theirs.spec or {})
-        if theirs.metadata and theirs.metadata.labels:  # the selector's labels win
-            metadata["labels"] = {**theirs.metadata.labels, **metadata["labels"]}
-        if theirs.metadata and theirs.metadata.annotations:
-            metadata["annotations"] = dict(theirs.metadata.annotations)
-    return {"metadata": metadata, "spec": spec}
+    return apply_pod_template({"metadata": metadata, "spec": spec}, cluster.spec.pod_template)
 
 
 def _broker(cluster: Cluster, images: BrokerImages) -> Json:
@@ -87,6 +84,7 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
     return {
         "name": "broker",
         "image": images.of(cluster),
+        **({"imagePullPolicy": images.pull_policy} if images.pull_policy else {}),
         "args": [part for file in files for part in ("--config", file)],
         "env": _environment(cluster),
         "ports": [
@@ -108,7 +106,7 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
             "timeoutSeconds": 3,
             "failureThreshold": 3,
         },
-        "resources": resources.to_json() if resources else {},
+        "resources": resources.to_json() if resources else DEFAULT_RESOURCES,
         "securityContext": container_security(),
         # A broker that cannot start prints why in its last line, which then appears in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -140,6 +138,7 @@ def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
     return {
         "name": "rack",
         "image": images.of(cluster),
+        **({"imagePullPolicy": images.pull_policy} if images.pull_policy else {}),
         "command": ["sh", "-c", script],
         "securityContext": container_security(),
         "volumeMounts": [{"name": "place", "mountPath": PLACE_PATH, "readOnly": True}],
@@ -172,17 +171,3 @@ def _spread(cluster: Cluster) -> list[Json]:
 
 def _port(name: str, port: int) -> Json:
     return {"name": name, "containerPort": port, "protocol": "TCP"}
-
-
-def strategic_merge(ours: Json, theirs: Json, field: str = "") -> Json:
-    """A Cluster's podTemplate over the operator's: objects field by field, lists of named things by their names; other
-    lists are replaced, and null removes a field."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        merged = {key: strategic_merge(ours.get(key), it, key) for key, it in theirs.items() if it is not None}
-        return {**{key: it for key, it in ours.items() if key not in theirs}, **merged}
-    if isinstance(ours, list) and isinstance(theirs, list) and field in _MERGED_LISTS:
-        key = _MERGE_KEYS.get(field, "name")
-        over = {it.get(key): it for it in theirs}
-        kept = [strategic_merge(it, over.pop(it.get(key))) if it.get(key) in over else it for it in ours]
-        return [*kept, *over.values()]
-    return theirs

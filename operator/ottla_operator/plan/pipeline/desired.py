@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.driver import deployment
+from ottla_operator.plan.pipeline.network_policy import network_policy
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.pipeline.spark_application import spark_application
 from ottla_operator.resources.model import Json
@@ -61,11 +62,12 @@ class DesiredLaunch:
 def desired_objects(pipeline: Pipeline, image: PipelineImage, inputs: LaunchInputs) -> DesiredLaunch:
     """`find_unsupported(pipeline)` must be empty."""
     has_claim = pods.checkpoint_claim(pipeline) is not None
-    executor = pods.executor_template(pipeline, beside_driver=has_claim and READ_WRITE_MANY not in inputs.claim_modes)
+    beside_driver = has_claim and READ_WRITE_MANY not in inputs.claim_modes
+    executor = pods.executor_template(pipeline, image.defaults, beside_driver=beside_driver)
     config = pods.config_map(pipeline, executor)
     name = config["metadata"]["name"]
     claim = _checkpoint_claim(pipeline)
-    prerequisites = (*_access(pipeline), *((claim,) if claim else ()), config)
+    prerequisites = (*_access(pipeline), network_policy(pipeline), *((claim,) if claim else ()), config)
     if inputs.launcher == "Driver":
         is_finished = inputs.finished == name and pipeline.spec.state != "suspended"
         application = deployment(pipeline, image, inputs.bootstrap, name, is_finished=is_finished)

@@ -6,6 +6,7 @@ its pod's IP address: they live no longer than it, and a name could still resolv
 
 from typing import Final
 
+from ottla_operator.plan.objects.pod_defaults import pull_secrets
 from ottla_operator.plan.objects.security_context import pod_security
 from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.pods import PipelineImage
@@ -30,17 +31,24 @@ def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_
             "strategy": {"type": "Recreate"},
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": names.selector(pipeline, names.DRIVER)},
-            "template": {
-                "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
-                "spec": {
-                    "serviceAccountName": names.driver(pipeline),
-                    "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
-                    "enableServiceLinks": False,
-                    "securityContext": pod_security(),
-                    "containers": [_container(pipeline, image, bootstrap)],
-                    "volumes": pods.driver_volumes(pipeline, config_map),
-                },
-            },
+            "template": pods.with_pod_template(
+                pipeline, _template(pipeline, image, bootstrap, config_map), pods.DRIVER_CONTAINER
+            ),
+        },
+    }
+
+
+def _template(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str) -> Json:
+    return {
+        "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
+        "spec": {
+            "serviceAccountName": names.driver(pipeline),
+            "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
+            "enableServiceLinks": False,
+            "securityContext": pod_security(image.defaults),
+            **pull_secrets(image.defaults),
+            "containers": [_container(pipeline, image, bootstrap)],
+            "volumes": pods.driver_volumes(pipeline, config_map),
         },
     }
 

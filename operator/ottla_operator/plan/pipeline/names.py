@@ -70,6 +70,11 @@ def application(pipeline: Pipeline) -> str:
     return pipeline.name
 
 
+def network_policy(pipeline: Pipeline) -> str:
+    """A Cluster of the same name has one, too."""
+    return f"{pipeline.name}-pipeline"
+
+
 def config_map(pipeline: Pipeline, digest: str) -> str:
     return f"{pipeline.name}-pipeline-{digest}"
 

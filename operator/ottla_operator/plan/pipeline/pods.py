@@ -7,9 +7,11 @@ ConfigMap is named by its content and never changed: another pipeline is another
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
+from ottla_operator.plan.objects.pod_template import apply_pod_template
 from ottla_operator.plan.objects.security_context import container_security, pod_security
 from ottla_operator.plan.pipeline import names, spark
 from ottla_operator.resources.common import API_VERSION, parse_duration_ms
@@ -21,6 +23,7 @@ PIPELINE_FILE, EXECUTOR_FILE = "pipeline.json", "executor.json"
 CHECKPOINT_PATH: Final = "/checkpoint"
 HTTP_PORT: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
+CONTAINER_IN_TEMPLATES: Final = "spark"
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
 DEFAULT_GRACEFUL_STOP: Final = "30s"
 SPARK_CLOSE_S: Final = 15  # after the batch in flight has ended
@@ -33,6 +36,7 @@ class PipelineImage:
 
     reference: str
     pull_policy: str = "IfNotPresent"
+    defaults: PodDefaults = field(default_factory=PodDefaults)
 
     def of(self, pipeline: Pipeline) -> str:
         return (pipeline.spec.spark and pipeline.spec.spark.image) or self.reference
@@ -76,12 +80,13 @@ def driver_volumes(pipeline: Pipeline, config_map: str) -> list[Json]:
     return [{"name": "pipeline", "configMap": {"name": config_map}}, *_volumes(pipeline)]
 
 
-def executor_template(pipeline: Pipeline, *, beside_driver: bool) -> Json:
+def executor_template(pipeline: Pipeline, defaults: PodDefaults, *, beside_driver: bool) -> Json:
     """`beside_driver`: on the driver's node, because only one node can write the checkpoint's volume."""
     spec: Json = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(defaults),
+        **pull_secrets(defaults),
         "containers": [
             {
                 "name": EXECUTOR_CONTAINER,
@@ -98,12 +103,14 @@ def executor_template(pipeline: Pipeline, *, beside_driver: bool) -> Json:
             "topologyKey": "kubernetes.io/hostname",
         }
         spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"labels": names.labels(pipeline, names.EXECUTOR)},
-        "spec": spec,
-    }
+    metadata = {"labels": names.labels(pipeline, names.EXECUTOR)}
+    template = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return with_pod_template(pipeline, template, EXECUTOR_CONTAINER)
+
+
+def with_pod_template(pipeline: Pipeline, pod: Json, container: str) -> Json:
+    """A pod with the Pipeline's additions. `container`: that its template calls spark."""
+    return apply_pod_template(pod, pipeline.spec.spark.pod_template, {CONTAINER_IN_TEMPLATES: container})
 
 
 def checkpoint_path(pipeline: Pipeline) -> str:

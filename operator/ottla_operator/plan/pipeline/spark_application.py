@@ -9,6 +9,7 @@
 
 from typing import Final
 
+from ottla_operator.plan.objects.pod_defaults import pull_secrets
 from ottla_operator.plan.objects.security_context import pod_security
 from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.pods import PipelineImage
@@ -43,7 +44,7 @@ def spark_application(
             "sparkConf": _conf(pipeline),
             "restartPolicy": _restart(pipeline),
             "suspend": pipeline.spec.state == "suspended",
-            "driver": _driver(pipeline, config_map),
+            "driver": _driver(pipeline, image, config_map),
             "executor": _executor(pipeline, executor),
         },
     }
@@ -74,12 +75,23 @@ def _restart(pipeline: Pipeline) -> Json:
     return {"type": "Always", **again}
 
 
-def _driver(pipeline: Pipeline, config_map: str) -> Json:
+def _driver(pipeline: Pipeline, image: PipelineImage, config_map: str) -> Json:
     size = spark.driver_size(pipeline)
     container = {
         **pods.driver_container(pipeline),
         # The container's first process is the JVM, which would abort the batch in flight.
         "lifecycle": {"preStop": {"exec": {"command": ["python", "-m", "ottla_spark.stop"]}}},
+    }
+    template = {
+        "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
+        "spec": {
+            "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
+            "enableServiceLinks": False,
+            "securityContext": pod_security(image.defaults),
+            **pull_secrets(image.defaults),
+            "containers": [container],
+            "volumes": pods.driver_volumes(pipeline, config_map),
+        },
     }
     return {
         "cores": size.cores,
@@ -87,16 +99,7 @@ def _driver(pipeline: Pipeline, config_map: str) -> Json:
         "memory": size.heap,
         "labels": names.labels(pipeline, names.DRIVER),
         "serviceAccount": names.driver(pipeline),
-        "template": {
-            "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
-            "spec": {
-                "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
-                "enableServiceLinks": False,
-                "securityContext": pod_security(),
-                "containers": [container],
-                "volumes": pods.driver_volumes(pipeline, config_map),
-            },
-        },
+        "template": pods.with_pod_template(pipeline, template, pods.DRIVER_CONTAINER),
     }
 
 

@@ -1,10 +1,10 @@
 """The status of a Pipeline, from what is observed of its driver. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.conditions import READY, STALLED, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.observed_pods import DriverPod
 from ottla_operator.resources.model import Json
 
@@ -15,8 +15,11 @@ CRASH_LOOP_AFTER: Final = 3
 IMAGE_PROBLEMS: Final = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 MAX_ERROR_LENGTH: Final = 4096
 
+RUNNING: Final = "the driver is running."
 COMPLETED: Final = Ready("the driver has read everything and exited.", "Completed")
 SUSPENDED: Final = Ready("the pipeline is suspended; its checkpoint is kept.", "Suspended")
+NO_ANSWER: Final = "the driver's pod is ready and its runner has not answered yet"
+HELD_REASONS: Final = ("CrashLoopBackOff", "InvalidPipeline", "ApplicationFailed")
 SUSPENDING: Final = Reconciling("Suspending", "the driver stops after the batch in flight")
 
 
@@ -106,8 +109,11 @@ def evaluate_application(observed: PipelineObservations) -> PipelineRun:
         case "SUBMISSION_FAILED":
             readiness = Reconciling("SubmissionFailed", error or "the SparkApplication could not be submitted")
             return PipelineRun("Failing", readiness, error, restarts)
-        case "FAILING" | "PENDING_RERUN" | "INVALIDATING":
-            return _failed(error, driver.exit_code if driver else None, restarts + (state == "FAILING"))
+        case "FAILING":
+            return _failed(error, driver.exit_code if driver else None, restarts + 1)
+        case "PENDING_RERUN" | "INVALIDATING":  # after an end of any kind, or a change of the spec
+            readiness = Reconciling("DriverRestarting", "the Spark operator starts the driver again")
+            return PipelineRun("Starting", readiness, restarts=restarts)
         case "RUNNING" if driver is not None:
             return _evaluate_pod(driver, observed, restarts)
         case "" | "RESUMING":
@@ -118,10 +124,11 @@ def evaluate_application(observed: PipelineObservations) -> PipelineRun:
 
 def _evaluate_pod(driver: DriverPod, observed: PipelineObservations, restarts: int) -> PipelineRun:
     runner = observed.runner
-    # Without the runner's answer a pod that Spark has created is ready as soon as its JVM is.
-    is_running = runner.state in ("running", "stopping", "finished") if runner else driver.is_ready
+    is_running = runner is not None and runner.state in ("running", "stopping", "finished")
     if not is_running and driver.exit_code is not None:
         return _failed(driver.last_message, driver.exit_code, restarts)
+    if runner is None and driver.is_ready:  # a pod that Spark has created is ready as soon as its JVM is
+        return PipelineRun("Starting", Reconciling("DriverStarting", NO_ANSWER), restarts=restarts)
     if not is_running:
         return PipelineRun("Starting", _starting(driver.problem), restarts=restarts, runner=runner)
     error = (runner and runner.error) or ""
@@ -129,7 +136,7 @@ def _evaluate_pod(driver: DriverPod, observed: PipelineObservations, restarts: i
     if problem and not any(it.phase == "Running" for it in observed.executors):
         said = f"no executor is running: {problem}"
         return PipelineRun("Running", Reconciling("NoExecutorRunning", said), error or said, restarts, runner)
-    return PipelineRun("Running", Ready("the driver is running."), error, restarts, runner)
+    return PipelineRun("Running", Ready(RUNNING), error, restarts, runner)
 
 
 def _failed(error: str, exit_code: int | None, failures: int) -> PipelineRun:
@@ -140,6 +147,37 @@ def _failed(error: str, exit_code: int | None, failures: int) -> PipelineRun:
         stalled = Stalled("CrashLoopBackOff", f"the driver failed {failures} times: {message}")
         return PipelineRun("Failing", stalled, error, failures)
     return PipelineRun("Failing", Reconciling("DriverRestarting", message), error, failures)
+
+
+def hold_verdict(run: PipelineRun, resource: Mapping[str, Json]) -> PipelineRun:
+    """A run without flapping. `resource`: the Pipeline with the status that was written last.
+
+    - A driver that was running stays so while its pod is ready and only its runner's answer is missing.
+    - After a failure that takes a person, a driver that starts again changes nothing until it has made progress; also
+      when its pod is gone, and with it the exit code.
+    - A failure keeps the cause that was known while the pod existed.
+    """
+    previous: Mapping[str, Json] = resource.get("status") or {}
+    if previous.get("observedGeneration") != resource["metadata"]["generation"]:
+        return run
+    cause = run.error or str(previous.get("lastError") or "")
+    ready, stalled = find_condition(resource, READY), find_condition(resource, STALLED)
+    if run.readiness == Reconciling("DriverStarting", NO_ANSWER) and ready.get("status") == "True":
+        return replace(run, state="Running", readiness=Ready(RUNNING))
+    if isinstance(run.readiness, Stalled) and not run.error and cause:
+        stalled_again = replace(run.readiness, message=f"{run.readiness.message}: {cause}")
+        return replace(run, readiness=stalled_again, error=cause)
+    is_held = stalled.get("status") == "True" and stalled.get("reason") in HELD_REASONS
+    if is_held and not isinstance(run.readiness, Stalled) and not _has_progressed(run):
+        held = Stalled(str(stalled["reason"]), str(stalled["message"]))
+        return replace(run, state=str(previous.get("state") or "Failing"), readiness=held, error=cause)
+    return run
+
+
+def _has_progressed(run: PipelineRun) -> bool:
+    if run.state in ("Finished", "Suspended"):
+        return True
+    return isinstance(run.readiness, Ready) and run.runner is not None and run.runner.last_progress is not None
 
 
 def _starting(problem: str) -> Readiness:
