@@ -80,7 +80,8 @@ def fetch_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINAT
                 jars = Path(scratch) / "jars"
                 _choose_fetcher()(wanted, Path(scratch), jars)
                 for other in jars.glob("slf4j-reload4j-*.jar"):
-                    # Older versions include a second logger, and slf4j would choose one of the two at random.
+                    # Older versions include a second logger, and slf4j would choose one of the two
+                    # at random.
                     other.unlink()
                 jars.rename(folder)  # atomic: an interrupted fetch leaves nothing behind
     return f"{folder}/*"

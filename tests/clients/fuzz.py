@@ -166,7 +166,9 @@ def shorten_fetch_wait(body: bytearray) -> None:
 
 
 def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
-    """The position behind the tagged fields at `at`, which a mutation may have made up (KIP-482); at most the end."""
+    """The position behind the tagged fields at `at`, which a mutation may have made up (KIP-482);
+    at most the end.
+    """
 
     def read_varint() -> int:
         nonlocal at

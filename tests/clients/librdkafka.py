@@ -140,3 +140,8 @@ def config_change(topic: str, key: str, value: str) -> ConfigResource:
     """A config change of a topic for `incremental_alter_configs`."""
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     return ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+
+
+def topic_id(bootstrap: str, topic: str) -> str:
+    client = admin_client(bootstrap)
+    return str(client.describe_topics(ck.TopicCollection([topic]))[topic].result(30).topic_id)

@@ -15,8 +15,7 @@ from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import COMPRESSIONS, Message, messages
-from tests.clients.test_restart import topic_id
-from tests.e2e.test_kafka_reads_ottla_files import dump, files, no_fault_in
+from tests.e2e.dump_log_segments import assert_no_faults, dump_log_segments, join_files
 from tests.jars import java_command
 from tests.segments import segment_sizes
 from tests.waiting import eventually
@@ -77,13 +76,13 @@ def test_partition_folder_of_kafka_with_transactions_is_served(broker_kind: str,
         hanging.produce(TOPIC, b"never ended", partition=0)
         hanging.flush(30)
         everything = {partition: read(kafka, partition, "read_uncommitted") for partition in (0, 1)}
-        ids = {topic: topic_id(kafka, topic) for topic in (TOPIC, PLAIN)}
+        ids = {topic: rd.topic_id(kafka.bootstrap, topic) for topic in (TOPIC, PLAIN)}
         _terminate(kafka, how)
         with run_ottla_broker(start=False) as ottla:
             for folder in (f"{TOPIC}-0", f"{TOPIC}-1", f"{PLAIN}-0"):
                 shutil.copytree(kafka.log_dir / folder, ottla.log_dir / folder)
             ottla.start()
-            assert {topic: topic_id(ottla, topic) for topic in ids} == ids
+            assert {topic: rd.topic_id(ottla.bootstrap, topic) for topic in ids} == ids
             for partition in (0, 1):
                 assert sorted(read(ottla, partition, "read_committed")) == sorted(committed[partition])
                 assert read(ottla, partition, "read_uncommitted") == everything[partition]
@@ -127,7 +126,8 @@ def test_partition_folder_compacted_by_kafka_survives_sigkill(broker_kind: str, 
             (ottla.log_dir / "recovery-point-offset-checkpoint").unlink()
             ottla.start()
             assert offsets(ottla) == before
-            no_fault_in(dump("--deep-iteration", "--files", files(ottla.log_dir / folder.name, ".log")))
+            segments = join_files(ottla.log_dir / folder.name, ".log")
+            assert_no_faults(dump_log_segments("--deep-iteration", "--files", segments))
 
 
 def read_keys_with_java(broker: BrokerProcess, classpath: str) -> set[bytes]:

@@ -28,10 +28,10 @@ def test_records_configs_and_commits_are_kept(new_broker: NewBroker, how: str) -
             rd.produce(broker.bootstrap, "kept", messages(), partition=partition, compression_type="lz4")
         with rd.consumer(broker.bootstrap, "group") as reader:
             reader.commit(offsets=[ck.TopicPartition("kept", 1, 33, metadata="half way")], asynchronous=False)
-        before = topic_id(broker, "kept")
+        before = rd.topic_id(broker.bootstrap, "kept")
         terminate(broker, how)
         broker.start()
-        assert topic_id(broker, "kept") == before
+        assert rd.topic_id(broker.bootstrap, "kept") == before
         for partition in range(3):
             assert rd.to_messages(rd.consume(broker.bootstrap, "kept", partition=partition)) == messages()
         with rd.consumer(broker.bootstrap, "group") as reader:
@@ -120,8 +120,3 @@ def test_records_are_flushed_before_acknowledgement(new_broker: NewBroker) -> No
 
 def count(those: list[GroupMember]) -> int:
     return sum(len(member.values) for member in those)
-
-
-def topic_id(broker: BrokerProcess, topic: str) -> str:
-    client = rd.admin_client(broker.bootstrap)
-    return str(client.describe_topics(ck.TopicCollection([topic]))[topic].result(30).topic_id)

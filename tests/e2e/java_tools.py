@@ -1,4 +1,6 @@
-"""Kafka's own programs against a cluster: some run to their end, some run beside a test and are read line by line."""
+"""Apache Kafka's command-line programs: `run_java_tool` waits for the end of one, `start_java_tool`
+runs one beside a test and collects its output.
+"""
 
 import json
 import signal
@@ -13,17 +15,17 @@ from tests.jars import java_command, kafka_classpath
 
 
 def run_java_tool(main: str, *arguments: str, within_s: float = 60.0) -> str:
-    """What it printed. AssertionError with that when its exit code is not 0."""
+    """Output of the program. Raises AssertionError with the output if its exit code is not 0."""
     command = java_command(kafka_classpath(), main, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{said[-3000:]}"
-    return said
+    result = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
+    output = result.stdout + result.stderr
+    assert result.returncode == 0, f"{main} {' '.join(arguments)}: exit code {result.returncode}\n{output[-3000:]}"
+    return output
 
 
 @dataclass
 class JavaToolProcess:
-    """A program that goes on. `lines`: all that it printed so far; `events`: those of them that are JSON, read."""
+    """A running program. `lines`: its output so far. `events`: the lines that are JSON, parsed."""
 
     process: "subprocess.Popen[str]"
     lines: list[str] = field(default_factory=list)
@@ -33,12 +35,14 @@ class JavaToolProcess:
         return [event for event in list(self.events) if event.get("name") == name]
 
     def stop(self) -> None:
-        """SIGTERM: the verifiable programs then tell what they have done."""
+        """Sends SIGTERM, on which the verifiable programs print a summary, and waits for the end."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
         self.reader.join(10)
 
-    def follow(self) -> None:
+    def start_reader(self) -> None:
+        """Starts the thread that collects lines and events."""
+
         def read() -> None:
             assert self.process.stdout is not None
             for line in self.process.stdout:
@@ -55,7 +59,7 @@ def start_java_tool(main: str, *arguments: str) -> Iterator[JavaToolProcess]:
     command = java_command(kafka_classpath(), main, *arguments)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     program = JavaToolProcess(process)
-    program.follow()
+    program.start_reader()
     try:
         yield program
     finally:

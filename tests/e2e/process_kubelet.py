@@ -1,5 +1,7 @@
-"""A kubelet of processes for the fake API server of the unit tests: pods of StatefulSets become broker processes, each
-on its own loopback address, so that the operator reconciles real brokers without Kubernetes."""
+"""A kubelet for the fake API server of the unit tests. It runs pods of StatefulSets as broker
+processes, each on its own loopback address, so that the operator reconciles real brokers without
+Kubernetes.
+"""
 
 import asyncio
 import copy
@@ -7,12 +9,15 @@ import os
 import random
 import re
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
 
+from ottla_operator.kafka.client import KafkaClient, connect
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CLAIM, POD, TOPIC
 from ottla_operator.kube.platform import KubePlatform
@@ -30,11 +35,10 @@ KEY = Key("events", "demo")
 
 @dataclass
 class Container:
-    """One broker's process. `ended`: what it said last when it ended by itself."""
+    """The process of a broker, and the file of its output."""
 
     process: "asyncio.subprocess.Process"
     log: Path
-    ended: str = ""
 
     def is_running(self) -> bool:
         return self.process.returncode is None
@@ -42,7 +46,10 @@ class Container:
 
 @dataclass
 class ProcessKubelet:
-    """`restarts`: names of pods in the order in which they were made."""
+    """The API server, the operator and the pods of one Cluster `demo` in namespace `events`.
+    `created_pods`: names in the order of creation. `events`: `reason: message` of each recorded
+    event.
+    """
 
     folder: Path
     api: FakeApi = field(default_factory=FakeApi)
@@ -52,25 +59,25 @@ class ProcessKubelet:
     _subnet: str = field(default_factory=lambda: f"127.{random.randint(1, 250)}.{random.randint(0, 250)}")
 
     def __post_init__(self) -> None:
-        as_api, cache = cast(ApiClient, self.api), WatchCache()
-        platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
-        platform.events = RecordingEventRecorder(as_api, "test", messages=self.events)
+        api_client, cache = cast(ApiClient, self.api), WatchCache()
+        platform = KubePlatform(api_client, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
+        platform.events = RecordingEventRecorder(api_client, "test", messages=self.events)
         platform.pods.events = platform.events
         self.controller = Controller(platform, cache)
 
-    # --- people
+    # --- what users do
 
     def put_topic(self, name: str, **spec: Any) -> Json:
         metadata = {"name": name, "namespace": "events", "generation": 1}
-        wish = {"clusterRef": {"name": "demo"}, **spec}
+        spec = {"clusterRef": {"name": "demo"}, **spec}
         return self.api.put(
-            TOPIC, {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": wish, "status": {}}
+            TOPIC, {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": spec, "status": {}}
         )
 
     def edit_spec(self, kind: str, name: str, **spec: Any) -> None:
-        it = self.api.objects[kind, "events", name]
-        it["spec"] = {**it["spec"], **spec}
-        it["metadata"]["generation"] += 1
+        resource = self.api.objects[kind, "events", name]
+        resource["spec"] = {**resource["spec"], **spec}
+        resource["metadata"]["generation"] += 1
 
     def status(self, kind: str, name: str) -> Json:
         return self.api.objects[kind, "events", name]["status"]
@@ -78,29 +85,31 @@ class ProcessKubelet:
     def condition(self, kind: str, name: str, type_: str = "Ready") -> Json:
         return next((it for it in self.status(kind, name).get("conditions", []) if it["type"] == type_), {})
 
-    async def wait_until(self, holds: Any, within_s: float = 40.0) -> None:
-        """Reconciles, as the operator's loops do, and runs the kubelet until `holds`."""
+    async def wait_until(self, condition: Callable[[], object], within_s: float = 40.0) -> None:
+        """Runs the kubelet and reconciles, as the operator's loops do, until `condition` is true.
+        Raises AssertionError with all statuses, events and logs after `within_s`.
+        """
         try:
             async with asyncio.timeout(within_s):
                 while True:
                     await self.sync_pods()
                     await self.reconcile()
-                    if holds():
+                    if condition():
                         return
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
-            every = {name: self.status(kind, name) for kind in ("Cluster", "Topic") for name in self.api.of(kind)}
+            statuses = {name: self.status(kind, name) for kind in ("Cluster", "Topic") for name in self.api.of(kind)}
             logs = {name: it.log.read_text()[-800:] for name, it in self._containers.items()}
-            raise AssertionError(f"{every}\n{self.events}\n{logs}") from error
+            raise AssertionError(f"{statuses}\n{self.events}\n{logs}") from error
 
     async def wait_until_ready(self, kind: str = "Cluster", name: str = "demo") -> None:
         generation = self.api.objects[kind, "events", name]["metadata"]["generation"]
 
-        def there() -> bool:
-            found = self.condition(kind, name)
-            return bool(found.get("status") == "True" and found["observedGeneration"] == generation)
+        def is_ready() -> bool:
+            ready = self.condition(kind, name)
+            return bool(ready.get("status") == "True" and ready["observedGeneration"] == generation)
 
-        await self.wait_until(there)
+        await self.wait_until(is_ready)
 
     async def reconcile(self) -> None:
         for it in (*self.api.of("Cluster").values(), *self.api.of("Topic").values()):
@@ -155,7 +164,7 @@ class ProcessKubelet:
         common = parse_properties(settings[COMMON_FILE])
         servers = common["controller.quorum.bootstrap.servers"]
         listeners = ",".join(it.replace("://:", f"://{ip}:") for it in common["listeners"].split(","))
-        here = {
+        overrides = {
             "listeners": listeners,
             "advertised.listeners": listeners,
             "log.dirs": str(folder / "data"),
@@ -167,7 +176,7 @@ class ProcessKubelet:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "ottla_broker"),
                 *(part for file in (COMMON_FILE, own) for part in ("--config", str(folder / file))),
-                *(part for key, value in here.items() for part in ("--set", f"{key}={value}")),
+                *(part for key, value in overrides.items() for part in ("--set", f"{key}={value}")),
                 stdout=output,
                 stderr=output,
                 env=os.environ | {"POD_NAME": name, "BROKER_ID": name.rpartition("-")[2]},
@@ -179,10 +188,10 @@ class ProcessKubelet:
         if ready != (pod["status"]["conditions"][0]["status"] == "True"):
             pod["status"]["conditions"] = _ready_condition(ready)
         if not container.is_running():
-            said = container.log.read_text().strip().splitlines()[-1:]
-            ended = {"terminated": {"message": "".join(said), "exitCode": 2}}
+            last_line = container.log.read_text().strip().splitlines()[-1:]
+            terminated = {"terminated": {"message": "".join(last_line), "exitCode": 2}}
             waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
-            pod["status"]["containerStatuses"] = [{"name": "broker", "state": waiting, "lastState": ended}]
+            pod["status"]["containerStatuses"] = [{"name": "broker", "state": waiting, "lastState": terminated}]
 
     async def _stop_broker(self, name: str) -> None:
         container = self._containers.pop(name)
@@ -203,6 +212,13 @@ class RecordingEventRecorder(EventRecorder):
         self.messages.append(f"{reason}: {message}")
 
 
+@asynccontextmanager
+async def connect_to_brokers(kubelet: ProcessKubelet) -> AsyncIterator[KafkaClient]:
+    (pod, *_) = kubelet.api.of("Pod").values()
+    async with connect(f"{pod['status']['podIP']}:9091") as client:
+        yield client
+
+
 def _ready_condition(ready: bool) -> list[Json]:
     return [{"type": "Ready", "status": str(ready), "lastTransitionTime": now_text()}]
 
@@ -211,8 +227,8 @@ async def _is_ready(ip: str) -> bool:
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
-            session.get(f"http://{ip}:8080/readyz") as answer,
+            session.get(f"http://{ip}:8080/readyz") as response,
         ):
-            return answer.status == 200
+            return response.status == 200
     except (aiohttp.ClientError, TimeoutError):
         return False

@@ -11,9 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.brokers import BROKERS
 from tests.clusters import ProcessCluster, run_cluster
 from tests.e2e.background_producer import fail_on_rejected_record, produce_in_background
-from tests.e2e.mirroring import log_bytes, seen
-from tests.e2e.test_appended_mirroring import append
-from tests.e2e.test_mirror_names import create
+from tests.e2e.mirroring import append_topics, create_topic, read_log_bytes, read_records
 from tests.waiting import eventually
 
 TOPIC = "flights"
@@ -21,31 +19,36 @@ PARTITIONS = 2
 
 
 @contextmanager
-def producing(bootstrap: str, name: str) -> Iterator[list[int]]:
+def produce_to(bootstrap: str, name: str) -> Iterator[list[int]]:
     """Produces `<name> <number>` to all partitions in turn; yields the acknowledged records per
     partition.
     """
     acknowledged = [0] * PARTITIONS
 
-    def one_more(message: Message) -> None:
+    def count_record(message: Message) -> None:
         acknowledged[message.partition() or 0] += 1
 
     with produce_in_background(
-        bootstrap, TOPIC, PARTITIONS, lambda number: f"{name} {number // PARTITIONS}", one_more, fail_on_rejected_record
+        bootstrap,
+        TOPIC,
+        PARTITIONS,
+        lambda number: f"{name} {number // PARTITIONS}",
+        count_record,
+        fail_on_rejected_record,
     ):
         yield acknowledged
 
 
-def more(target: ProcessCluster, acknowledged: list[int], records: int = 1000) -> None:
-    wanted = sum(acknowledged) + records
-    eventually(lambda: sum(acknowledged) >= wanted, within_s=60, message="the load goes on")
+def wait_for_acknowledgements(acknowledged: list[int], records: int = 1000) -> None:
+    """Waits until this number of further records is acknowledged."""
+    expected = sum(acknowledged) + records
+    eventually(lambda: sum(acknowledged) >= expected, within_s=60, message=f"{records} more acknowledged records")
 
 
-def values(target: ProcessCluster, partition: int) -> dict[str, list[bytes]]:
-    """Values by source."""
+def values_by_source(target: ProcessCluster, partition: int) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
-    for one in seen(target.bootstrap, TOPIC, partition, isolation="read_committed"):
-        value = one.value or b""
+    for record in read_records(target.bootstrap, TOPIC, partition, isolation="read_committed"):
+        value = record.value or b""
         found.setdefault(value.split()[0].decode(), []).append(value)
     return found
 
@@ -53,47 +56,48 @@ def values(target: ProcessCluster, partition: int) -> dict[str, list[bytes]]:
 def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
     with BROKERS["ottla"]() as west, BROKERS["ottla"]() as east, run_cluster("ottla", 3) as target:
         for broker in (west, east):
-            create(broker, TOPIC, PARTITIONS)
+            create_topic(broker, TOPIC, PARTITIONS)
         admin = AdminClient({"bootstrap.servers": target.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
-        here = next(iter(target.brokers.values()))
-        append(west, here, "west")
-        append(east, here, "east")
+        append_topics(west, target, "west")
+        append_topics(east, target, "east")
         with (
-            producing(west.bootstrap, "west") as from_west,
-            producing(east.bootstrap, "east") as from_east,
-            producing(target.bootstrap, "ours") as ours,
+            produce_to(west.bootstrap, "west") as from_west,
+            produce_to(east.bootstrap, "east") as from_east,
+            produce_to(target.bootstrap, "ours") as ours,
         ):
             for victim, broker in target.brokers.items():
                 if victim == 2:
-                    broker.stop()  # hands over what it leads
+                    broker.stop()  # a controlled shutdown: its partitions get other leaders
                 else:
                     broker.kill()
-                more(target, from_west)
+                wait_for_acknowledgements(from_west)
                 broker.start()
                 eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
-                more(target, from_east)
+                wait_for_acknowledgements(from_east)
             west.kill()
-            more(target, from_east)
+            wait_for_acknowledgements(from_east)
             west.start()
-            more(target, from_west)
+            wait_for_acknowledgements(from_west)
         for partition in range(PARTITIONS):
-            wanted = {
+            expected = {
                 name: [f"{name} {number}".encode() for number in range(acknowledged[partition])]
                 for name, acknowledged in (("west", from_west), ("east", from_east), ("ours", ours))
             }
-            total = sum(map(len, wanted.values()))
+            total = sum(map(len, expected.values()))
             eventually(
-                lambda partition=partition, total=total: sum(map(len, values(target, partition).values())) >= total,  # type: ignore[misc]
+                lambda partition=partition, total=total: (
+                    sum(map(len, values_by_source(target, partition).values())) >= total
+                ),  # type: ignore[misc]
                 within_s=60,
                 message=lambda partition=partition, total=total: (  # type: ignore[misc]
-                    f"{ {name: len(found) for name, found in values(target, partition).items()} } of {total}"
+                    f"{ {name: len(found) for name, found in values_by_source(target, partition).items()} } of {total}"
                 ),
             )
-            found = values(target, partition)
-            for name, records in wanted.items():
+            found = values_by_source(target, partition)
+            for name, records in expected.items():
                 assert found[name] == records, name
         eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
         for partition in range(PARTITIONS):
-            logs = {log_bytes(broker.log_dir, TOPIC, partition) for broker in target.brokers.values()}
+            logs = {read_log_bytes(broker.log_dir, TOPIC, partition) for broker in target.brokers.values()}
             assert len(logs) == 1, "all replicas hold the same bytes"

@@ -1,6 +1,7 @@
-"""`__consumer_offsets` is Kafka's, in both directions: its decoder reads every record that we write, its coordinator
-serves groups from them, and we read what it writes, passing over the groups of other protocols that we do not
-know."""
+"""`__consumer_offsets` has Kafka's format. Kafka's decoder reads each record that Ottla writes,
+Kafka's coordinator serves groups from them, and Ottla loads what Kafka wrote and ignores groups of
+unknown protocols.
+"""
 
 import json
 import re
@@ -54,21 +55,23 @@ RECORD_LINE = re.compile(r"\| offset: (\d+) .* key: (\{.*?\}\}) payload: (.*)$")
 Row = tuple[dict[str, Any], dict[str, Any] | None]  # key and value as Kafka's decoder prints them
 
 
-def decoded_by_kafka(log: Path) -> list[Row]:
-    """(key, value) of every record, as `DumpLogSegments --offsets-decoder` prints them; None for a tombstone."""
+def decode_with_kafka(log: Path) -> list[Row]:
+    """(key, value) of every record, as `DumpLogSegments --offsets-decoder` prints them; None for a
+    tombstone.
+    """
     command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "isvalid: false" not in said
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "isvalid: false" not in output
     rows = []
-    for line in said.splitlines():
-        if (found := RECORD_LINE.match(line)) is not None:
-            value = found[3]
-            rows.append((json.loads(found[2]), None if value == "<DELETE>" else json.loads(value)))
+    for line in output.splitlines():
+        if (match := RECORD_LINE.match(line)) is not None:
+            value = match[3]
+            rows.append((json.loads(match[2]), None if value == "<DELETE>" else json.loads(value)))
     return rows
 
 
-def decoded_by_us(log: Path) -> list[Row]:
-    """The same, from our reading of the same bytes."""
+def decode_with_ottla(log: Path) -> list[Row]:
+    """The same rows, read by Ottla."""
     return [as_kafka_prints(record) for _, record in iter_records(log.read_bytes())]
 
 
@@ -117,7 +120,9 @@ def group_as_kafka_prints(value: bytes) -> dict[str, Any]:
 
 
 def without_embedded_protocol(row: Row) -> Row:
-    """The decoder also takes a consumer's own bytes apart; those are the client's, and not our format."""
+    """Removes the subscription and the assignment, which clients encode and Kafka's decoder also
+    decodes.
+    """
     for member in (row[1] or {}).get("data", {}).get("members", ()):
         member.pop("subscription"), member.pop("assignment")
     return row
@@ -139,7 +144,7 @@ def group(generation: int, *members: str) -> GroupMetadata:
     )
 
 
-def test_every_kind_of_record_is_decoded_by_kafka(tmp_path: Path) -> None:
+def test_kafka_decodes_each_kind_of_record(tmp_path: Path) -> None:
     topic_id = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
     offsets = [
         OffsetCommit(2**62, 7, "x" * 200, 1_700_000_000_000, topic_id=topic_id),
@@ -147,17 +152,18 @@ def test_every_kind_of_record_is_decoded_by_kafka(tmp_path: Path) -> None:
         OffsetCommit(3, -1, "naïve ☃", 1_700_000_000_000, expire_ms=1_800_000_000_000),
     ]
     pairs: list[tuple[bytes, bytes | None]] = [
-        (encode_offset_commit_key("g", "t", at), encode_offset_commit_value(one)) for at, one in enumerate(offsets)
+        (encode_offset_commit_key("g", "t", partition), encode_offset_commit_value(commit))
+        for partition, commit in enumerate(offsets)
     ]
     pairs += [
-        (encode_group_metadata_key("g"), encode_group_metadata_value(one))
-        for one in (group(0), group(1, "m1"), group(2, "m1", "m2"))
+        (encode_group_metadata_key("g"), encode_group_metadata_value(metadata))
+        for metadata in (group(0), group(1, "m1"), group(2, "m1", "m2"))
     ]
     pairs += [(encode_offset_commit_key("g", "t", 0), None), (encode_group_metadata_key("g"), None)]
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(encode_batch([Record(1_700_000_000_000, key, value) for key, value in pairs]))
-    by_kafka = [without_embedded_protocol(row) for row in decoded_by_kafka(log)]
-    assert by_kafka == decoded_by_us(log)
+    by_kafka = [without_embedded_protocol(row) for row in decode_with_kafka(log)]
+    assert by_kafka == decode_with_ottla(log)
     assert len(by_kafka) == len(pairs)
 
 
@@ -178,7 +184,7 @@ def admin(broker: BrokerProcess) -> AdminClient:
 
 
 def create_topic(broker: BrokerProcess, name: str) -> None:
-    client = admin(broker)  # whose answer is lost with it
+    client = admin(broker)  # must outlive its request
     client.create_topics([NewTopic(name, 2, 1)])[name].result(30)
 
 
@@ -188,30 +194,28 @@ def has_assignment(member: ck.Consumer, count: int) -> bool:
 
 
 def committed(broker: BrokerProcess, name: str) -> dict[tuple[str, int], int]:
-    """What a group committed. KafkaException while its coordinator is not there."""
+    """Committed offsets of a group. Raises KafkaException while its coordinator is not available."""
     client = admin(broker)
-    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(30)
-    return {(one.topic, one.partition): one.offset for one in asked.topic_partitions}
+    offsets = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(30)
+    return {(it.topic, it.partition): it.offset for it in offsets.topic_partitions}
 
 
-def test_a_broker_s_own_log_is_decoded_by_kafka() -> None:
+def test_kafka_decodes_the_log_of_a_broker() -> None:
     with run_ottla_broker(offsets_topic_num_partitions=1) as broker:
         create_topic(broker, "t")
         member = consumer(broker, "g", group_instance_id="i")
         member.subscribe(["t"])
         eventually(lambda: has_assignment(member, 2))
-        member.commit(
-            offsets=[TopicPartition("t", 0, 0), TopicPartition("t", 1, 0, metadata="here")], asynchronous=False
-        )
+        member.commit(offsets=[TopicPartition("t", 0, 0), TopicPartition("t", 1, 0, metadata="m")], asynchronous=False)
         member.close()
         simple = admin(broker)
-        wish = ConsumerGroupTopicPartitions("simple", [TopicPartition("t", 0, 0)])
-        simple.alter_consumer_group_offsets([wish])["simple"].result(30)
+        offsets = ConsumerGroupTopicPartitions("simple", [TopicPartition("t", 0, 0)])
+        simple.alter_consumer_group_offsets([offsets])["simple"].result(30)
         simple.delete_consumer_groups(["simple"])["simple"].result(30)
         broker.stop()
         log = broker.log_dir / f"{OFFSETS_TOPIC}-0" / "00000000000000000000.log"
-        rows = decoded_by_us(log)
-        assert [without_embedded_protocol(row) for row in decoded_by_kafka(log)] == rows
+        rows = decode_with_ottla(log)
+        assert [without_embedded_protocol(row) for row in decode_with_kafka(log)] == rows
         assert {row[0]["type"] for row in rows} == {"1", "2"}
         assert any(row[1] is None for row in rows)
 
@@ -226,7 +230,9 @@ def kafka() -> Iterator[BrokerProcess]:
 
 
 def describe_group(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDescription | None:
-    """None while the broker has just started: it may not have heard yet that it is the coordinator, and then it loads."""
+    """None while the coordinator starts: it may not have its metadata yet, and then it loads the
+    group.
+    """
     try:
         return client.describe_consumer_groups([name])[name].result(30)
     except ck.KafkaException as reason:
@@ -235,14 +241,14 @@ def describe_group(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDesc
         return None
 
 
-def test_kafkas_coordinator_serves_our_records(kafka: BrokerProcess) -> None:
+def test_kafkas_coordinator_serves_a_group_from_records_of_ottla(kafka: BrokerProcess) -> None:
     simple = admin(kafka)
-    wish = ConsumerGroupTopicPartitions("makes-the-topic", [TopicPartition("t", 0, 0)])
-    simple.alter_consumer_group_offsets([wish])["makes-the-topic"].result(30)
+    offsets = ConsumerGroupTopicPartitions("creates-the-topic", [TopicPartition("t", 0, 0)])
+    simple.alter_consumer_group_offsets([offsets])["creates-the-topic"].result(30)
     writer = ck.Producer(
         {"bootstrap.servers": kafka.bootstrap, "client.id": "__admin_client"}
     )  # may write internal topics
-    home = partition_of("from-ottla", PARTITIONS)
+    partition = partition_of("from-ottla", PARTITIONS)
     pairs = [
         (encode_group_metadata_key("from-ottla"), encode_group_metadata_value(group(7, "m1", "m2"))),
         (
@@ -256,7 +262,7 @@ def test_kafkas_coordinator_serves_our_records(kafka: BrokerProcess) -> None:
         (encode_offset_commit_key("from-ottla", "t", 1), None),
     ]
     for key, value in pairs:
-        writer.produce(OFFSETS_TOPIC, key=key, value=value, partition=home)
+        writer.produce(OFFSETS_TOPIC, key=key, value=value, partition=partition)
     assert writer.flush(30) == 0
     kafka.restart()
     found = eventually(lambda: describe_group(simple, "from-ottla"), within_s=60)
@@ -269,7 +275,7 @@ def test_kafkas_coordinator_serves_our_records(kafka: BrokerProcess) -> None:
     assert committed(kafka, "from-ottla") == {("t", 0): 41}
 
 
-def test_we_read_what_kafka_writes(kafka: BrokerProcess) -> None:
+def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -> None:
     classic, newer = (
         consumer(kafka, "classic", group_instance_id="i"),
         consumer(kafka, "newer", group_protocol="consumer"),
@@ -278,28 +284,31 @@ def test_we_read_what_kafka_writes(kafka: BrokerProcess) -> None:
         member.subscribe(["t"])
     eventually(lambda: has_assignment(classic, 2) and has_assignment(newer, 2), within_s=60)
     for member, offset in ((classic, 0), (newer, 0)):
-        member.commit(offsets=[TopicPartition("t", 1, offset, metadata="said")], asynchronous=False)
+        member.commit(offsets=[TopicPartition("t", 1, offset, metadata="of kafka")], asynchronous=False)
     classic.close()  # a static member stays in its group
     kafka.stop()
     newer.close()
     logs = sorted(kafka.log_dir.glob(f"{OFFSETS_TOPIC}-*/00000000000000000000.log"))
-    homes = {int(log.parent.name.rpartition("-")[2]): CoordinatorLoader(GroupCoordinatorConfig()) for log in logs}
+    loaders = {int(log.parent.name.rpartition("-")[2]): CoordinatorLoader(GroupCoordinatorConfig()) for log in logs}
     for log in logs:
-        for _ in homes[int(log.parent.name.rpartition("-")[2])].load_chunk(log.read_bytes()):
+        for _ in loaders[int(log.parent.name.rpartition("-")[2])].load_chunk(log.read_bytes()):
             pass
-    home = homes[partition_of("classic", PARTITIONS)]
-    read = home.groups["classic"]
-    assert (read.state, list(read.static_members), read.subscribed_topics) == (
+    loader = loaders[partition_of("classic", PARTITIONS)]
+    group = loader.groups["classic"]
+    assert (group.state, list(group.static_members), group.subscribed_topics) == (
         GroupState.stable,
         ["i"],
         frozenset({"t"}),
     )
-    commit = home.offsets.get("classic", "t", 1)
+    commit = loader.offsets.get("classic", "t", 1)
     assert commit is not None
-    assert (commit.offset, commit.metadata.rstrip("\0")) == (0, "said")  # the binding sends its terminating zero too
-    other = homes[partition_of("newer", PARTITIONS)]
+    assert (commit.offset, commit.metadata.rstrip("\0")) == (
+        0,
+        "of kafka",
+    )  # the client also sends the terminating zero
+    other = loaders[partition_of("newer", PARTITIONS)]
     assert other.unknown_records > 0, "records of a KIP-848 group"
     assert other.offsets.get("newer", "t", 1) is not None
-    for home in homes.values():
-        for _ in home.add_simple_groups():
+    for loader in loaders.values():
+        for _ in loader.add_simple_groups():
             pass

@@ -1,15 +1,15 @@
-"""Apache Kafka's DumpLogSegments finds no fault in a folder that our cleaner has compacted, and sees in it what we
-see."""
+"""Apache Kafka's DumpLogSegments finds no fault in a folder that Ottla has compacted, and reads the
+same records.
+"""
 
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.records import Record, encode_batch
-from tests.jars import java_command, kafka_classpath
+from tests.e2e.dump_log_segments import run_dump_log_segments
 from tests.unit.records.compacted_log import CONFIG, DAY_MS, CompactedLog
 
 BATCH = re.compile(
@@ -19,21 +19,16 @@ BATCH = re.compile(
 RECORD = re.compile(r"^\| offset: (?P<offset>\d+) .*keySize: (?P<key>-?\d+) valueSize: (?P<value>-?\d+)")
 
 
-def dump(classpath: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        java_command(classpath, "kafka.tools.DumpLogSegments", *arguments),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+def dump_lines(*arguments: str) -> list[str]:
+    """Standard output only: on standard error the tool reports the gaps that compaction leaves."""
+    return run_dump_log_segments(*arguments).stdout.splitlines()
 
 
 def create_compacted_log(path: Path) -> CompactedLog:
-    """A folder with everything that compaction leaves: batches with holes in every codec, empty batches, markers and
-    tombstones with a delete horizon, an aborted transaction in the index, segments that have become one."""
+    """A closed log with all that compaction leaves: batches with gaps in every codec, empty
+    batches, markers and tombstones with a delete horizon, an aborted transaction in the index, and
+    segments that were merged.
+    """
     compacted = CompactedLog(path, replace(CONFIG, segment_bytes=8192))
     for n in range(12):
         for codec in Compression:
@@ -46,10 +41,10 @@ def create_compacted_log(path: Path) -> CompactedLog:
             records.append(Record(compacted.now_ms, b"only-%s-%d" % (codec.name.encode(), n), b"here"))
             compacted.append(encode_batch(records, compression=codec))
         compacted.write("transactional", f"{n}", producer_id=1000, sequence=n)
-        ended = encode_end_transaction_marker(
+        marker = encode_end_transaction_marker(
             n % 3 != 1, 1, producer_id=1000, producer_epoch=0, timestamp_ms=compacted.now_ms
         )
-        compacted.append(ended)
+        compacted.append(marker)
         compacted.write(f"idempotent-{n % 2}", f"{n}", producer_id=5, sequence=n)
         compacted.write(f"only-zstd-{n - 3}", None)
         compacted.now_ms += 1000
@@ -73,44 +68,40 @@ def create_compacted_log(path: Path) -> CompactedLog:
 
 
 def test_dump_log_segments_finds_no_fault(tmp_path: Path) -> None:
-    classpath = kafka_classpath()
     compacted = create_compacted_log(tmp_path)
     expected = [(r.offset, r.value) for r in compacted.records()]
     logs = sorted(Path(compacted.folder).glob("*.log"))
-    lines = dump(classpath, "--deep-iteration", "--files", ",".join(map(str, logs)))
+    lines = dump_lines("--deep-iteration", "--files", ",".join(map(str, logs)))
     found = [match.groupdict() for line in lines if (match := BATCH.match(line))]
     assert found, lines
     assert {batch["valid"] for batch in found} == {"true"}
     assert any(batch["count"] == "0" for batch in found), "an empty batch of a producer"
     assert any(batch["horizon"].startswith("OptionalLong[") for batch in found), "a delete horizon"
-    assert any(int(batch["count"]) <= int(batch["last"]) - int(batch["base"]) != 0 for batch in found), "a hole"
-    seen = [match.groupdict() for line in lines if (match := RECORD.match(line)) and "endTxnMarker" not in line]
-    assert [(int(record["offset"]), int(record["value"])) for record in seen] == [
+    assert any(int(batch["count"]) <= int(batch["last"]) - int(batch["base"]) != 0 for batch in found), "a gap"
+    read = [match.groupdict() for line in lines if (match := RECORD.match(line)) and "endTxnMarker" not in line]
+    assert [(int(record["offset"]), int(record["value"])) for record in read] == [
         (offset, -1 if value is None else len(value)) for offset, value in expected
     ]
     assert not [line for line in lines if "Mismatches" in line or "Non-consecutive" in line]
 
 
-def test_its_indexes_pass_kafka_s_own_check(tmp_path: Path) -> None:
-    classpath = kafka_classpath()
+def test_indexes_pass_the_checks_of_dump_log_segments(tmp_path: Path) -> None:
     compacted = create_compacted_log(tmp_path)
     files = [
         str(path)
-        for end in ("index", "timeindex", "txnindex")
-        for path in sorted(Path(compacted.folder).glob(f"*.{end}"))
+        for suffix in ("index", "timeindex", "txnindex")
+        for path in sorted(Path(compacted.folder).glob(f"*.{suffix}"))
     ]
     assert any(path.endswith(".txnindex") for path in files)
-    lines = dump(classpath, "--index-sanity-check", "--files", ",".join(f for f in files if not f.endswith("txnindex")))
+    lines = dump_lines("--index-sanity-check", "--files", ",".join(f for f in files if not f.endswith("txnindex")))
     assert sum("passed sanity check" in line for line in lines) >= 2, lines
-    lines = dump(classpath, "--verify-index-only", "--files", ",".join(f for f in files if not f.endswith("txnindex")))
+    lines = dump_lines("--verify-index-only", "--files", ",".join(f for f in files if not f.endswith("txnindex")))
     assert not [line for line in lines if "Mismatches" in line or "not found" in line], lines
-    lines = dump(classpath, "--files", ",".join(f for f in files if f.endswith("txnindex")))
+    lines = dump_lines("--files", ",".join(f for f in files if f.endswith("txnindex")))
     assert [line for line in lines if "producerId: 1000" in line], lines
 
 
-def test_the_days_after(tmp_path: Path) -> None:
-    """Tombstones and markers whose horizon has passed are gone, and what is left is still sound to Kafka."""
-    classpath = kafka_classpath()
+def test_log_without_expired_tombstones_and_markers_is_sound(tmp_path: Path) -> None:
     compacted = create_compacted_log(tmp_path)
     compacted.crash_and_open()
     compacted.now_ms += DAY_MS + 1
@@ -121,7 +112,5 @@ def test_the_days_after(tmp_path: Path) -> None:
     assert compacted.clean()
     assert not [record for record in compacted.records() if record.value is None]
     compacted.log.close()
-    lines = dump(
-        classpath, "--deep-iteration", "--files", ",".join(map(str, sorted(Path(compacted.folder).glob("*.log"))))
-    )
+    lines = dump_lines("--deep-iteration", "--files", ",".join(map(str, sorted(Path(compacted.folder).glob("*.log")))))
     assert {match["valid"] for line in lines if (match := BATCH.match(line))} == {"true"}

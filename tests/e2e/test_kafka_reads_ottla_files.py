@@ -1,10 +1,11 @@
-"""Files go both ways between Ottla and Apache Kafka: its own inspector finds no fault in ours, each serves what the other wrote."""
+"""Files of Ottla and of Apache Kafka: DumpLogSegments finds no fault in those of Ottla, and each
+broker serves a partition folder that the other wrote.
+"""
 
 import asyncio
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from ottla_broker.runtime import uuid_from_text
 from ottla_broker.wire.batch import Compression, iter_batches
 from ottla_broker.wire.records import iter_records
 from tests.brokers import BrokerProcess, run_apache_kafka
-from tests.jars import java_command, kafka_classpath
+from tests.e2e.dump_log_segments import assert_no_faults, dump_log_segments, join_files
 from tests.kafka_folders import CLUSTER_ID
 from tests.log_dirs import open_log_dir
 from tests.unit.log.log_fixtures import NOW, TOPIC_ID, LogFolder, append_committed, batch, marker
@@ -30,52 +31,29 @@ from tests.unit.log.log_fixtures import NOW, TOPIC_ID, LogFolder, append_committ
 SMALL = LogConfig(segment_bytes=16_000, index_interval_bytes=500, message_timestamp_after_max_ms=2**62)
 
 
-def dump(*arguments: str) -> str:
-    """What DumpLogSegments says; it ends with 0 even when it finds faults, so what it says has to be read."""
-    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Exception" not in done.stderr, done.stderr
-    return done.stdout + done.stderr
-
-
-FAULTS = re.compile(
-    r"Mismatches|Non-secutive|Non-consecutive|Found timestamp mismatch|Found out of order|not found in|failed|invalid"
-    r"|isvalid: false|bytes of (garbage|trailing)|corrupt|No time index found|index .* is empty",
-    re.IGNORECASE,
-)
-
-
-def no_fault_in(said: str) -> None:
-    faults = [line for line in said.splitlines() if FAULTS.search(line)]
-    assert not faults, "\n".join(faults[:20])
-
-
-def files(folder: Path, suffix: str) -> str:
-    found = sorted(map(str, folder.glob("*" + suffix)))
-    assert found, f"no {suffix} in {sorted(folder.iterdir())}"
-    return ",".join(found)
-
-
 def inspect(folder: Path) -> dict[str, int]:
-    """Runs everything that the inspector can do over a folder; returns how many batches, records and index entries it saw."""
-    said = dump("--deep-iteration", "--files", files(folder, ".log"))
-    no_fault_in(said)
-    indexes = files(folder, ".index") + "," + files(folder, ".timeindex")
-    no_fault_in(checked := dump("--index-sanity-check", "--files", indexes))
+    """Runs every check of DumpLogSegments on a partition folder, and asserts that none finds a
+    fault. Returns the numbers of batches, records and index entries that it read.
+    """
+    segments = dump_log_segments("--deep-iteration", "--files", join_files(folder, ".log"))
+    assert_no_faults(segments)
+    indexes = join_files(folder, ".index") + "," + join_files(folder, ".timeindex")
+    assert_no_faults(checked := dump_log_segments("--index-sanity-check", "--files", indexes))
     assert checked.count("passed sanity check") == len(indexes.split(","))
-    no_fault_in(dump("--verify-index-only", "--files", indexes))
-    no_fault_in(entries := dump("--files", indexes))
+    assert_no_faults(dump_log_segments("--verify-index-only", "--files", indexes))
+    assert_no_faults(entries := dump_log_segments("--files", indexes))
     return {
-        "batches": said.count("baseOffset: "),
-        "records": len(re.findall(r"^\| offset: ", said, re.MULTILINE)),
+        "batches": segments.count("baseOffset: "),
+        "records": len(re.findall(r"^\| offset: ", segments, re.MULTILINE)),
         "offsets": len(re.findall(r"^offset: \d+ position: ", entries, re.MULTILINE)),
         "times": len(re.findall(r"^timestamp: \d+ offset: ", entries, re.MULTILINE)),
     }
 
 
 def fill_log(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> None:
-    """Everything that a partition may hold: all codecs, producers, transactions that commit and abort, epochs, times that go back."""
+    """Appends what a partition may hold: all codecs, idempotent producers, committed and aborted
+    transactions, several leader epochs, and timestamps that decrease.
+    """
     sequences = {first_producer: 0, first_producer + 1: 0}
     latest = max(log.epochs.latest_epoch(), 0)
     for n in range(rounds):
@@ -104,7 +82,7 @@ def open_small_log_dir(path: Path) -> LogDir:
 
 @pytest.fixture(scope="module")
 def ottla_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A log directory of ours after a clean stop, with the partition `made-0`."""
+    """Ottla's log directory after a clean shutdown, with the partition `made-0`."""
     path = tmp_path_factory.mktemp("ours")
     directory = open_small_log_dir(path)
     fill_log(directory.create_log("made", 0, TOPIC_ID, SMALL))
@@ -112,13 +90,13 @@ def ottla_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield path
 
 
-def test_the_inspector_finds_no_fault_after_a_clean_stop(ottla_folder: Path) -> None:
-    seen = inspect(ottla_folder / "made-0")
-    assert seen["batches"] == 60 * 6
-    assert seen["records"] > 60 * 7 and seen["offsets"] > 20 and seen["times"] > 5
+def test_dump_finds_no_fault_after_a_clean_shutdown(ottla_folder: Path) -> None:
+    counts = inspect(ottla_folder / "made-0")
+    assert counts["batches"] == 60 * 6
+    assert counts["records"] > 60 * 7 and counts["offsets"] > 20 and counts["times"] > 5
 
 
-def test_the_inspector_would_find_a_fault(ottla_folder: Path, tmp_path: Path) -> None:
+def test_dump_finds_a_wrong_index_entry(ottla_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "made-0"
     shutil.copytree(ottla_folder / "made-0", folder)
     path = sorted(folder.glob("*.index"))[0]
@@ -129,37 +107,34 @@ def test_the_inspector_would_find_a_fault(ottla_folder: Path, tmp_path: Path) ->
         inspect(folder)
 
 
-def test_the_inspector_reads_snapshots_and_aborted_transactions(ottla_folder: Path) -> None:
+def test_dump_reads_producer_snapshots_and_aborted_transactions(ottla_folder: Path) -> None:
     folder = ottla_folder / "made-0"
     snapshots = sorted(folder.glob("*.snapshot"))
-    said = dump("--files", str(snapshots[-1]))
-    no_fault_in(said)
-    assert re.findall(r"producerId: (\d+) producerEpoch: (\d+)", said) == [("7", "0"), ("8", "0"), ("9", "1")]
-    assert re.findall(r"lastSequence: (\d+)|lastSequence=(\d+)", said) or "lastSequence" in said
-    said = dump("--files", files(folder, ".txnindex"))
-    no_fault_in(said)
-    place = LogFolder(str(folder))
-    aborted = place.reopen(LogCheckpoint(clean=True)).aborted_transactions(0, 10**9)
-    assert len(re.findall(r"producerId: \d+ firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+", said)) == len(
-        aborted
-    )
+    output = dump_log_segments("--files", str(snapshots[-1]))
+    assert_no_faults(output)
+    assert re.findall(r"producerId: (\d+) producerEpoch: (\d+)", output) == [("7", "0"), ("8", "0"), ("9", "1")]
+    assert re.findall(r"lastSequence: (\d+)|lastSequence=(\d+)", output) or "lastSequence" in output
+    output = dump_log_segments("--files", join_files(folder, ".txnindex"))
+    assert_no_faults(output)
+    aborted = LogFolder(str(folder)).reopen(LogCheckpoint(clean=True)).aborted_transactions(0, 10**9)
+    entries = re.findall(r"producerId: \d+ firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+", output)
+    assert len(entries) == len(aborted)
 
 
-def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Path) -> None:
-    place = LogFolder(str(tmp_path / "made-0"), SMALL)
-    fill_log(place.create())
+def test_dump_finds_no_fault_after_recovery_of_a_torn_tail(tmp_path: Path) -> None:
+    log_folder = LogFolder(str(tmp_path / "made-0"), SMALL)
+    fill_log(log_folder.create())
     last = sorted(tmp_path.glob("made-0/*.log"))[-1]
     os.truncate(last, last.stat().st_size - 50)
-    again = place.reopen(LogCheckpoint(recovery_point=300))
-    assert again.failure is None
-    fill_log(again, 5, first_producer=20)
-    again.close()
+    recovered = log_folder.reopen(LogCheckpoint(recovery_point=300))
+    assert recovered.failure is None
+    fill_log(recovered, 5, first_producer=20)
+    recovered.close()
     inspect(tmp_path / "made-0")
 
 
-def test_the_inspector_finds_no_fault_after_truncation_and_retention(tmp_path: Path) -> None:
-    place = LogFolder(str(tmp_path / "made-0"), SMALL)
-    log = place.create()
+def test_dump_finds_no_fault_after_truncation_and_retention(tmp_path: Path) -> None:
+    log = LogFolder(str(tmp_path / "made-0"), SMALL).create()
     fill_log(log)
     log.truncate_to(log.end // 2)
     fill_log(log, 10, first_producer=20)
@@ -169,17 +144,17 @@ def test_the_inspector_finds_no_fault_after_truncation_and_retention(tmp_path: P
     inspect(tmp_path / "made-0")
 
 
-# --- folders that change hands
+# --- partition folders that move between brokers
 
 
 @dataclass
 class KafkaTopic:
-    """What a client saw of a topic on Apache Kafka."""
+    """A topic that Apache Kafka wrote, and its values as clients of Kafka read them."""
 
     folder: Path
     topic_id: UUID
     values: list[bytes]  # all
-    committed: list[bytes]  # under read_committed
+    committed: list[bytes]  # with read_committed
 
 
 def consume_values(broker: BrokerProcess, topic: str, isolation: str) -> list[bytes]:
@@ -251,27 +226,29 @@ def create_kafka_topic(folder: Path, topic: str, crash: bool) -> KafkaTopic:
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
-def test_a_folder_that_apache_kafka_wrote_is_served(tmp_path: Path, crash: bool) -> None:
-    theirs = create_kafka_topic(tmp_path, "theirs", crash)
-    assert len(theirs.values) == 2_530 and len(theirs.committed) == 2_515
+def test_ottla_serves_a_partition_folder_of_kafka(tmp_path: Path, crash: bool) -> None:
+    topic = create_kafka_topic(tmp_path, "theirs", crash)
+    assert len(topic.values) == 2_530 and len(topic.committed) == 2_515
     directory = open_small_log_dir(tmp_path / "data")
     assert directory.was_clean_shutdown is not crash
     assert directory.cluster_id == CLUSTER_ID
     assert {key: log.failure for key, log in directory.logs.items() if log.failure} == {}
     log = directory.logs["theirs", 0]
-    assert log.topic_id == theirs.topic_id
+    assert log.topic_id == topic.topic_id
     log.advance_high_watermark(log.end)
-    assert read_values(log, committed=False) == theirs.values
+    assert read_values(log, committed=False) == topic.values
     assert log.last_stable_offset == log.end
-    assert read_values(log, committed=True) == theirs.committed
+    assert read_values(log, committed=True) == topic.committed
     assert log.producers.get(next(iter(log.producers)).producer_id) is not None
     fill_log(log, 3, first_producer=9_000_000)
     asyncio.run(directory.close())
-    inspect(theirs.folder)
+    inspect(topic.folder)
 
 
 def read_values(log: PartitionLog, *, committed: bool) -> list[bytes]:
-    """As a client reads: control records are left out, and of aborted transactions everything up to the marker."""
+    """Values as a client reads them: without control records and, if `committed`, without aborted
+    records.
+    """
     values: list[bytes] = []
     at = log.start
     while at < log.end:
@@ -279,26 +256,26 @@ def read_values(log: PartitionLog, *, committed: bool) -> list[bytes]:
         last = max(header.last_offset for _, header in iter_batches(data))
         aborted = log.aborted_transactions(at, last + 1) if committed else []
         for header, record in iter_records(data):
-            gone = header.is_transactional and any(
+            is_aborted = header.is_transactional and any(
                 a.producer_id == header.producer_id and a.first_offset <= record.offset < a.last_offset for a in aborted
             )
-            if not header.is_control and not gone:
+            if not header.is_control and not is_aborted:
                 values.append(record.value or b"")
         at = last + 1
     return values
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
-def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ottla_folder: Path, crash: bool) -> None:
+def test_kafka_serves_a_partition_folder_of_ottla(tmp_path: Path, ottla_folder: Path, crash: bool) -> None:
     with run_apache_kafka(folder=tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("made", 1, 1)])["made"].result(30)
         broker.stop()
-        place = broker.log_dir / "made-0"
-        identity = (place / "partition.metadata").read_bytes()
-        shutil.rmtree(place)
-        shutil.copytree(ottla_folder / "made-0", place)
-        (place / "partition.metadata").write_bytes(identity)
+        partition = broker.log_dir / "made-0"
+        metadata = (partition / "partition.metadata").read_bytes()
+        shutil.rmtree(partition)
+        shutil.copytree(ottla_folder / "made-0", partition)
+        (partition / "partition.metadata").write_bytes(metadata)
         if crash:
             (broker.log_dir / ".kafka_cleanshutdown").unlink()
         broker.start()
@@ -307,8 +284,8 @@ def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ottla_folder: Path
         assert consume_values(broker, "made", "read_uncommitted") == read_values(log, committed=False)
         assert consume_values(broker, "made", "read_committed") == read_values(log, committed=True)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
-        producer.produce("made", b"and on it goes", partition=0)
+        producer.produce("made", b"after the move", partition=0)
         assert producer.flush(30) == 0
-        assert consume_values(broker, "made", "read_committed")[-1] == b"and on it goes"
-        wrong = [line for line in broker.log_tail(200_000).splitlines() if "ERROR" in line or "orrupt" in line]
-        assert not wrong, "\n".join(wrong[:20])
+        assert consume_values(broker, "made", "read_committed")[-1] == b"after the move"
+        errors = [line for line in broker.log_tail(200_000).splitlines() if "ERROR" in line or "orrupt" in line]
+        assert not errors, "\n".join(errors[:20])

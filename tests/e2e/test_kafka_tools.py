@@ -1,5 +1,5 @@
-"""Apache Kafka's own test programs and tools judge a cluster: what they were told while brokers were killed, paused and
-restarted, whether replicas are equal, and whether they can move and elect.
+"""Apache Kafka's test programs and tools on a cluster: verifiable clients while brokers are killed,
+paused and restarted, comparison of replicas, reassignment and leader election.
 """
 
 import json
@@ -10,13 +10,13 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster
+from tests.e2e.dump_log_segments import assert_no_faults, dump_log_segments
 from tests.e2e.java_tools import JavaToolProcess, run_java_tool, start_java_tool
 from tests.e2e.rounds.round_runner import create_topic
-from tests.e2e.test_kafka_reads_ottla_files import no_fault_in
 from tests.waiting import eventually
 
 PARTITIONS = 3
-# The tool itself sets retries to 0; these are what any producer has, with a time-out that fits a test.
+# The tool sets retries to 0. These are the defaults of producers, with timeouts that fit a test.
 RETRIES = (
     "retries=2147483647\nenable.idempotence=true\nrequest.timeout.ms=3000\ndelivery.timeout.ms=60000\nlinger.ms=5\n"
 )
@@ -24,11 +24,13 @@ TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.mark.timeout(400)
-def test_verifiable_clients_through_faults(cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_verifiable_consumer_reads_all_that_was_acknowledged_under_faults(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
     topic = "verified"
     create_topic(cluster, topic, {})
-    where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
-    consumer_words = (
+    topic_options = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
+    consumer_options = (
         "--group-id",
         "verifiers",
         "--reset-policy",
@@ -39,29 +41,29 @@ def test_verifiable_clients_through_faults(cluster: ProcessCluster, tmp_path: Pa
     )
     settings = tmp_path / "producer.properties"
     settings.write_text(RETRIES)
-    sending = ("--acks", "-1", "--throughput", "300", "--producer.config", str(settings))
+    producer_options = ("--acks", "-1", "--throughput", "300", "--producer.config", str(settings))
     with (
-        start_java_tool(f"{TOOLS}.VerifiableConsumer", *where, *consumer_words) as consumer,
-        start_java_tool(f"{TOOLS}.VerifiableProducer", *where, *sending) as producer,
+        start_java_tool(f"{TOOLS}.VerifiableConsumer", *topic_options, *consumer_options) as consumer,
+        start_java_tool(f"{TOOLS}.VerifiableProducer", *topic_options, *producer_options) as producer,
     ):
         eventually(
             lambda: count_acknowledged(producer) > 300 and consumed_offsets(consumer),
             within_s=60,
-            message="records go through",
+            message="300 acknowledged and some consumed records",
         )
         leader = cluster.partition_state(topic).leader
         cluster.brokers[leader].kill()
         wait_for_acknowledgements(producer)
         cluster.brokers[leader].start()
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a kill")
+        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a kill")
         paused = cluster.partition_state(topic).leader
         cluster.brokers[paused].pause()
         time.sleep(4)
         cluster.brokers[paused].resume()
         wait_for_acknowledgements(producer)
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a pause")
+        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a pause")
         cluster.brokers[cluster.controller_id()].restart()
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a restart")
+        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a restart")
         wait_for_acknowledgements(producer)
         producer.stop()
         sent = {
@@ -70,14 +72,18 @@ def test_verifiable_clients_through_faults(cluster: ProcessCluster, tmp_path: Pa
         }
         assert producer.events_named("producer_send_error") == []
         eventually(
-            lambda: sent.keys() <= consumed_offsets(consumer).keys(), within_s=60, message="the consumer has read all"
+            lambda: sent.keys() <= consumed_offsets(consumer).keys(),
+            within_s=60,
+            message="a consumer that has read all records",
         )
         consumer.stop()
-    got = consumed_offsets(consumer)
-    assert {value: got[value] for value in sent} == sent
+    consumed = consumed_offsets(consumer)
+    assert {value: consumed[value] for value in sent} == sent
     values = [event["value"] for event in consumer.events_named("record_data")]
-    places = {(event["partition"], event["offset"]): event["value"] for event in consumer.events_named("record_data")}
-    assert len(places) == len(set(values)), "a record is at two places"  # the Java producer is idempotent
+    values_by_offset = {
+        (event["partition"], event["offset"]): event["value"] for event in consumer.events_named("record_data")
+    }
+    assert len(values_by_offset) == len(set(values)), "a record has two offsets"  # the Java producer is idempotent
 
 
 def count_acknowledged(producer: JavaToolProcess) -> int:
@@ -86,7 +92,7 @@ def count_acknowledged(producer: JavaToolProcess) -> int:
 
 def wait_for_acknowledgements(producer: JavaToolProcess) -> None:
     before = count_acknowledged(producer)
-    eventually(lambda: count_acknowledged(producer) > before + 100, within_s=60, message="acknowledgements go on")
+    eventually(lambda: count_acknowledged(producer) > before + 100, within_s=60, message="100 more acknowledgements")
 
 
 def consumed_offsets(consumer: JavaToolProcess) -> dict[str, tuple[int, int]]:
@@ -94,45 +100,49 @@ def consumed_offsets(consumer: JavaToolProcess) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.timeout(400)
-def test_tools_that_move_and_elect(cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_tools_reassign_partitions_and_elect_preferred_leaders(cluster: ProcessCluster, tmp_path: Path) -> None:
     topic = "moved"
     create_topic(cluster, topic, {})
     for partition in range(PARTITIONS):
         rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 2000), partition=partition)
-    where = ("--bootstrap-server", cluster.bootstrap)
+    bootstrap = ("--bootstrap-server", cluster.bootstrap)
 
-    said = run_java_tool(f"{TOOLS}.MetadataQuorumCommand", *where, "describe", "--status")
-    assert f"LeaderId:{cluster.controller_id()}" in said.replace(" ", "").replace("\t", "")
+    output = run_java_tool(f"{TOOLS}.MetadataQuorumCommand", *bootstrap, "describe", "--status")
+    assert f"LeaderId:{cluster.controller_id()}" in output.replace(" ", "").replace("\t", "")
 
     plan = tmp_path / "plan.json"
-    wanted = {partition: [1 + (partition + n) % 3 for n in range(2)] for partition in range(PARTITIONS)}
-    moves = [{"topic": topic, "partition": partition, "replicas": to} for partition, to in wanted.items()]
+    targets = {partition: [1 + (partition + n) % 3 for n in range(2)] for partition in range(PARTITIONS)}
+    moves = [{"topic": topic, "partition": partition, "replicas": replicas} for partition, replicas in targets.items()]
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
-    reassign = (f"{TOOLS}.reassign.ReassignPartitionsCommand", *where, "--reassignment-json-file", str(plan))
-    said = run_java_tool(*reassign, "--execute", "--throttle", "10000000")
-    assert "Successfully started partition reassignments" in said
+    reassign = (f"{TOOLS}.reassign.ReassignPartitionsCommand", *bootstrap, "--reassignment-json-file", str(plan))
+    output = run_java_tool(*reassign, "--execute", "--throttle", "10000000")
+    assert "Successfully started partition reassignments" in output
     eventually(
-        lambda: "still in progress" not in run_java_tool(*reassign, "--verify"), within_s=60, message="it is moved"
+        lambda: "still in progress" not in run_java_tool(*reassign, "--verify"),
+        within_s=60,
+        message="a completed reassignment",
     )
-    for partition, to in wanted.items():
-        seen = cluster.partition_state(topic, partition)
-        assert list(seen.replicas) == to and set(seen.isr) == set(to)
-        gone = next(broker for number, broker in cluster.brokers.items() if number not in to)
-        eventually(lambda gone=gone, p=partition: not (gone.log_dir / f"{topic}-{p}").exists(), message="it left")  # type: ignore[misc]
+    for partition, replicas in targets.items():
+        state = cluster.partition_state(topic, partition)
+        assert list(state.replicas) == replicas and set(state.isr) == set(replicas)
+        former = next(broker for number, broker in cluster.brokers.items() if number not in replicas)
+        folder = former.log_dir / f"{topic}-{partition}"
+        eventually(lambda folder=folder: not folder.exists(), message="a removed replica")  # type: ignore[misc]
         assert rd.values_of(rd.consume(cluster.bootstrap, topic, partition=partition)) == [
             record.value for record in rd.numbered_messages(0, 2000)
         ]
 
-    away = cluster.brokers[cluster.partition_state(topic).leader]
-    away.restart()
-    eventually(lambda: cluster.is_healthy(), within_s=60, message="whole again")
-    run_java_tool(f"{TOOLS}.LeaderElectionCommand", *where, "--election-type", "preferred", "--all-topic-partitions")
-    for partition, to in wanted.items():
+    cluster.brokers[cluster.partition_state(topic).leader].restart()
+    eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
+    run_java_tool(
+        f"{TOOLS}.LeaderElectionCommand", *bootstrap, "--election-type", "preferred", "--all-topic-partitions"
+    )
+    for partition, replicas in targets.items():
 
-        def is_elected(partition: int = partition, first: int = to[0]) -> bool:
+        def is_elected(partition: int = partition, first: int = replicas[0]) -> bool:
             return cluster.partition_state(topic, partition).leader == first
 
-        eventually(is_elected, message="elected")
+        eventually(is_elected, message="the preferred leader")
 
 
 @pytest.mark.timeout(400)
@@ -144,11 +154,11 @@ def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
             settings = {"compression_type": ["none", "gzip", "lz4", "zstd"][turn], "enable_idempotence": turn % 2 == 0}
             rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 1000), partition=partition, **settings)
         if turn < 3:
-            hit = cluster.brokers[turn + 1]
-            hit.kill()
+            victim = cluster.brokers[turn + 1]
+            victim.kill()
             rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 500), partition=0)
-            hit.start()
-            eventually(lambda: cluster.is_healthy(), within_s=60, message="whole again")
+            victim.start()
+            eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
     with start_java_tool(
         f"{TOOLS}.ReplicaVerificationTool",
         *("--broker-list", cluster.bootstrap, "--topics-include", topic, "--report-interval-ms", "500"),
@@ -156,20 +166,20 @@ def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
         eventually(
             lambda: [line for line in verifier.lines if "max lag is 0 for partition" in line],
             within_s=60,
-            message="compared",
+            message="replicas that were compared",
         )
         assert not [line for line in verifier.lines if "doesn't match" in line or "Exception" in line], verifier.lines
-    replicas = [
+    segments = [
         str(path)
         for broker in cluster.brokers.values()
         for partition in range(PARTITIONS)
         for path in sorted((broker.log_dir / f"{topic}-{partition}").glob("*.log"))
     ]
-    assert len(replicas) == PARTITIONS * 3
-    said = run_java_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(replicas))
-    no_fault_in(said)
-    dumps = [part.partition("\n")[2] for part in said.split("Dumping ")[1:]]
+    assert len(segments) == PARTITIONS * 3
+    output = dump_log_segments("--deep-iteration", "--files", ",".join(segments))
+    assert_no_faults(output)
+    dumps = [part.partition("\n")[2] for part in output.split("Dumping ")[1:]]
     by_partition = {
         number: {dumps[number + PARTITIONS * broker] for broker in range(3)} for number in range(PARTITIONS)
     }
-    assert all(len(found) == 1 for found in by_partition.values()), "replicas differ in what they hold"
+    assert all(len(found) == 1 for found in by_partition.values()), "replicas have different records"

@@ -1,4 +1,6 @@
-"""Voters of the metadata log, changed by Kafka's own tool and by their leader; brokers that join, move and come back."""
+"""Voters of the metadata log, changed by Kafka's own tool and by their leader; brokers that join,
+move and come back.
+"""
 
 import re
 from collections.abc import Iterator

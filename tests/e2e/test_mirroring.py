@@ -8,11 +8,20 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers import BROKERS, BrokerProcess, run_apache_kafka, run_ottla_broker
-from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
+from tests.e2e.mirroring import (
+    commit_offsets,
+    committed_offsets,
+    mirror_status,
+    mirror_topics,
+    produce,
+    read_log_bytes,
+    read_records,
+    read_watermarks,
+)
 from tests.waiting import eventually
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -20,63 +29,67 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass
 class Pair:
+    """A source, and the broker that mirrors it by mirror `west`."""
+
     source: BrokerProcess
     target: BrokerProcess
 
     def mirror(self, **settings: str) -> None:
-        given = {"bootstrap.servers": self.source.bootstrap, "topics": "*", "metadata.max.age.ms": "500"}
-        set_mirror(
-            self.target.bootstrap, "west", given | {key.replace("_", "."): value for key, value in settings.items()}
-        )
+        mirror_topics(self.source, self.target, "west", **settings)
 
-    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, **config: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.source.bootstrap})
         new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         admin.create_topics([new])[topic].result(30)
 
-    def caught_up(self, topic: str, partition: int = 0) -> None:
-        """Waits until log start and log end are the source's."""
+    def wait_until_caught_up(self, topic: str, partition: int = 0) -> None:
+        """Waits until the target has the source's log start and high watermark."""
         eventually(
             lambda: (
-                watermarks(self.target.bootstrap, topic, partition)
-                == watermarks(self.source.bootstrap, topic, partition)
+                read_watermarks(self.target.bootstrap, topic, partition)
+                == read_watermarks(self.source.bootstrap, topic, partition)
             ),
             within_s=30,
             message=lambda: (
-                f"{topic}-{partition}: {watermarks(self.source.bootstrap, topic, partition)} at the source, "
-                f"{watermarks(self.target.bootstrap, topic, partition)} here\n{self.target.log_tail(3000)}"
+                f"{topic}-{partition}: {read_watermarks(self.source.bootstrap, topic, partition)} at the source, "
+                f"{read_watermarks(self.target.bootstrap, topic, partition)} at the target\n"
+                f"{self.target.log_tail(3000)}"
             ),
         )
 
-    def assert_same(self, topic: str, partition: int = 0) -> None:
-        self.caught_up(topic, partition)
+    def assert_same_records(self, topic: str, partition: int = 0) -> None:
+        """Waits until the target has caught up, and compares what consumers read of both."""
+        self.wait_until_caught_up(topic, partition)
         for isolation in ("read_uncommitted", "read_committed"):
-            there = seen(self.source.bootstrap, topic, partition, isolation=isolation)
-            assert seen(self.target.bootstrap, topic, partition, isolation=isolation) == there
+            expected = read_records(self.source.bootstrap, topic, partition, isolation=isolation)
+            assert read_records(self.target.bootstrap, topic, partition, isolation=isolation) == expected
 
     def assert_same_bytes(self, topic: str, partition: int = 0) -> None:
-        there = log_bytes(self.source.log_dir, topic, partition)
-        assert log_bytes(self.target.log_dir, topic, partition) == there
+        expected = read_log_bytes(self.source.log_dir, topic, partition)
+        assert read_log_bytes(self.target.log_dir, topic, partition) == expected
 
 
-# The oldest that people are likely to come from, and the newest.
+# The oldest version that users are likely to migrate from, and the newest.
 KAFKAS = {f"kafka-{version}": partial(run_apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
 SOURCES: dict[str, Callable[..., AbstractContextManager[BrokerProcess]]] = {**KAFKAS, "ottla": run_ottla_broker}
 
 
 @pytest.fixture(params=SOURCES)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    source = SOURCES[request.param]
-    with source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as there, run_ottla_broker() as here:
-        yield Pair(there, here)
+    run_source = SOURCES[request.param]
+    with (
+        run_source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as source,
+        run_ottla_broker() as target,
+    ):
+        yield Pair(source, target)
 
 
 def test_batches_of_all_kinds_are_identical(pair: Pair) -> None:
-    pair.create("kinds", 3, max_message_bytes="3000000")
+    pair.create_topic("kinds", 3, max_message_bytes="3000000")
     for compression in COMPRESSIONS:
         produce(pair.source.bootstrap, "kinds", (b"x" * n for n in range(300)), compression_type=compression)
     pair.mirror()
-    pair.caught_up("kinds")
+    pair.wait_until_caught_up("kinds")
     produce(pair.source.bootstrap, "kinds", (b"idempotent" * n for n in range(500)), enable_idempotence=True)
     produce(pair.source.bootstrap, "kinds", [b"m" * 1_000_000] * 4, partition=1, message_max_bytes=2_000_000)
     with_headers = Producer({"bootstrap.servers": pair.source.bootstrap})
@@ -84,28 +97,28 @@ def test_batches_of_all_kinds_are_identical(pair: Pair) -> None:
     with_headers.produce("kinds", None, key=b"only a key", partition=0)
     assert with_headers.flush(30) == 0
     for partition in range(3):  # the last one is empty
-        pair.assert_same("kinds", partition)
+        pair.assert_same_records("kinds", partition)
         pair.assert_same_bytes("kinds", partition)
     with pytest.raises(AssertionError, match=r"INVALID_TOPIC|Invalid topic"):
         produce(pair.target.bootstrap, "kinds", [b"not here"])
     pair.target.restart()
     produce(pair.source.bootstrap, "kinds", [b"after a restart"] * 10)
-    pair.assert_same("kinds")
+    pair.assert_same_records("kinds")
     pair.target.kill()
-    produce(pair.source.bootstrap, "kinds", [b"while nobody was there"] * 10)
+    produce(pair.source.bootstrap, "kinds", [b"while the target was down"] * 10)
     pair.target.start()
     produce(pair.source.bootstrap, "kinds", [b"after a crash"] * 10)
-    pair.assert_same("kinds")
+    pair.assert_same_records("kinds")
     pair.assert_same_bytes("kinds")
 
 
 @pytest.mark.parametrize("version", KAFKAS)
 def test_transactions_of_kafka_are_identical(version: str) -> None:
-    with KAFKAS[version]() as there, run_ottla_broker() as here:
-        pair = Pair(there, here)
-        pair.create("money")
+    with KAFKAS[version]() as source, run_ottla_broker() as target:
+        pair = Pair(source, target)
+        pair.create_topic("money")
         pair.mirror()
-        producer = Producer({"bootstrap.servers": there.bootstrap, "transactional.id": "bank", "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "bank", "linger.ms": 0})
         producer.init_transactions(30)
         for turn in range(12):
             producer.begin_transaction()
@@ -116,22 +129,24 @@ def test_transactions_of_kafka_are_identical(version: str) -> None:
             else:
                 assert producer.flush(30) == 0
                 producer.abort_transaction(30)
-        produce(there.bootstrap, "money", [b"outside of any"] * 3)
+        produce(source.bootstrap, "money", [b"outside of any"] * 3)
         producer.begin_transaction()
         producer.produce("money", b"open", partition=0)
         assert producer.flush(30) == 0
-        pair.assert_same("money")
-        assert seen(here.bootstrap, "money", 0) != seen(here.bootstrap, "money", 0, isolation="read_committed")
-        assert len(seen(here.bootstrap, "money", 0, isolation="read_committed")) == 8 * 7 + 3
+        pair.assert_same_records("money")
+        assert read_records(target.bootstrap, "money", 0) != read_records(
+            target.bootstrap, "money", 0, isolation="read_committed"
+        )
+        assert len(read_records(target.bootstrap, "money", 0, isolation="read_committed")) == 8 * 7 + 3
         producer.commit_transaction(30)
-        pair.assert_same("money")
-        here.restart()
-        pair.assert_same("money")
+        pair.assert_same_records("money")
+        target.restart()
+        pair.assert_same_records("money")
         pair.assert_same_bytes("money")
 
 
 def test_log_start_follows_the_source(pair: Pair) -> None:
-    pair.create("heads", 2)
+    pair.create_topic("heads", 2)
     admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
 
     def delete_below(partition: int, offset: int) -> None:
@@ -143,26 +158,27 @@ def test_log_start_follows_the_source(pair: Pair) -> None:
             produce(pair.source.bootstrap, "heads", [b"r" * 500] * 10, partition=partition)
     delete_below(0, 37)
     pair.mirror()
-    pair.assert_same("heads", 0)
-    assert watermarks(pair.target.bootstrap, "heads", 0) == (37, 100)
-    pair.assert_same("heads", 1)
+    pair.assert_same_records("heads", 0)
+    assert read_watermarks(pair.target.bootstrap, "heads", 0) == (37, 100)
+    pair.assert_same_records("heads", 1)
     delete_below(0, 61)
     delete_below(1, 100)
     for partition in (0, 1):
-        pair.assert_same("heads", partition)
-    # What was deleted before it was copied is a gap that only the new start tells of.
+        pair.assert_same_records("heads", partition)
+    # Records that were deleted before they were copied are a gap, of which only the log start
+    # tells.
     pair.mirror(role="Paused")
     produce(pair.source.bootstrap, "heads", [b"never copied"] * 10, partition=1)
     delete_below(1, 110)
     produce(pair.source.bootstrap, "heads", [b"copied"] * 5, partition=1)
-    assert watermarks(pair.target.bootstrap, "heads", 1) == (100, 100)
+    assert read_watermarks(pair.target.bootstrap, "heads", 1) == (100, 100)
     pair.mirror(role="Replicate")
-    pair.assert_same("heads", 1)
-    assert watermarks(pair.target.bootstrap, "heads", 1) == (110, 115)
+    pair.assert_same_records("heads", 1)
+    assert read_watermarks(pair.target.bootstrap, "heads", 1) == (110, 115)
 
 
 def test_offset_gaps_of_compaction_are_kept(pair: Pair) -> None:
-    pair.create(
+    pair.create_topic(
         "table",
         cleanup_policy="compact",
         min_cleanable_dirty_ratio="0.01",
@@ -172,56 +188,58 @@ def test_offset_gaps_of_compaction_are_kept(pair: Pair) -> None:
     for _ in range(12):
         produce(pair.source.bootstrap, "table", [b"v" * 400] * 50)
 
-    def cleaned() -> bool:
+    def is_compacted() -> bool:
         produce(pair.source.bootstrap, "table", [b"newest"])
-        return len(seen(pair.source.bootstrap, "table", 0)) < 300
+        return len(read_records(pair.source.bootstrap, "table", 0)) < 300
 
-    eventually(cleaned, within_s=90, message="the source has compacted")
+    eventually(is_compacted, within_s=90, message="a source that has compacted the log")
     pair.mirror()
-    pair.caught_up("table")
-    newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
-    assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest
-    offsets = {record.offset for record in seen(pair.target.bootstrap, "table", 0)}
-    assert len(offsets) < max(offsets) - 100, "there are holes"
+    pair.wait_until_caught_up("table")
+    newest = {record.key: record.value for record in read_records(pair.source.bootstrap, "table", 0)}
+    assert {record.key: record.value for record in read_records(pair.target.bootstrap, "table", 0)} == newest
+    offsets = {record.offset for record in read_records(pair.target.bootstrap, "table", 0)}
+    assert len(offsets) < max(offsets) - 100, "the log has gaps"
     pair.target.kill()
     pair.target.start()
-    produce(pair.source.bootstrap, "table", [b"after the holes"] * 5)
-    pair.caught_up("table")
-    newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
-    assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest
+    produce(pair.source.bootstrap, "table", [b"after the gaps"] * 5)
+    pair.wait_until_caught_up("table")
+    newest = {record.key: record.value for record in read_records(pair.source.bootstrap, "table", 0)}
+    assert {record.key: record.value for record in read_records(pair.target.bootstrap, "table", 0)} == newest
 
 
 def test_recreated_topic_is_never_mixed_in(pair: Pair) -> None:
     admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
-    pair.create("again")
+    pair.create_topic("again")
     produce(pair.source.bootstrap, "again", [b"first life"] * 20)
     pair.mirror()
-    pair.assert_same("again")
-    before = seen(pair.target.bootstrap, "again", 0)
+    pair.assert_same_records("again")
+    before = read_records(pair.target.bootstrap, "again", 0)
     admin.delete_topics(["again"])["again"].result(30)
     eventually(lambda: "again" not in admin.list_topics(timeout=10).topics, within_s=30)
-    pair.create("again")
+    pair.create_topic("again")
     produce(pair.source.bootstrap, "again", [b"second life"] * 50)
     eventually(lambda: "deleted and created again" in pair.target.log_tail(), within_s=30)
-    assert seen(pair.target.bootstrap, "again", 0) == before
+    assert read_records(pair.target.bootstrap, "again", 0) == before
     pair.target.restart()
-    pair.create("another")
+    pair.create_topic("another")
     produce(pair.source.bootstrap, "another", [b"v"])
-    pair.assert_same("another")
-    assert seen(pair.target.bootstrap, "again", 0) == before, "it stands still after a restart too"
+    pair.assert_same_records("another")
+    assert read_records(pair.target.bootstrap, "again", 0) == before, "mirroring stays stopped after a restart"
     pair.mirror(on_source_truncation="Resync")
-    pair.assert_same("again")
-    assert len(seen(pair.target.bootstrap, "again", 0)) == 50
+    pair.assert_same_records("again")
+    assert len(read_records(pair.target.bootstrap, "again", 0)) == 50
 
 
 @pytest.mark.parametrize("records_again", [5, 50], ids=["shorter", "longer"])
 def test_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: int) -> None:
-    """Its disk was replaced: the same topic id, with other records at mirrored offsets."""
-    pair.create("lost")
+    """The source's disk was replaced: the topic keeps its id and has other records at mirrored
+    offsets.
+    """
+    pair.create_topic("lost")
     produce(pair.source.bootstrap, "lost", [b"first life"] * 20)
     pair.mirror()
-    pair.assert_same("lost")
-    before = seen(pair.target.bootstrap, "lost", 0)
+    pair.assert_same_records("lost")
+    before = read_records(pair.target.bootstrap, "lost", 0)
     pair.mirror(role="Paused")
     pair.source.stop()
     for path in (pair.source.log_dir / "lost-0").iterdir():
@@ -239,81 +257,88 @@ def test_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: i
     produce(pair.source.bootstrap, "lost", [b"second life"] * records_again)
     pair.mirror(role="Replicate")
     eventually(lambda: "the source has lost mirrored records" in pair.target.log_tail(), within_s=30)
-    assert seen(pair.target.bootstrap, "lost", 0) == before
+    assert read_records(pair.target.bootstrap, "lost", 0) == before
     pair.mirror(on_source_truncation="Resync")
-    pair.assert_same("lost")
-    assert len(seen(pair.target.bootstrap, "lost", 0)) == records_again
+    pair.assert_same_records("lost")
+    assert len(read_records(pair.target.bootstrap, "lost", 0)) == records_again
 
 
 def test_failover_while_records_and_transactions_are_written() -> None:
     """Open transactions are aborted, producers continue at a known offset, and mirroring has ended."""
-    with BROKERS["kafka"]() as there, run_ottla_broker() as here:
-        pair = Pair(there, here)
-        pair.create("money", 2)
+    with BROKERS["kafka"]() as source, run_ottla_broker() as target:
+        pair = Pair(source, target)
+        pair.create_topic("money", 2)
         pair.mirror()
-        producer = Producer({"bootstrap.servers": there.bootstrap, "transactional.id": "bank", "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "bank", "linger.ms": 0})
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce("money", b"committed", partition=0)
         producer.commit_transaction(30)
-        produce(there.bootstrap, "money", [b"plain"] * 100, partition=1, enable_idempotence=True)
+        produce(source.bootstrap, "money", [b"plain"] * 100, partition=1, enable_idempotence=True)
         producer.begin_transaction()
         producer.produce("money", b"open at the failover", partition=0)
         assert producer.flush(30) == 0
         for partition in (0, 1):
-            pair.caught_up("money", partition)
+            pair.wait_until_caught_up("money", partition)
         pair.mirror(role="FailedOver")
-        produce(there.bootstrap, "money", [b"too late"] * 5, partition=1)
+        produce(source.bootstrap, "money", [b"too late"] * 5, partition=1)
         producer.commit_transaction(30)
         for partition in (0, 1):
-            eventually(partial(takes, here.bootstrap, "money", partition), within_s=20)
-        states = {partition: status(here.bootstrap, "money", partition) for partition in (0, 1)}
+            eventually(partial(accepts_record, target.bootstrap, "money", partition), within_s=20)
+        states = {partition: mirror_status(target.bootstrap, "money", partition) for partition in (0, 1)}
         assert {one["state"] for one in states.values()} == {"FailedOver"}
         assert (states[1]["end"], states[1]["sourceEnd"], states[1]["lag"]) == (100, 100, 0)
-        # Whoever wrote to the source begins anew here, with an id of this cluster's.
-        produce(here.bootstrap, "money", [b"ours"] * 50, partition=1, enable_idempotence=True)
-        assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
-        committed = [one.value for one in seen(here.bootstrap, "money", 0, isolation="read_committed")]
+        # A producer of the source continues here with a producer id of this cluster.
+        produce(target.bootstrap, "money", [b"ours"] * 50, partition=1, enable_idempotence=True)
+        assert [record.value for record in read_records(target.bootstrap, "money", 1)] == [b"plain"] * 100 + [
+            b"probe"
+        ] + [b"ours"] * 50
+        committed = [record.value for record in read_records(target.bootstrap, "money", 0, isolation="read_committed")]
         assert committed == [b"committed", b"probe"]
-        assert b"open at the failover" in [one.value for one in seen(here.bootstrap, "money", 0)]
-        here.restart()
+        assert b"open at the failover" in [record.value for record in read_records(target.bootstrap, "money", 0)]
+        target.restart()
         pair.mirror(role="Replicate")
-        produce(there.bootstrap, "money", [b"much too late"] * 5, partition=1)
-        pair.create("more")
-        pair.assert_same("more")
-        assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
+        produce(source.bootstrap, "money", [b"much too late"] * 5, partition=1)
+        pair.create_topic("more")
+        pair.assert_same_records("more")
+        assert [record.value for record in read_records(target.bootstrap, "money", 1)] == [b"plain"] * 100 + [
+            b"probe"
+        ] + [b"ours"] * 50
 
 
 def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
-    """4 MB at 1 MB per second: 1 MB is the burst, and the last fetch of up to 1 MB is not waited for."""
-    with run_ottla_broker() as there, run_ottla_broker() as here:
-        pair = Pair(there, here)
-        pair.create("slow")
-        produce(there.bootstrap, "slow", [b"x" * 10_000] * 400)
-        begun = time.monotonic()
+    """4 MB at 1 MB per second: 1 MB is the burst, and the last fetch of up to 1 MB is not delayed."""
+    with run_ottla_broker() as source, run_ottla_broker() as target:
+        pair = Pair(source, target)
+        pair.create_topic("slow")
+        produce(source.bootstrap, "slow", [b"x" * 10_000] * 400)
+        started = time.monotonic()
         pair.mirror(throttled_rate="1000000")
-        told = eventually(lambda: seen_so_far(here.bootstrap, "slow"), within_s=20, message="some of it is here")
-        assert 0 < told["lagBytes"] <= 4_100_000 and told["lagBytes"] == pytest.approx(told["lag"] * 10_000, rel=0.05)
-        assert 0 <= told["silentSeconds"] < 3
-        pair.caught_up("slow")
-        throttled_s = time.monotonic() - begun
+        status = eventually(
+            lambda: status_while_behind(target.bootstrap, "slow"), within_s=20, message="a mirror with lag"
+        )
+        assert 0 < status["lagBytes"] <= 4_100_000
+        assert status["lagBytes"] == pytest.approx(status["lag"] * 10_000, rel=0.05)
+        assert 0 <= status["silentSeconds"] < 3
+        pair.wait_until_caught_up("slow")
+        throttled_s = time.monotonic() - started
         assert throttled_s > 1.9
-        pair.assert_same("slow")
+        pair.assert_same_records("slow")
         pair.mirror(throttled_rate="100000000")
-        begun = time.monotonic()
-        produce(there.bootstrap, "slow", [b"x" * 10_000] * 400)
-        pair.caught_up("slow")
-        assert time.monotonic() - begun < throttled_s
+        started = time.monotonic()
+        produce(source.bootstrap, "slow", [b"x" * 10_000] * 400)
+        pair.wait_until_caught_up("slow")
+        assert time.monotonic() - started < throttled_s
 
 
-def seen_so_far(bootstrap: str, topic: str) -> dict[str, Any]:
-    """The leader's status while it is behind and has records."""
-    told = status(bootstrap, topic, 0)
-    return told if told.get("lag", 0) > 0 and told["end"] > 0 else {}
+def status_while_behind(bootstrap: str, topic: str) -> dict[str, Any]:
+    """The leader's status if it has some records and lacks others, else empty."""
+    status = mirror_status(bootstrap, topic, 0)
+    return status if status.get("lag", 0) > 0 and status["end"] > 0 else {}
 
 
-def takes(bootstrap: str, topic: str, partition: int) -> bool:
-    """True if a producer's record is accepted; it is produced once."""
+def accepts_record(bootstrap: str, topic: str, partition: int) -> bool:
+    """Produces one record. False if the topic is rejected because it is mirrored."""
     try:
         produce(bootstrap, topic, [b"probe"], partition=partition)
     except AssertionError as reason:
@@ -322,45 +347,29 @@ def takes(bootstrap: str, topic: str, partition: int) -> bool:
     return True
 
 
-def test_group_that_moves_continues_at_the_next_record(pair: Pair) -> None:
-    pair.create("work", 2)
+def test_group_continues_at_the_target_where_it_stopped_at_the_source(pair: Pair) -> None:
+    pair.create_topic("work", 2)
     for partition in (0, 1):
         produce(pair.source.bootstrap, "work", [f"{n}".encode() for n in range(100)], partition=partition)
     pair.mirror(groups="workers,!other")
     for partition in (0, 1):
-        pair.caught_up("work", partition)
-    commit(pair.source.bootstrap, "workers", "work", {0: 30, 1: 100})
-    commit(pair.source.bootstrap, "other", "work", {0: 5})
+        pair.wait_until_caught_up("work", partition)
+    commit_offsets(pair.source.bootstrap, "workers", "work", {0: 30, 1: 100})
+    commit_offsets(pair.source.bootstrap, "other", "work", {0: 5})
 
-    def here() -> dict[int, int]:
-        return committed(pair.target.bootstrap, "workers", "work", 2)
+    def offsets_at_target() -> dict[int, int]:
+        return committed_offsets(pair.target.bootstrap, "workers", "work", 2)
 
     eventually(
-        lambda: here() == {0: 30, 1: 100}, within_s=30, message=lambda: f"{here()}\n{pair.target.log_tail(3000)}"
+        lambda: offsets_at_target() == {0: 30, 1: 100},
+        within_s=30,
+        message=lambda: f"{offsets_at_target()}\n{pair.target.log_tail(3000)}",
     )
-    assert committed(pair.target.bootstrap, "other", "work", 2) == {}
-    commit(pair.target.bootstrap, "workers", "work", {0: 60})
-    commit(pair.source.bootstrap, "workers", "work", {0: 40, 1: 100})
+    assert committed_offsets(pair.target.bootstrap, "other", "work", 2) == {}
+    commit_offsets(pair.target.bootstrap, "workers", "work", {0: 60})
+    commit_offsets(pair.source.bootstrap, "workers", "work", {0: 40, 1: 100})
     produce(pair.source.bootstrap, "work", [b"more"] * 10, partition=1)
-    commit(pair.source.bootstrap, "workers", "work", {1: 110})
-    eventually(lambda: here() == {0: 60, 1: 110}, within_s=30, message="forward only")
-
-
-def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """Commits offsets from outside of the group."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        consumer.commit(
-            offsets=[TopicPartition(topic, partition, at) for partition, at in offsets.items()], asynchronous=False
-        )
-    finally:
-        consumer.close()
-
-
-def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=20)
-        return {one.partition: one.offset for one in found if one.offset >= 0}
-    finally:
-        consumer.close()
+    commit_offsets(pair.source.bootstrap, "workers", "work", {1: 110})
+    eventually(
+        lambda: offsets_at_target() == {0: 60, 1: 110}, within_s=30, message="committed offsets that only moved forward"
+    )

@@ -1,36 +1,45 @@
-"""Two clusters of three, and everything at once: brokers of both sides die, the link falls silent,
-the source's log loses its head and a topic is made anew, the copy takes over in the middle of it,
-and the old source comes home. The seed decides who dies when.
+"""Failover and failback of two clusters of three brokers under faults: brokers of both sides are
+killed or stopped, the source is paused, its oldest records are deleted, and a topic is recreated.
+The seed decides which broker fails when.
 
-What must hold: below the offset that a failover reports the two logs are one; every record that was
-acknowledged is in the log of who leads the topic, once, or in a file beside the partition that was
-cut; and in the end both sides are the same.
+Invariants: below the offset that a failover reports, both logs are identical. Every acknowledged
+record is once in the log of the writable cluster, or among the saved diverged records. At the end
+both clusters have the same records.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla_broker.wire.records import iter_records
 from tests.clusters import ProcessCluster, run_cluster
-from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
-from tests.e2e.test_mirrors_of_clusters import PARTITIONS, TOPIC, more, producing, writing
+from tests.e2e.failback_sites import record_values, saved_segments
+from tests.e2e.mirror_load import PARTITIONS, TOPIC, produce_to_source, produce_to_target, wait_for_acknowledgements
+from tests.e2e.mirroring import (
+    describe_partition,
+    mirror_status,
+    mirror_topics,
+    produce,
+    read_log_bytes,
+    read_records,
+    read_watermarks,
+    set_mirror,
+)
 from tests.waiting import eventually
 
-AGAIN = "again"  # the topic that is made anew
-SILENT_FOR = 400  # records that are acknowledged elsewhere meanwhile
+RECREATED = "again"  # a topic that is deleted and created again
+PAUSED_FOR = 400  # records that the other cluster acknowledges while the old source is paused
 
 
-def healthy(cluster: ProcessCluster) -> None:
+def wait_until_healthy(cluster: ProcessCluster) -> None:
     eventually(lambda: cluster.is_healthy(), within_s=60, message=lambda: str(cluster.health_problems()))
 
 
-def one_dies(cluster: ProcessCluster, random: Random, meanwhile: Callable[[], None]) -> None:
+def fail_a_broker(cluster: ProcessCluster, random: Random, meanwhile: Callable[[], None]) -> None:
+    """Kills or stops a random broker, calls `meanwhile`, and starts the broker again."""
     victim = cluster.brokers[random.choice(sorted(cluster.brokers))]
     if random.random() < 0.3:
         victim.stop()
@@ -38,42 +47,40 @@ def one_dies(cluster: ProcessCluster, random: Random, meanwhile: Callable[[], No
         victim.kill()
     meanwhile()
     victim.start()
-    healthy(cluster)
+    wait_until_healthy(cluster)
 
 
-def mirror(at: ProcessCluster, name: str, source: ProcessCluster, **settings: str) -> None:
-    given = {key.replace("_", "."): value for key, value in settings.items()}
-    base = {"bootstrap.servers": source.bootstrap, "topics": f"{TOPIC},{AGAIN}", "metadata.max.age.ms": "500"}
-    set_mirror(at.bootstrap, name, base | given)
-
-
-def same(one: ProcessCluster, other: ProcessCluster, topic: str, partition: int) -> None:
+def wait_until_same(one: ProcessCluster, other: ProcessCluster, topic: str, partition: int) -> None:
+    """Waits for the same watermarks, and asserts that both clusters have the same records."""
     eventually(
-        lambda: watermarks(one.bootstrap, topic, partition) == watermarks(other.bootstrap, topic, partition),
+        lambda: read_watermarks(one.bootstrap, topic, partition) == read_watermarks(other.bootstrap, topic, partition),
         within_s=60,
         message=lambda: (
-            f"{topic}-{partition}: {watermarks(one.bootstrap, topic, partition)}, {status(one.bootstrap, topic, partition)}; "
-            f"{watermarks(other.bootstrap, topic, partition)}, {status(other.bootstrap, topic, partition)}"
+            f"{topic}-{partition}: {describe_partition(one.bootstrap, topic, partition)}; "
+            f"{describe_partition(other.bootstrap, topic, partition)}"
         ),
     )
-    assert seen(one.bootstrap, topic, partition) == seen(other.bootstrap, topic, partition)
+    assert read_records(one.bootstrap, topic, partition) == read_records(other.bootstrap, topic, partition)
 
 
-def state(cluster: ProcessCluster, partition: int) -> tuple[str, int]:
-    told = status(cluster.bootstrap, TOPIC, partition)
-    return told.get("state", ""), told.get("diverging", 0)
+def divergence(cluster: ProcessCluster, partition: int) -> tuple[str, int]:
+    """State of the mirrored partition and its number of diverging records."""
+    status = mirror_status(cluster.bootstrap, TOPIC, partition)
+    return status.get("state", ""), status.get("diverging", 0)
 
 
-def values(cluster: ProcessCluster, partition: int) -> list[bytes]:
-    return [one.value or b"" for one in seen(cluster.bootstrap, TOPIC, partition)]
+def read_values(cluster: ProcessCluster, partition: int, offset: int = 0) -> list[bytes]:
+    """Values of the records from this offset on."""
+    records = read_records(cluster.bootstrap, TOPIC, partition)
+    return [record.value or b"" for record in records if record.offset >= offset]
 
 
-def saved(cluster: ProcessCluster, partition: int) -> set[bytes]:
+def saved_values(cluster: ProcessCluster, partition: int) -> set[bytes]:
     """Values of all saved diverged records."""
     found: set[bytes] = set()
     for broker in cluster.brokers.values():
-        for path in (Path(broker.log_dir) / f"{TOPIC}-{partition}" / "diverged").glob("*-epoch-*[0-9]/*.log"):
-            found |= {record.value or b"" for _, record in iter_records(path.read_bytes())}
+        for path in saved_segments(broker.log_dir, partition):
+            found |= {value or b"" for value in record_values(path)}
     return found
 
 
@@ -83,88 +90,105 @@ def test_failover_and_failback_under_faults(seed: int) -> None:
     random = Random(seed)
     with run_cluster("ottla", 3) as a, run_cluster("ottla", 3) as b:
         admin = AdminClient({"bootstrap.servers": a.bootstrap})
-        for told in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(AGAIN, 1, 3)]).values():
-            told.result(30)
-        produce(a.bootstrap, AGAIN, [b"first life"] * 20)
-        mirror(b, "west", a, on_source_truncation="Resync")
-        with producing(a) as acknowledged:
-            eventually(lambda: watermarks(b.bootstrap, TOPIC, 0)[1] > 50, within_s=30, message="copying has begun")
-            for cluster in random.sample((a, b), 2):
-                one_dies(cluster, random, lambda: more(acknowledged, 300))
-            where = TopicPartition(TOPIC, 0, watermarks(a.bootstrap, TOPIC, 0)[1] // 2)
-            admin.delete_records([where])[where].result(30)
-            admin.delete_topics([AGAIN])[AGAIN].result(30)
-            eventually(lambda: AGAIN not in admin.list_topics(timeout=10).topics, within_s=30)
-            admin.create_topics([NewTopic(AGAIN, 1, 3)])[AGAIN].result(30)
-            produce(a.bootstrap, AGAIN, [b"second life"] * 7)
+        for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(RECREATED, 1, 3)]).values():
+            created.result(30)
+        produce(a.bootstrap, RECREATED, [b"first life"] * 20)
+        mirror_topics(a, b, "west", topics=f"{TOPIC},{RECREATED}", on_source_truncation="Resync")
+        with produce_to_source(a) as acknowledged:
             eventually(
-                lambda: watermarks(b.bootstrap, TOPIC, 0)[0] == where.offset, within_s=30, message="its head goes here"
+                lambda: read_watermarks(b.bootstrap, TOPIC, 0)[1] > 50, within_s=30, message="fifty copied records"
             )
-            eventually(lambda: watermarks(b.bootstrap, AGAIN, 0) == (0, 7), within_s=30, message="it is copied anew")
-            # The failover comes while records come, and while a broker of the side that takes over
-            # dies.
+            for cluster in random.sample((a, b), 2):
+                fail_a_broker(cluster, random, lambda: wait_for_acknowledgements(acknowledged, 300))
+            new_start = TopicPartition(TOPIC, 0, read_watermarks(a.bootstrap, TOPIC, 0)[1] // 2)
+            admin.delete_records([new_start])[new_start].result(30)
+            admin.delete_topics([RECREATED])[RECREATED].result(30)
+            eventually(lambda: RECREATED not in admin.list_topics(timeout=10).topics, within_s=30)
+            admin.create_topics([NewTopic(RECREATED, 1, 3)])[RECREATED].result(30)
+            produce(a.bootstrap, RECREATED, [b"second life"] * 7)
+            eventually(
+                lambda: read_watermarks(b.bootstrap, TOPIC, 0)[0] == new_start.offset,
+                within_s=30,
+                message="the source's log start",
+            )
+            eventually(
+                lambda: read_watermarks(b.bootstrap, RECREATED, 0) == (0, 7),
+                within_s=30,
+                message="the recreated topic's records",
+            )
+            # The failover happens while records are produced and a broker of the target fails.
             set_mirror(b.bootstrap, "west", {"role": "FailedOver"})
-            one_dies(b, random, lambda: more(acknowledged, 300))
-        with writing(b) as written:
-            eventually(lambda: len(written) > SILENT_FOR, within_s=60, message="the copy takes records")
+            fail_a_broker(b, random, lambda: wait_for_acknowledgements(acknowledged, 300))
+        with produce_to_target(b) as written:
+            eventually(
+                lambda: len(written) > PAUSED_FOR,
+                within_s=60,
+                message=f"{PAUSED_FOR} records acknowledged by the target",
+            )
             for broker in a.brokers.values():
-                broker.pause()  # the old source is away, and says nothing
-            eventually(lambda: len(written) > 2 * SILENT_FOR, within_s=60)
+                broker.pause()  # the old source does not respond
+            eventually(lambda: len(written) > 2 * PAUSED_FOR, within_s=60)
             for broker in a.brokers.values():
                 broker.resume()
-        healthy(a)
+        wait_until_healthy(a)
         ends = check_failover(a, b)
-        tails = {partition: values_from(a, partition, end) for partition, end in ends.items()}
-        assert any(tails.values()), "the load went on, so that something was never copied"
-        mirror(a, "back", b)
+        tails = {partition: read_values(a, partition, end) for partition, end in ends.items()}
+        assert any(tails.values()), "records were produced after the failover and not copied"
+        mirror_topics(b, a, "back", topics=f"{TOPIC},{RECREATED}")
         for partition, tail in tails.items():
-            wanted = ("Diverged", len(tail)) if tail else ("Replicating", 0)
+            expected = ("Diverged", len(tail)) if tail else ("Replicating", 0)
             eventually(
-                lambda partition=partition, wanted=wanted: state(a, partition) == wanted,  # type: ignore[misc]
+                lambda partition=partition, expected=expected: divergence(a, partition) == expected,  # type: ignore[misc]
                 within_s=60,
-                message=lambda partition=partition, wanted=wanted: f"{wanted}: {status(a.bootstrap, TOPIC, partition)}",  # type: ignore[misc]
+                message=lambda partition=partition, expected=expected: (
+                    f"{expected}: {mirror_status(a.bootstrap, TOPIC, partition)}"
+                ),  # type: ignore[misc]
             )
-        mirror(a, "back", b, on_divergence="Truncate")
-        one_dies(a, random, lambda: produce(b.bootstrap, TOPIC, [b"meanwhile"] * 50))
-        one_dies(b, random, lambda: produce(b.bootstrap, TOPIC, [b"meanwhile"] * 50, partition=1))
+        mirror_topics(b, a, "back", topics=f"{TOPIC},{RECREATED}", on_divergence="Truncate")
+        fail_a_broker(a, random, lambda: produce(b.bootstrap, TOPIC, [b"meanwhile"] * 50))
+        fail_a_broker(b, random, lambda: produce(b.bootstrap, TOPIC, [b"meanwhile"] * 50, partition=1))
         for partition, tail in tails.items():
-            same(a, b, TOPIC, partition)
-            assert set(tail) <= saved(a, partition)
-            found = Counter(values(a, partition))
-            assert all(found[value] == 1 for value, at in written if at == partition), "each once"
-        same(a, b, AGAIN, 0)
+            wait_until_same(a, b, TOPIC, partition)
+            assert set(tail) <= saved_values(a, partition)
+            found = Counter(read_values(a, partition))
+            assert all(found[value] == 1 for value, at in written if at == partition), (
+                "each acknowledged record is there once"
+            )
+        wait_until_same(a, b, RECREATED, 0)
 
         set_mirror(a.bootstrap, "back", {"role": "FailedOver"})
-        one_dies(a, random, lambda: None)
+        fail_a_broker(a, random, lambda: None)
         for partition in range(PARTITIONS):
-            eventually(lambda p=partition: status(a.bootstrap, TOPIC, p).get("state") == "FailedOver", within_s=30)  # type: ignore[misc]
+            eventually(
+                lambda p=partition: mirror_status(a.bootstrap, TOPIC, p).get("state") == "FailedOver",  # type: ignore[misc]
+                within_s=30,
+            )
             produce(a.bootstrap, TOPIC, [b"home"] * 30, partition=partition)
-        mirror(b, "west", a, role="Replicate")
-        one_dies(b, random, lambda: None)
+        mirror_topics(a, b, "west", topics=f"{TOPIC},{RECREATED}", role="Replicate")
+        fail_a_broker(b, random, lambda: None)
         for partition in range(PARTITIONS):
-            same(a, b, TOPIC, partition)
-            assert values(b, partition)[-30:] == [b"home"] * 30
-            assert not saved(b, partition), "b had nothing that a had not"
+            wait_until_same(a, b, TOPIC, partition)
+            assert read_values(b, partition)[-30:] == [b"home"] * 30
+            assert not saved_values(b, partition), "b had no records that a lacked"
         for cluster in (a, b):
-            healthy(cluster)
+            wait_until_healthy(cluster)
             for partition in range(PARTITIONS):
-                logs = {log_bytes(broker.log_dir, TOPIC, partition) for broker in cluster.brokers.values()}
-                assert len(logs) == 1, "every replica holds the same"
-
-
-def values_from(cluster: ProcessCluster, partition: int, offset: int) -> list[bytes]:
-    return [one.value or b"" for one in seen(cluster.bootstrap, TOPIC, partition) if one.offset >= offset]
+                logs = {read_log_bytes(broker.log_dir, TOPIC, partition) for broker in cluster.brokers.values()}
+                assert len(logs) == 1, "all replicas have the same bytes"
 
 
 def check_failover(a: ProcessCluster, b: ProcessCluster) -> dict[int, int]:
-    """Partition → the offset from which records are b's own; below it both logs are identical."""
-    ends: dict[int, int] = {}
+    """Asserts that both logs are identical below the failover offset. Returns that offset by
+    partition.
+    """
+    offsets: dict[int, int] = {}
     for partition in range(PARTITIONS):
-        told = status(b.bootstrap, TOPIC, partition)
-        assert told["state"] == "FailedOver"
-        ends[partition] = told["end"]
-        here, there = (
-            [one for one in seen(cluster.bootstrap, TOPIC, partition) if one.offset < told["end"]] for cluster in (a, b)
+        status = mirror_status(b.bootstrap, TOPIC, partition)
+        assert status["state"] == "FailedOver"
+        end = offsets[partition] = status["end"]
+        records_of_a, records_of_b = (
+            [record for record in read_records(cluster.bootstrap, TOPIC, partition) if record.offset < end]
+            for cluster in (a, b)
         )
-        assert here == there and here
-    return ends
+        assert records_of_a == records_of_b and records_of_a
+    return offsets

@@ -1,4 +1,6 @@
-"""The instrument is tried before anything is measured with it: what is cut is silent, one way at a time, and mends."""
+"""Network namespaces of the fault tests: a cut link drops packets of one direction, and can be
+restored.
+"""
 
 import socket
 import subprocess
@@ -29,17 +31,17 @@ def network() -> Iterator[NamespaceNetwork]:
 
 @pytest.fixture
 def receiver(network: NamespaceNetwork) -> Iterator[socket.socket]:
-    """Hears what host 1 says to the outside, a datagram every 10 ms."""
+    """Socket outside of the hosts, to which host 1 sends a datagram every 10 ms."""
     outside = network.hosts[OUTSIDE]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind((outside.address, 5000))
         receiver.settimeout(0.5)
-        talking = start_on_host(network.hosts["1"], SENDER.format(address=outside.address))
+        sender = start_on_host(network.hosts["1"], SENDER.format(address=outside.address))
         try:
             yield receiver
         finally:
-            talking.kill()
-            talking.wait()
+            sender.kill()
+            sender.wait()
 
 
 def start_on_host(host: Host, program: str) -> "subprocess.Popen[bytes]":
@@ -63,31 +65,31 @@ def drain(receiver: socket.socket) -> None:
         receiver.settimeout(0.5)
 
 
-def test_a_cut_is_silent_and_mends(network: NamespaceNetwork, receiver: socket.socket) -> None:
+def test_cut_link_drops_packets_until_it_is_restored(network: NamespaceNetwork, receiver: socket.socket) -> None:
     eventually(lambda: receives(receiver), message="hosts reach each other")
     network.cut_link("1", OUTSIDE)
     drain(receiver)
     assert not receives(receiver)
     network.restore_link("1", OUTSIDE)
-    eventually(lambda: receives(receiver), message="it is mended")
+    eventually(lambda: receives(receiver), message="a restored link")
 
 
-def test_a_cut_is_of_one_way_and_of_two_hosts(network: NamespaceNetwork, receiver: socket.socket) -> None:
+def test_cut_affects_one_direction_between_two_hosts(network: NamespaceNetwork, receiver: socket.socket) -> None:
     eventually(lambda: receives(receiver), message="hosts reach each other")
     network.cut_link(OUTSIDE, "1")
     network.cut_link("1", "2")
     drain(receiver)
-    eventually(lambda: receives(receiver), message="the other way is open")
-    refused_after = time.monotonic()
-    with pytest.raises(TimeoutError):  # the way there is cut: nobody even refuses
+    eventually(lambda: receives(receiver), message="packets of the other direction")
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):  # not even a refusal arrives
         socket.create_connection((network.hosts["1"].address, 5001), timeout=0.5)
     network.restore_link(OUTSIDE, "1")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((network.hosts["1"].address, 5001), timeout=5)
-    assert time.monotonic() - refused_after < 5
+    assert time.monotonic() - started < 5
 
 
-def test_nothing_is_left_behind() -> None:
+def test_network_removes_its_namespaces_and_links() -> None:
     with NamespaceNetwork.create(2) as network:
         names = [host.namespace for host in network.hosts.values() if host.namespace]
         assert all((Path("/run/netns") / name).exists() for name in names)

@@ -1,352 +1,349 @@
-"""The operator's looks with real brokers, on a kubelet of processes: topics, settings that change while brokers run, and those that take a restart."""
+"""The operator's reconciliation with real brokers as processes: topics, dynamic settings, settings
+that need a rolling restart, and changes of the number of brokers.
+"""
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ottla_broker.wire.records import Record
 from ottla_operator.kafka import configs, groups, topics
-from ottla_operator.kafka.client import KafkaClient, connect
 from ottla_operator.kafka.producer import Producer
 from ottla_operator.kafka.quorum import list_voters
 from ottla_operator.reconcile.watch_cache import reduce_resource
-from tests.e2e.process_kubelet import KEY, ProcessKubelet
+from tests.e2e.process_kubelet import KEY, ProcessKubelet, connect_to_brokers
 
 STORAGE = {"size": "1Gi"}
 
 
 def run_with_cluster(
-    folder: Path, replicas: int, story: Callable[[ProcessKubelet], Awaitable[None]], **spec: object
+    folder: Path, replicas: int, scenario: Callable[[ProcessKubelet], Awaitable[None]], **spec: object
 ) -> None:
     async def main() -> None:
-        world = ProcessKubelet(folder)
-        world.api.cluster({"replicas": replicas, "storage": STORAGE, **spec})
+        kubelet = ProcessKubelet(folder)
+        kubelet.api.cluster({"replicas": replicas, "storage": STORAGE, **spec})
         try:
-            await world.wait_until_ready()
-            await story(world)
+            await kubelet.wait_until_ready()
+            await scenario(kubelet)
         finally:
-            await world.stop()
+            await kubelet.stop()
 
     asyncio.run(main())
 
 
-@asynccontextmanager
-async def connect_to_brokers(world: ProcessKubelet) -> AsyncIterator[KafkaClient]:
-    (pod, *_) = world.api.of("Pod").values()
-    async with connect(f"{pod['status']['podIP']}:9091") as link:
-        yield link
+async def topic_names(kubelet: ProcessKubelet) -> set[str]:
+    async with connect_to_brokers(kubelet) as client:
+        return {it.name for it in await topics.list_topics(client)}
 
 
-async def topic_names(world: ProcessKubelet) -> set[str]:
-    async with connect_to_brokers(world) as link:
-        return {it.name for it in await topics.list_topics(link)}
-
-
-def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.put_topic("flights", partitions=2, config={"retention.ms": 1000})
-        await world.wait_until_ready("Topic", "flights")
-        assert world.status("Topic", "flights")["partitions"] == 2
-        before = list(world.api.writes)
+def test_topic_is_created_expanded_configured_and_its_drift_is_reverted(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("flights", partitions=2, config={"retention.ms": 1000})
+        await kubelet.wait_until_ready("Topic", "flights")
+        assert kubelet.status("Topic", "flights")["partitions"] == 2
+        before = list(kubelet.api.writes)
         for _ in range(3):
-            await world.reconcile()
-        assert world.api.writes == before, "converged objects are not written"
-        world.edit_spec("Topic", "flights", partitions=4, config={"retention.ms": 2000})
-        await world.wait_until_ready("Topic", "flights")
-        async with connect_to_brokers(world) as link:
-            assert (await topics.describe_topics(link, ["flights"]))["flights"].partitions[3]
-            await configs.alter_topic_config(link, "flights", {"retention.ms": "7"}, ())
-            await world.wait_until(lambda: "topic flights: retention.ms=2000" in world.events[-1])
-            assert (await configs.describe_topic_overrides(link, ["flights"]))["flights"] == {"retention.ms": "2000"}
+            await kubelet.reconcile()
+        assert kubelet.api.writes == before, "converged objects are not written"
+        kubelet.edit_spec("Topic", "flights", partitions=4, config={"retention.ms": 2000})
+        await kubelet.wait_until_ready("Topic", "flights")
+        async with connect_to_brokers(kubelet) as client:
+            assert (await topics.describe_topics(client, ["flights"]))["flights"].partitions[3]
+            await configs.alter_topic_config(client, "flights", {"retention.ms": "7"}, ())
+            await kubelet.wait_until(lambda: "topic flights: retention.ms=2000" in kubelet.events[-1])
+            assert (await configs.describe_topic_overrides(client, ["flights"]))["flights"] == {"retention.ms": "2000"}
 
-    run_with_cluster(tmp_path, 1, story)
+    run_with_cluster(tmp_path, 1, scenario)
 
 
-def test_a_topic_stays_or_goes_with_its_resource_as_that_said_last(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.put_topic("kept")
-        world.put_topic("gone", deletionPolicy="Delete")
-        world.put_topic("unseen", deletionPolicy="Delete")
-        world.put_topic("again", deletionPolicy="Delete")
+def test_deletion_policy_that_was_observed_last_decides_whether_a_topic_is_deleted(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("kept")
+        kubelet.put_topic("gone", deletionPolicy="Delete")
+        kubelet.put_topic("unseen", deletionPolicy="Delete")
+        kubelet.put_topic("again", deletionPolicy="Delete")
         for name in ("gone", "unseen", "again"):
-            await world.wait_until_ready("Topic", name)
-        before = world.status("Topic", "again")["topicId"]
-        early = ProcessKubelet(world.folder, api=world.api)  # another operator, whose watches have shown no Topic yet
-        early.controller.update(world.api.objects["Cluster", "events", "demo"])
-        await early.controller.topics.reconcile(KEY)
-        assert {"kept", "gone", "unseen", "again"} <= await topic_names(world), (
-            "a Topic that no watch has shown is not deleted"
+            await kubelet.wait_until_ready("Topic", name)
+        before = kubelet.status("Topic", "again")["topicId"]
+        new_operator = ProcessKubelet(
+            kubelet.folder, api=kubelet.api
+        )  # another operator, whose watch has not delivered a Topic yet
+        new_operator.controller.update(kubelet.api.objects["Cluster", "events", "demo"])
+        await new_operator.controller.topics.reconcile(KEY)
+        assert {"kept", "gone", "unseen", "again"} <= await topic_names(kubelet), (
+            "a topic is not deleted before its Topic was observed"
         )
         for name in ("kept", "gone", "unseen", "again"):
-            it = world.api.objects.pop(("Topic", "events", name))
-            assert "finalizers" not in it["metadata"]
+            resource = kubelet.api.objects.pop(("Topic", "events", name))
+            assert "finalizers" not in resource["metadata"]
             if name in ("gone", "again"):
-                world.controller.update(it, is_deleted=True)
+                kubelet.controller.update(resource, is_deleted=True)
             else:
-                world.controller.forget(reduce_resource(it))
-        world.put_topic("again", deletionPolicy="Delete")
-        await world.reconcile()
-        found = await topic_names(world)
-        assert {"kept", "unseen"} <= found and "gone" not in found
-        assert any(it.startswith("TopicRetained: ") and it.endswith(": unseen") for it in world.events)
-        await world.wait_until_ready("Topic", "again")
-        assert world.status("Topic", "again")["topicId"] != before, (
+                kubelet.controller.forget(reduce_resource(resource))
+        kubelet.put_topic("again", deletionPolicy="Delete")
+        await kubelet.reconcile()
+        names = await topic_names(kubelet)
+        assert {"kept", "unseen"} <= names and "gone" not in names
+        assert any(it.startswith("TopicRetained: ") and it.endswith(": unseen") for it in kubelet.events)
+        await kubelet.wait_until_ready("Topic", "again")
+        assert kubelet.status("Topic", "again")["topicId"] != before, (
             "a topic that is created again has no records of the deleted one"
         )
 
-    run_with_cluster(tmp_path, 1, story)
+    run_with_cluster(tmp_path, 1, scenario)
 
 
-def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        async with connect_to_brokers(world) as link:
-            await topics.create_topic(link, "old", 2, 1, {})
-        world.put_topic("adopted", topicName="old", partitions=3)
-        world.put_topic("late", topicName="old")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
-        await world.wait_until_ready("Topic", "adopted")
-        assert world.status("Topic", "adopted")["partitions"] == 3
-        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameConflict"
+def test_existing_topic_is_adopted_by_the_older_of_two_resources(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        async with connect_to_brokers(kubelet) as client:
+            await topics.create_topic(client, "old", 2, 1, {})
+        kubelet.put_topic("adopted", topicName="old", partitions=3)
+        kubelet.put_topic("late", topicName="old")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
+        await kubelet.wait_until_ready("Topic", "adopted")
+        assert kubelet.status("Topic", "adopted")["partitions"] == 3
+        assert kubelet.condition("Topic", "late", "Stalled")["reason"] == "NameConflict"
 
-    run_with_cluster(tmp_path, 1, story)
+    run_with_cluster(tmp_path, 1, scenario)
 
 
-def test_a_topic_gets_more_copies_and_fewer_and_others_are_left_alone(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        async with connect_to_brokers(world) as link:
-            await topics.create_topic(link, "theirs", 1, 1, {"retention.ms": "1000"})
-        world.put_topic("flights", partitions=3, replicas=1)
-        await world.wait_until_ready("Topic", "flights")
-        for wanted in (3, 2):
-            world.edit_spec("Topic", "flights", replicas=wanted)
-            await world.wait_until_ready("Topic", "flights")
-            async with connect_to_brokers(world) as link:
-                found = await topics.describe_topics(link, ["flights", "theirs"])
-                assert [len(it.isr) for it in found["flights"].partitions] == 3 * [wanted]
+def test_replication_factor_is_raised_and_lowered_and_other_topics_are_not_changed(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        async with connect_to_brokers(kubelet) as client:
+            await topics.create_topic(client, "theirs", 1, 1, {"retention.ms": "1000"})
+        kubelet.put_topic("flights", partitions=3, replicas=1)
+        await kubelet.wait_until_ready("Topic", "flights")
+        for replicas in (3, 2):
+            kubelet.edit_spec("Topic", "flights", replicas=replicas)
+            await kubelet.wait_until_ready("Topic", "flights")
+            async with connect_to_brokers(kubelet) as client:
+                found = await topics.describe_topics(client, ["flights", "theirs"])
+                assert [len(it.isr) for it in found["flights"].partitions] == 3 * [replicas]
                 assert [len(it.replicas) for it in found["theirs"].partitions] == [1]
-        world.edit_spec("Topic", "flights", replicas=4)
-        await world.wait_until(lambda: world.condition("Topic", "flights", "Stalled").get("status") == "True")
-        assert "4 replicas" in world.condition("Topic", "flights", "Stalled")["message"]
-        async with connect_to_brokers(world) as link:
-            assert (await configs.describe_topic_overrides(link, ["theirs"]))["theirs"] == {"retention.ms": "1000"}
+        kubelet.edit_spec("Topic", "flights", replicas=4)
+        await kubelet.wait_until(lambda: kubelet.condition("Topic", "flights", "Stalled").get("status") == "True")
+        assert "4 replicas" in kubelet.condition("Topic", "flights", "Stalled")["message"]
+        async with connect_to_brokers(kubelet) as client:
+            assert (await configs.describe_topic_overrides(client, ["theirs"]))["theirs"] == {"retention.ms": "1000"}
 
-    run_with_cluster(tmp_path, 3, story)
+    run_with_cluster(tmp_path, 3, scenario)
 
 
-def test_a_new_topic_with_more_copies_than_its_cluster_shall_have_brokers_is_a_persons_matter(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.put_topic("flights", replicas=2)
-        await world.wait_until(
-            lambda: world.condition("Topic", "flights", "Stalled").get("status") == "True", within_s=10
+def test_new_topic_with_more_replicas_than_brokers_stalls_until_the_cluster_is_larger(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("flights", replicas=2)
+        await kubelet.wait_until(
+            lambda: kubelet.condition("Topic", "flights", "Stalled").get("status") == "True", within_s=10
         )
-        assert "replica" in world.condition("Topic", "flights", "Stalled")["message"]
-        world.edit_spec("Cluster", "demo", replicas=2)
-        await world.wait_until_ready("Topic", "flights")
+        assert "replica" in kubelet.condition("Topic", "flights", "Stalled")["message"]
+        kubelet.edit_spec("Cluster", "demo", replicas=2)
+        await kubelet.wait_until_ready("Topic", "flights")
 
-    run_with_cluster(tmp_path, 1, story)
+    run_with_cluster(tmp_path, 1, scenario)
 
 
-def test_a_listener_that_takes_the_port_between_brokers_is_a_roll(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
+def test_listener_on_the_port_between_brokers_needs_a_rolling_restart(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
         for port in (9091, 9092):
-            world.edit_spec("Cluster", "demo", listeners=[{"name": "plain", "port": port}])
-            await world.wait_until_ready()
-        assert sorted(world.created_pods) == 3 * ["demo-1"] + 3 * ["demo-2"]
+            kubelet.edit_spec("Cluster", "demo", listeners=[{"name": "plain", "port": port}])
+            await kubelet.wait_until_ready()
+        assert sorted(kubelet.created_pods) == 3 * ["demo-1"] + 3 * ["demo-2"]
 
-    run_with_cluster(tmp_path, 2, story)
+    run_with_cluster(tmp_path, 2, scenario)
 
 
-def test_no_pod_may_be_evicted_while_a_partition_is_short_of_replicas(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        def may() -> object:
-            return world.api.objects["PodDisruptionBudget", "events", "demo"]["spec"]["maxUnavailable"]
+def test_no_pod_may_be_evicted_while_a_partition_is_under_replicated(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        def max_unavailable() -> object:
+            return kubelet.api.objects["PodDisruptionBudget", "events", "demo"]["spec"]["maxUnavailable"]
 
-        world.put_topic("flights", replicas=2)
-        await world.wait_until_ready("Topic", "flights")
-        await world.wait_until(lambda: may() == 1)
-        del world.api.objects["Pod", "events", "demo-2"]  # as an eviction does
-        await world.wait_until(lambda: may() == 0)
-        short: list[object] = []
+        kubelet.put_topic("flights", replicas=2)
+        await kubelet.wait_until_ready("Topic", "flights")
+        await kubelet.wait_until(lambda: max_unavailable() == 1)
+        del kubelet.api.objects["Pod", "events", "demo-2"]  # as an eviction does
+        await kubelet.wait_until(lambda: max_unavailable() == 0)
+        limits: list[object] = []  # while a broker that is ready again still copies
 
-        def back() -> bool:
-            status = world.status("Cluster", "demo")
+        def is_restored() -> bool:
+            status = kubelet.status("Cluster", "demo")
             if status["readyReplicas"] == 2 and status["underReplicated"]:
-                short.append(may())
-            return may() == 1
+                limits.append(max_unavailable())
+            return max_unavailable() == 1
 
-        await world.wait_until(back)
-        assert set(short) <= {0}, "one that serves again may still have to copy"
-        assert world.status("Cluster", "demo")["underReplicated"] == 0
+        await kubelet.wait_until(is_restored)
+        assert set(limits) <= {0}, "no eviction before the restarted broker is in sync"
+        assert kubelet.status("Cluster", "demo")["underReplicated"] == 0
 
-    run_with_cluster(tmp_path, 2, story)
+    run_with_cluster(tmp_path, 2, scenario)
 
 
-def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        assert world.created_pods == ["demo-1"]
-        world.edit_spec("Cluster", "demo", config={"log.retention.ms": 5000})
-        await world.wait_until_ready()
+def test_dynamic_settings_restart_no_broker_and_other_settings_do(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        assert kubelet.created_pods == ["demo-1"]
+        kubelet.edit_spec("Cluster", "demo", config={"log.retention.ms": 5000})
+        await kubelet.wait_until_ready()
         assert (
-            world.created_pods == ["demo-1"]
-            and "ConfigChanged: log.retention.ms=5000, without a restart" in world.events
+            kubelet.created_pods == ["demo-1"]
+            and "ConfigChanged: log.retention.ms=5000, without a restart" in kubelet.events
         )
-        world.edit_spec("Cluster", "demo", config={"log.retention.ms": 5000, "num.partitions": 5})
-        await world.wait_until_ready()
-        assert world.created_pods == ["demo-1", "demo-1"]
-        async with connect_to_brokers(world) as link:
-            await topics.create_topic(link, "five", -1, -1, {})
-            assert len((await topics.describe_topics(link, ["five"]))["five"].partitions) == 5
-        assert "ottla.dev/cluster-settings" not in world.api.stateful_set["metadata"]["annotations"]
+        kubelet.edit_spec("Cluster", "demo", config={"log.retention.ms": 5000, "num.partitions": 5})
+        await kubelet.wait_until_ready()
+        assert kubelet.created_pods == ["demo-1", "demo-1"]
+        async with connect_to_brokers(kubelet) as client:
+            await topics.create_topic(client, "five", -1, -1, {})
+            assert len((await topics.describe_topics(client, ["five"]))["five"].partitions) == 5
+        assert "ottla.dev/cluster-settings" not in kubelet.api.stateful_set["metadata"]["annotations"]
 
-    run_with_cluster(tmp_path, 1, story)
-
-
-def test_a_refused_setting_is_told_and_no_broker_is_stopped_for_it(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.edit_spec("Cluster", "demo", config={"log.retention.ms": "soon"})
-        await world.wait_until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "SettingRefused")
-        assert "log.retention.ms cannot be 'soon'" in world.condition("Cluster", "demo")["message"]
-        assert world.created_pods == ["demo-1"]
-        world.edit_spec("Cluster", "demo", config={})
-        await world.wait_until_ready()
-        assert world.created_pods == ["demo-1"]
-
-    run_with_cluster(tmp_path, 1, story)
+    run_with_cluster(tmp_path, 1, scenario)
 
 
-def test_a_setting_with_which_a_broker_does_not_start_is_told_in_its_own_words_and_setting_it_back_heals(
+def test_invalid_setting_stalls_the_cluster_and_restarts_no_broker(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.edit_spec("Cluster", "demo", config={"log.retention.ms": "soon"})
+        await kubelet.wait_until(
+            lambda: kubelet.condition("Cluster", "demo", "Stalled").get("reason") == "SettingRefused"
+        )
+        assert "log.retention.ms cannot be 'soon'" in kubelet.condition("Cluster", "demo")["message"]
+        assert kubelet.created_pods == ["demo-1"]
+        kubelet.edit_spec("Cluster", "demo", config={})
+        await kubelet.wait_until_ready()
+        assert kubelet.created_pods == ["demo-1"]
+
+    run_with_cluster(tmp_path, 1, scenario)
+
+
+def test_setting_that_prevents_a_start_is_reported_and_the_cluster_recovers_without_it(
     tmp_path: Path,
 ) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.edit_spec("Cluster", "demo", config={"num.partitions": "${env:MISSING}"})
-        await world.wait_until(
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.edit_spec("Cluster", "demo", config={"num.partitions": "${env:MISSING}"})
+        await kubelet.wait_until(
             lambda: (
-                "num.partitions" in world.condition("Cluster", "demo").get("message", "")
-                and "CrashLoop" in world.condition("Cluster", "demo")["message"]
+                "num.partitions" in kubelet.condition("Cluster", "demo").get("message", "")
+                and "CrashLoop" in kubelet.condition("Cluster", "demo")["message"]
             )
         )
-        world.edit_spec("Cluster", "demo", config={})
-        await world.wait_until_ready()
-        async with connect_to_brokers(world) as link:
-            assert "num.partitions" not in await configs.list_dynamic_broker_configs(link, 1)
+        kubelet.edit_spec("Cluster", "demo", config={})
+        await kubelet.wait_until_ready()
+        async with connect_to_brokers(kubelet) as client:
+            assert "num.partitions" not in await configs.list_dynamic_broker_configs(client, 1)
 
-    run_with_cluster(tmp_path, 1, story)
+    run_with_cluster(tmp_path, 1, scenario)
 
 
 def test_three_brokers_are_restarted_one_at_a_time_and_the_controller_last(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.put_topic("flights", partitions=6, replicas=3, config={"min.insync.replicas": 2})
-        await world.wait_until_ready("Topic", "flights")
-        controller = world.status("Cluster", "demo")["controller"]
-        world.edit_spec("Cluster", "demo", config={"num.partitions": 5})
-        least = 3
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("flights", partitions=6, replicas=3, config={"min.insync.replicas": 2})
+        await kubelet.wait_until_ready("Topic", "flights")
+        controller = kubelet.status("Cluster", "demo")["controller"]
+        kubelet.edit_spec("Cluster", "demo", config={"num.partitions": 5})
+        min_ready = 3
 
-        def done() -> bool:
-            nonlocal least
-            if len(world.created_pods) < 6:
-                least = min(least, world.status("Cluster", "demo")["readyReplicas"])
-            found = world.condition("Cluster", "demo")
-            return len(world.created_pods) == 6 and found["status"] == "True"
+        def is_rolled() -> bool:
+            nonlocal min_ready
+            if len(kubelet.created_pods) < 6:
+                min_ready = min(min_ready, kubelet.status("Cluster", "demo")["readyReplicas"])
+            ready = kubelet.condition("Cluster", "demo")
+            return len(kubelet.created_pods) == 6 and ready["status"] == "True"
 
-        await world.wait_until(done, within_s=90)
-        assert least >= 2
+        await kubelet.wait_until(is_rolled, within_s=90)
+        assert min_ready >= 2
         assert (
-            sorted(world.created_pods[3:]) == ["demo-1", "demo-2", "demo-3"]
-            and world.created_pods[-1] == f"demo-{controller}"
+            sorted(kubelet.created_pods[3:]) == ["demo-1", "demo-2", "demo-3"]
+            and kubelet.created_pods[-1] == f"demo-{controller}"
         )
-        assert world.status("Cluster", "demo")["underReplicated"] == 0
+        assert kubelet.status("Cluster", "demo")["underReplicated"] == 0
 
-    run_with_cluster(tmp_path, 3, story)
+    run_with_cluster(tmp_path, 3, scenario)
 
 
-def test_more_brokers_get_partitions_and_fewer_give_them_up_first(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.put_topic("flights", partitions=8, replicas=2)
-        await world.wait_until_ready("Topic", "flights")
-        world.edit_spec("Cluster", "demo", replicas=3)
-        await world.wait_until_ready()
-        await world.wait_until(
-            lambda: world.api.stateful_set["metadata"]["annotations"].get("ottla.dev/spread") == "1,2,3"
+def test_added_broker_gets_partitions_and_a_broker_is_drained_before_its_removal(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("flights", partitions=8, replicas=2)
+        await kubelet.wait_until_ready("Topic", "flights")
+        kubelet.edit_spec("Cluster", "demo", replicas=3)
+        await kubelet.wait_until_ready()
+        await kubelet.wait_until(
+            lambda: kubelet.api.stateful_set["metadata"]["annotations"].get("ottla.dev/spread") == "1,2,3"
         )
-        async with connect_to_brokers(world) as link:
-            found = (await topics.describe_topics(link, ["flights"]))["flights"]
+        async with connect_to_brokers(kubelet) as client:
+            found = (await topics.describe_topics(client, ["flights"]))["flights"]
             assert {broker for it in found.partitions for broker in it.replicas} == {1, 2, 3}
-        world.edit_spec("Cluster", "demo", replicas=2)
-        await world.wait_until_ready()
-        await world.wait_until(lambda: set(world.api.of("Pod")) == {"demo-1", "demo-2"})
-        async with connect_to_brokers(world) as link:
-            found = (await topics.describe_topics(link, ["flights"]))["flights"]
+        kubelet.edit_spec("Cluster", "demo", replicas=2)
+        await kubelet.wait_until_ready()
+        await kubelet.wait_until(lambda: set(kubelet.api.of("Pod")) == {"demo-1", "demo-2"})
+        async with connect_to_brokers(kubelet) as client:
+            found = (await topics.describe_topics(client, ["flights"]))["flights"]
             assert {broker for it in found.partitions for broker in it.replicas} == {1, 2}
             assert all(set(it.isr) == {1, 2} for it in found.partitions)
 
-    run_with_cluster(tmp_path, 2, story)
+    run_with_cluster(tmp_path, 2, scenario)
 
 
-def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.put_topic("flights", partitions=2, replicas=3)
-        await world.wait_until_ready("Topic", "flights")
-        before = await told(world)
-        world.edit_spec("Cluster", "demo", replicas=2)
-        await world.wait_until(
-            lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "ScaleDownBlocked"
+def test_fewer_brokers_than_a_topic_has_replicas_blocks_scaling_down_and_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("flights", partitions=2, replicas=3)
+        await kubelet.wait_until_ready("Topic", "flights")
+        before = await observed_state(kubelet)
+        kubelet.edit_spec("Cluster", "demo", replicas=2)
+        await kubelet.wait_until(
+            lambda: kubelet.condition("Cluster", "demo", "Stalled").get("reason") == "ScaleDownBlocked"
         )
-        assert "flights" in world.condition("Cluster", "demo", "Stalled")["message"]
-        assert await told(world) == before
-        world.edit_spec("Cluster", "demo", replicas=3)
-        await world.wait_until_ready()
-        assert sorted(world.created_pods) == ["demo-1", "demo-2", "demo-3"], "nobody was restarted"
+        assert "flights" in kubelet.condition("Cluster", "demo", "Stalled")["message"]
+        assert await observed_state(kubelet) == before
+        kubelet.edit_spec("Cluster", "demo", replicas=3)
+        await kubelet.wait_until_ready()
+        assert sorted(kubelet.created_pods) == ["demo-1", "demo-2", "demo-3"], "no broker was restarted"
 
-    async def told(world: ProcessKubelet) -> tuple[object, ...]:
-        async with connect_to_brokers(world) as link:
-            await groups.list_group_offsets(link, "readers")  # the brokers' own topic is there from here on
-            (own,) = (await topics.describe_topics(link, ["__consumer_offsets"])).values()
-            replicas = {it.index: it.replicas for it in own.partitions}
-            least = await configs.describe_min_isr(link, ["flights", "__consumer_offsets"])
-            return replicas, least, copy.deepcopy(world.api.stateful_set["spec"])
+    async def observed_state(kubelet: ProcessKubelet) -> tuple[object, ...]:
+        async with connect_to_brokers(kubelet) as client:
+            await groups.list_group_offsets(client, "readers")  # creates __consumer_offsets
+            (offsets_topic,) = (await topics.describe_topics(client, ["__consumer_offsets"])).values()
+            replicas = {it.index: it.replicas for it in offsets_topic.partitions}
+            min_isr = await configs.describe_min_isr(client, ["flights", "__consumer_offsets"])
+            return replicas, min_isr, copy.deepcopy(kubelet.api.stateful_set["spec"])
 
-    run_with_cluster(tmp_path, 3, story)
+    run_with_cluster(tmp_path, 3, scenario)
 
 
 def test_of_two_brokers_the_one_that_keeps_the_metadata_log_is_restarted_last(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        async with connect_to_brokers(world) as link:
-            (voter,) = await list_voters(link)
-        world.edit_spec("Cluster", "demo", config={"num.partitions": 5})
-        await world.wait_until_ready()
-        assert world.created_pods[2:] == [f"demo-{3 - voter}", f"demo-{voter}"]
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        async with connect_to_brokers(kubelet) as client:
+            (voter,) = await list_voters(client)
+        kubelet.edit_spec("Cluster", "demo", config={"num.partitions": 5})
+        await kubelet.wait_until_ready()
+        assert kubelet.created_pods[2:] == [f"demo-{3 - voter}", f"demo-{voter}"]
 
-    run_with_cluster(tmp_path, 2, story)
+    run_with_cluster(tmp_path, 2, scenario)
 
 
-def test_the_status_tells_how_many_partitions_of_a_move_have_arrived(tmp_path: Path) -> None:
-    async def story(world: ProcessKubelet) -> None:
-        world.put_topic("flights", partitions=6, replicas=1)
-        await world.wait_until_ready("Topic", "flights")
-        async with connect_to_brokers(world) as link:
-            writer = Producer(link)
+def test_status_reports_the_moved_partitions_of_a_reassignment(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("flights", partitions=6, replicas=1)
+        await kubelet.wait_until_ready("Topic", "flights")
+        async with connect_to_brokers(kubelet) as client:
+            writer = Producer(client)
             await writer.open()
             await writer.count_partitions("flights")
-            for number in range(6):  # each arrives at a time of its own
+            for number in range(6):  # partitions of different sizes, which are moved at different times
                 for _ in range(number + 1):
                     await writer.add(("flights", number), Record(0, b"", bytes(200_000)))
             await writer.flush()
-        told: list[tuple[int, int]] = []
+        progress: list[tuple[int, int]] = []  # moved and total, as reported
 
-        def over() -> bool:
-            now = world.status("Cluster", "demo").get("reassignment")
-            if now and (it := (now["moved"], now["total"])) not in told[-1:]:
-                told.append(it)
-            generation = world.api.objects["Cluster", "events", "demo"]["metadata"]["generation"]
-            ready = world.condition("Cluster", "demo")
+        def is_moved() -> bool:
+            reassignment = kubelet.status("Cluster", "demo").get("reassignment")
+            if reassignment and (it := (reassignment["moved"], reassignment["total"])) not in progress[-1:]:
+                progress.append(it)
+            generation = kubelet.api.objects["Cluster", "events", "demo"]["metadata"]["generation"]
+            ready = kubelet.condition("Cluster", "demo")
             return bool(ready["status"] == "True" and ready["observedGeneration"] == generation)
 
-        world.edit_spec("Cluster", "demo", replicas=2)
-        await world.wait_until(over)
-        total = told[-1][1]
-        moved = [moved for moved, of in told if of == total]
+        kubelet.edit_spec("Cluster", "demo", replicas=2)
+        await kubelet.wait_until(is_moved)
+        total = progress[-1][1]
+        moved = [moved for moved, of in progress if of == total]
         assert moved == sorted(moved) and 0 < moved[-1] < total
-        assert "reassignment" not in world.status("Cluster", "demo")
+        assert "reassignment" not in kubelet.status("Cluster", "demo")
 
-    run_with_cluster(tmp_path, 1, story, rebalance={"throttle": "400Ki"})
+    run_with_cluster(tmp_path, 1, scenario, rebalance={"throttle": "400Ki"})

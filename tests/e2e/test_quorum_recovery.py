@@ -1,5 +1,6 @@
-"""`ottla up` when the disks of a majority of the metadata log's voters are gone: it says so, and `ottla cluster recover`
-goes on from what is left."""
+"""`ottla up` when the disks of a majority of the metadata log's voters are gone: it says so, and
+`ottla cluster recover` goes on from what is left.
+"""
 
 import json
 import shutil
@@ -8,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_up import consume_values, produce_values, resource, topic
 from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_resources import consume_values, produce_values, resource, topic
 from tests.waiting import eventually
 
 BROKERS = (1, 2, 3, 4)

@@ -9,8 +9,16 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.brokers import BROKERS, BrokerProcess, run_ottla_broker
-from tests.e2e.mirroring import log_bytes, produce, seen, try_mirror, watermarks
-from tests.e2e.test_failback import TOPIC, Sites, commit, committed, decoded, saved, values
+from tests.e2e.failback_sites import TOPIC, Sites, read_values, record_values, saved_segments
+from tests.e2e.mirroring import (
+    commit_offsets,
+    committed_offsets,
+    produce,
+    read_log_bytes,
+    read_records,
+    read_watermarks,
+    try_set_mirror,
+)
 from tests.waiting import eventually
 
 OPEN = "the topic has failed over and takes records of its own; on.divergence=Truncate"
@@ -18,30 +26,30 @@ OPEN = "the topic has failed over and takes records of its own; on.divergence=Tr
 
 @pytest.fixture(params=["kafka", "ottla"])
 def sites(request: pytest.FixtureRequest) -> Iterator[Sites]:
-    """The source `a`, Kafka or Ottla, knows nothing of its mirror `b`."""
+    """The source `a` is a broker of Kafka or Ottla; nothing is set at it."""
     with BROKERS[request.param]() as a, run_ottla_broker() as b:
-        made = Sites(a, b)
-        made.create()
-        yield made
+        sites = Sites(a, b)
+        sites.create_topic()
+        yield sites
 
 
 def open_transaction(source: BrokerProcess) -> Producer:
     """Begins a transaction with one record."""
-    made = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "open"})
-    made.init_transactions(30)
-    made.begin_transaction()
-    made.produce(TOPIC, b"in a transaction", partition=0)
-    assert made.flush(30) == 0
-    return made
+    producer = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"in a transaction", partition=0)
+    assert producer.flush(30) == 0
+    return producer
 
 
-def copied_and_failed_over(sites: Sites) -> None:
-    """Both sites have a hundred records, and the topic at `b` is writable."""
+def copy_and_fail_over(sites: Sites) -> None:
+    """Copies a hundred records to `b`, and makes the topic there writable by a failover."""
     produce(sites.a.bootstrap, TOPIC, [b"a"] * 100, partition=0)
-    sites.west()
-    sites.same_ends()
-    sites.west(role="FailedOver")
-    sites.becomes(sites.b, "FailedOver")
+    sites.mirror_to_b()
+    sites.wait_for_same_offsets()
+    sites.mirror_to_b(role="FailedOver")
+    sites.wait_for_state(sites.b, "FailedOver")
 
 
 def test_failover_is_reverted_with_consent_and_own_records_are_saved(sites: Sites) -> None:
@@ -49,93 +57,103 @@ def test_failover_is_reverted_with_consent_and_own_records_are_saved(sites: Site
     assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
     for partition in (0, 1):
         produce(a.bootstrap, TOPIC, [b"a %d" % n for n in range(100)], partition=partition, enable_idempotence=True)
-    open_one = open_transaction(a) if a.kind == "kafka" else None
-    copied = 100 + (open_one is not None)
-    sites.west()
+    transaction = open_transaction(a) if a.kind == "kafka" else None
+    copied = 100 + (transaction is not None)
+    sites.mirror_to_b()
     for partition in (0, 1):
-        sites.same_ends(partition)
+        sites.wait_for_same_offsets(partition)
     topic_log = b.log_dir / f"{TOPIC}-1" / f"{0:020d}.log"
     before = topic_log.stat().st_ino
-    sites.west(role="FailedOver")
+    sites.mirror_to_b(role="FailedOver")
     for partition in (0, 1):
-        sites.becomes(b, "FailedOver", partition)
+        sites.wait_for_state(b, "FailedOver", partition)
     produce(b.bootstrap, TOPIC, [b"written in the drill"] * 5, partition=0)
-    commit(b.bootstrap, "workers", {0: copied + 3, 1: 60})
+    commit_offsets(b.bootstrap, "workers", TOPIC, {0: copied + 3, 1: 60})
     produce(a.bootstrap, TOPIC, [b"meanwhile"] * 10, partition=0)
 
-    # Without consent it stays open, and says so.
-    sites.west(role="Replicate")
+    # Without consent the topic stays writable, and the broker logs why.
+    sites.mirror_to_b(role="Replicate")
     eventually(lambda: OPEN in b.log_tail(), within_s=20, message=lambda: b.log_tail(3000))
     produce(b.bootstrap, TOPIC, [b"still open"], partition=0)
-    assert sites.state(b) == "FailedOver" and not saved(b.log_dir)
+    assert sites.state(b) == "FailedOver" and not saved_segments(b.log_dir)
 
-    sites.west(on_divergence="Truncate")
+    sites.mirror_to_b(on_divergence="Truncate")
     for partition in (0, 1):
-        sites.becomes(b, "Replicating", partition)
-        sites.assert_same(partition)
-        assert log_bytes(a.log_dir, TOPIC, partition) == log_bytes(b.log_dir, TOPIC, partition)
-    assert topic_log.stat().st_ino == before, "it is not copied anew"
-    (tail,) = saved(b.log_dir)
-    assert decoded(tail)[-6:] == [b"written in the drill"] * 5 + [b"still open"]
-    assert not saved(b.log_dir, 1), "nothing was written there"
-    assert committed(b.bootstrap, "workers")[0] == copied, "a group does not pass over what the source has instead"
+        sites.wait_for_state(b, "Replicating", partition)
+        sites.assert_same_records(partition)
+        assert read_log_bytes(a.log_dir, TOPIC, partition) == read_log_bytes(b.log_dir, TOPIC, partition)
+    assert topic_log.stat().st_ino == before, "the log is not copied from the start"
+    (tail,) = saved_segments(b.log_dir)
+    assert record_values(tail)[-6:] == [b"written in the drill"] * 5 + [b"still open"]
+    assert not saved_segments(b.log_dir, 1), "partition 1 has no records of its own"
+    assert committed_offsets(b.bootstrap, "workers", TOPIC, 2)[0] == copied, (
+        "a group does not skip the records that the source has at these offsets"
+    )
     with pytest.raises(AssertionError, match=r"INVALID_TOPIC|Invalid topic"):
         produce(b.bootstrap, TOPIC, [b"closed"], partition=0)
-    if open_one is not None:  # it was aborted here; it goes on at the source, and so does its copy
-        open_one.commit_transaction(30)
-        sites.assert_same()
-        assert b"in a transaction" in [one.value for one in seen(b.bootstrap, TOPIC, 0, isolation="read_committed")]
+    if transaction is not None:  # aborted at the failover; it continues at the source, and its copy does too
+        transaction.commit_transaction(30)
+        sites.assert_same_records()
+        assert b"in a transaction" in [
+            record.value for record in read_records(b.bootstrap, TOPIC, 0, isolation="read_committed")
+        ]
 
-    # The real one, and a leader that starts anew knows where it begins.
-    sites.west(role="FailedOver")
+    # After a failover that stays, a restarted leader knows its failover offset.
+    sites.mirror_to_b(role="FailedOver")
     for partition in (0, 1):
-        sites.becomes(b, "FailedOver", partition)
+        sites.wait_for_state(b, "FailedOver", partition)
     produce(b.bootstrap, TOPIC, [b"ours"], partition=0)
     b.kill()
     b.start()
-    sites.becomes(b, "FailedOver")
-    assert values(b.bootstrap)[-1] == b"ours"
-    assert len(saved(b.log_dir)) == 1, "nothing more was cut"
+    sites.wait_for_state(b, "FailedOver")
+    assert read_values(b.bootstrap)[-1] == b"ours"
+    assert len(saved_segments(b.log_dir)) == 1, "nothing more was truncated"
 
 
 def test_source_that_lost_records_since_the_failover_is_detected(sites: Sites) -> None:
     """Between the failover and its revert the source loses mirrored records."""
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
-    copied_and_failed_over(sites)
+    copy_and_fail_over(sites)
     a.stop()
     log = a.log_dir / f"{TOPIC}-0"
     for path in log.iterdir():
         if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
             path.unlink()
-    for place in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
-        (a.log_dir / place).unlink(missing_ok=True)
+    for checkpoint in (
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    ):
+        (a.log_dir / checkpoint).unlink(missing_ok=True)
     a.start()
     produce(a.bootstrap, TOPIC, [b"another history"] * 20, partition=0)
-    code, message = try_mirror(b.bootstrap, "west", {"role": "Replicate", "on.divergence": "Truncate"})
+    code, message = try_set_mirror(b.bootstrap, "west", {"role": "Replicate", "on.divergence": "Truncate"})
     assert code.value == 0, message
-    told = sites.becomes(b, "Stopped")
-    assert "the source has lost mirrored records" in str(told["why"])
-    assert values(b.bootstrap) == [b"a"] * 100
+    status = sites.wait_for_state(b, "Stopped")
+    assert "the source has lost mirrored records" in str(status["why"])
+    assert read_values(b.bootstrap) == [b"a"] * 100
 
 
 def test_records_that_were_deleted_since_the_failover_are_mirrored_again(sites: Sites) -> None:
-    """Mirrored and own records were deleted here, so the log starts above the failover offset."""
+    """Records of the source and of `b` were deleted at `b`, so its log starts above the failover
+    offset.
+    """
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
-    copied_and_failed_over(sites)
+    copy_and_fail_over(sites)
     produce(b.bootstrap, TOPIC, [b"b"] * 50, partition=0)
     admin = AdminClient({"bootstrap.servers": b.bootstrap})
-    wanted = TopicPartition(TOPIC, 0, 120)
-    assert admin.delete_records([wanted])[wanted].result(30).low_watermark == 120
+    new_start = TopicPartition(TOPIC, 0, 120)
+    assert admin.delete_records([new_start])[new_start].result(30).low_watermark == 120
     produce(a.bootstrap, TOPIC, [b"meanwhile"] * 10, partition=0)
-    sites.west(role="Replicate", on_divergence="Truncate")
-    sites.becomes(b, "Replicating")
-    eventually(lambda: watermarks(b.bootstrap, TOPIC, 0)[1] == 110, within_s=30, message=lambda: b.log_tail(3000))
-    assert values(b.bootstrap) == [b"meanwhile"] * 10
-    (tail,) = saved(b.log_dir)
-    assert decoded(tail)[-30:] == [b"b"] * 30
+    sites.mirror_to_b(role="Replicate", on_divergence="Truncate")
+    sites.wait_for_state(b, "Replicating")
+    eventually(lambda: read_watermarks(b.bootstrap, TOPIC, 0)[1] == 110, within_s=30, message=lambda: b.log_tail(3000))
+    assert read_values(b.bootstrap) == [b"meanwhile"] * 10
+    (tail,) = saved_segments(b.log_dir)
+    assert record_values(tail)[-30:] == [b"b"] * 30
     produce(a.bootstrap, TOPIC, [b"after"], partition=0)
     b.kill()
     b.start()
-    eventually(lambda: values(b.bootstrap)[-1:] == [b"after"], within_s=30, message=lambda: b.log_tail(3000))
+    eventually(lambda: read_values(b.bootstrap)[-1:] == [b"after"], within_s=30, message=lambda: b.log_tail(3000))

@@ -1,4 +1,4 @@
-"""A planned restart of every broker, one after the other, is seen by no client."""
+"""A rolling restart: clients get no errors and lose no records."""
 
 from collections import Counter
 from random import Random
@@ -15,7 +15,7 @@ TOPIC = "rolled"
 def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
     create_topic(cluster, TOPIC, {})
     load = create_load(cluster, TOPIC, Random(1))
-    places = [(TOPIC, partition) for partition in range(PARTITIONS)]
+    partitions = [(TOPIC, partition) for partition in range(PARTITIONS)]
     load.start()
     try:
         eventually(
@@ -26,27 +26,31 @@ def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
         for broker in cluster.brokers.values():
             assert broker.stop(within_s=60) == (143 if cluster.kind == "kafka" else 0)
             broker.start()
-            eventually(lambda: cluster.is_healthy(), within_s=60, message="the cluster is whole")
+            eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
         load.stop_producers()
         contents = read_all_records(cluster.bootstrap, TOPIC, PARTITIONS)
         eventually(
-            lambda: all(contents[place].keys() <= load.consumed().get(place, {}).keys() for place in places),
+            lambda: all(
+                contents[partition].keys() <= load.consumed().get(partition, {}).keys() for partition in partitions
+            ),
             within_s=CATCH_UP_TIMEOUT_S,
-            message="the group has read everything",
+            message="a group that has read all records",
         )
     finally:
         load.stop_producers()
         load.stop_members()
-    committed = committed_offsets(cluster.bootstrap, load.members[0].group, places)
+    committed = committed_offsets(cluster.bootstrap, load.members[0].group, partitions)
     assert checks.find_violations(load, contents, committed) == []
     assert load.count_acknowledged() == sum(producer.sent_count for producer in load.producers)
     values = [value for records in contents.values() for value in records.values()]
-    if cluster.kind == "kafka":  # repeats for producers without idempotence what it took and could not answer any more
+    if (
+        cluster.kind == "kafka"
+    ):  # it stops before it acknowledges all appended batches, and a plain producer repeats them
         values = [value for value in values if value.startswith(b"once/")]
     assert [value for value, times in Counter(values).items() if times > 1] == []
-    assert [trouble for member in load.members for trouble in unexpected_errors(member)] == []
+    assert [error for member in load.members for error in unexpected_errors(member)] == []
 
 
 def unexpected_errors(member: GroupMember) -> list[str]:
-    """What a member was told beyond that its group was rebalanced, which it is when both have joined."""
-    return [trouble for trouble in member.recovered_errors if "rebalanc" not in trouble.lower()]
+    """Errors other than rebalances of the group, which happen when the second member joins."""
+    return [error for error in member.recovered_errors if "rebalanc" not in error.lower()]

@@ -1,5 +1,5 @@
-"""Mirrors in `ottla up`: two clusters on one machine, one mirrors the other, and a file edit fails
-it over.
+"""Mirrors in `ottla up`: one of two clusters mirrors the other, and edits of the files fail it over
+and back.
 """
 
 import json
@@ -10,21 +10,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.e2e.mirroring import produce, seen, watermarks
+from tests.e2e.mirroring import produce, read_records, read_watermarks
 from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_resources import Json, resource
 from tests.waiting import eventually
-
-Json = dict[str, Any]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as made:
-        yield made
-
-
-def resource(kind: str, name: str, **spec: Any) -> Json:
-    return {"apiVersion": "ottla.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+def up(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as process:
+        yield process
 
 
 def cluster(name: str, port: int) -> Json:
@@ -33,86 +28,94 @@ def cluster(name: str, port: int) -> Json:
 
 def mirror(**spec: Any) -> Json:
     return resource(
-        "Mirror", "west", source={"clusterRef": {"name": "there"}}, target={"clusterRef": {"name": "here"}}, **spec
+        "Mirror", "west", source={"clusterRef": {"name": "origin"}}, target={"clusterRef": {"name": "copy"}}, **spec
     )
 
 
-def test_mirror_fails_over_by_a_file_edit(home: UpProcess) -> None:
-    there, here = f"127.0.0.1:{home.port + 1}", home.bootstrap
-    clusters = (cluster("here", home.port), cluster("there", home.port + 1))
-    home.write_resources(*clusters, mirror(topics=["orders", "!secret*"]))
-    home.start()
-    home.wait_for_line("mirror west: set bootstrap.servers=")
-    admin = AdminClient({"bootstrap.servers": there})  # lives until it has answered
+def test_mirror_fails_over_by_a_file_edit(up: UpProcess) -> None:
+    source, target = f"127.0.0.1:{up.port + 1}", up.bootstrap
+    clusters = (cluster("copy", up.port), cluster("origin", up.port + 1))
+    up.write_resources(*clusters, mirror(topics=["orders", "!secret*"]))
+    up.start()
+    up.wait_for_line("mirror west: set bootstrap.servers=")
+    admin = AdminClient({"bootstrap.servers": source})  # must outlive its request
     admin.create_topics([NewTopic("orders", 2)])["orders"].result(30)
-    produce(there, "orders", [b"copied"] * 100)
-    eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, message=lambda: "\n".join(home.lines))
-    home.wait_for_line("mirror west: Replicating")
+    produce(source, "orders", [b"copied"] * 100)
+    eventually(
+        lambda: read_watermarks(target, "orders", 0) == (0, 100), within_s=60, message=lambda: "\n".join(up.lines)
+    )
+    up.wait_for_line("mirror west: Replicating")
 
-    def partitions() -> list[Json]:
-        found: list[Json] = json.loads(home.run_ottla("mirror", "status", "-o", "json").stdout)
-        return found
+    def mirrored_partitions() -> list[Json]:
+        rows: list[Json] = json.loads(up.run_ottla("mirror", "status", "-o", "json").stdout)
+        return rows
 
-    first, second = eventually(lambda: [it for it in partitions() if it["lag"] == 0], within_s=30)
+    first, second = eventually(lambda: [it for it in mirrored_partitions() if it["lag"] == 0], within_s=30)
     assert (first["mirror"], first["topic"], first["state"], first["end"]) == ("west", "orders", "Replicating", 100)
     assert (second["partition"], second["end"]) == (1, 0)
-    said = home.run_ottla("mirror", "failover", "west", "--dry-run")
-    assert "0 records of the source are not copied" in said.stdout, said
-    assert home.run_ottla("mirror", "status", "east").returncode == 3
+    result = up.run_ottla("mirror", "failover", "west", "--dry-run")
+    assert "0 records of the source are not copied" in result.stdout, result
+    assert up.run_ottla("mirror", "status", "east").returncode == 3
 
-    home.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
-    home.wait_for_line("mirror west: open for writing; the source was 0 records ahead when last reached")
-    produce(here, "orders", [b"ours"] * 5)
-    assert [one.value for one in seen(here, "orders", 0)] == [b"copied"] * 100 + [b"ours"] * 5
-    assert {it["state"] for it in partitions()} == {"FailedOver"}
-    assert home.stop() == 0
-    assert not any("Traceback" in line for line in home.lines)
+    up.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
+    up.wait_for_line("mirror west: open for writing; the source was 0 records ahead when last reached")
+    produce(target, "orders", [b"ours"] * 5)
+    assert [record.value for record in read_records(target, "orders", 0)] == [b"copied"] * 100 + [b"ours"] * 5
+    assert {it["state"] for it in mirrored_partitions()} == {"FailedOver"}
+    assert up.stop() == 0
+    assert not any("Traceback" in line for line in up.lines)
 
 
-def test_old_source_fails_back_and_takes_over_again(home: UpProcess) -> None:
-    there, here = f"127.0.0.1:{home.port + 1}", home.bootstrap
-    clusters = (cluster("here", home.port), cluster("there", home.port + 1))
+def test_old_source_fails_back_and_takes_over_again(up: UpProcess) -> None:
+    source, target = f"127.0.0.1:{up.port + 1}", up.bootstrap
+    clusters = (cluster("copy", up.port), cluster("origin", up.port + 1))
 
-    def back(**spec: Any) -> Json:
-        ends = {"source": {"clusterRef": {"name": "here"}}, "target": {"clusterRef": {"name": "there"}}}
-        return resource("Mirror", "back", **ends, topics=["orders"], throttle="50M", **spec)
+    def failback(**spec: Any) -> Json:
+        clusters_of_mirror = {"source": {"clusterRef": {"name": "copy"}}, "target": {"clusterRef": {"name": "origin"}}}
+        return resource("Mirror", "back", **clusters_of_mirror, topics=["orders"], throttle="50M", **spec)
 
-    home.write_resources(*clusters, mirror(topics=["orders"]))
-    home.start()
-    home.wait_for_line("mirror west: set bootstrap.servers=")
-    admin = AdminClient({"bootstrap.servers": there})
+    up.write_resources(*clusters, mirror(topics=["orders"]))
+    up.start()
+    up.wait_for_line("mirror west: set bootstrap.servers=")
+    admin = AdminClient({"bootstrap.servers": source})
     admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
-    produce(there, "orders", [b"copied"] * 100)
-    eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, message=lambda: "\n".join(home.lines))
-    home.write_resources(*clusters, mirror(topics=["orders"], role="Paused"))
-    home.wait_for_line("mirror west: copying is paused")
-    produce(there, "orders", [b"never copied"] * 7)
-    home.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
-    home.wait_for_line("mirror west: open for writing")
-    produce(here, "orders", [b"ours"] * 5)
+    produce(source, "orders", [b"copied"] * 100)
+    eventually(
+        lambda: read_watermarks(target, "orders", 0) == (0, 100), within_s=60, message=lambda: "\n".join(up.lines)
+    )
+    up.write_resources(*clusters, mirror(topics=["orders"], role="Paused"))
+    up.wait_for_line("mirror west: copying is paused")
+    produce(source, "orders", [b"never copied"] * 7)
+    up.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
+    up.wait_for_line("mirror west: open for writing")
+    produce(target, "orders", [b"ours"] * 5)
 
     failed_over = mirror(topics=["orders"], role="FailedOver")
-    home.write_resources(*clusters, failed_over, back())
-    home.wait_for_line("mirror back: 7 records are here and not at the source (orders-0: 7)")
-    (row,) = json.loads(home.run_ottla("mirror", "status", "back", "-o", "json", "--bootstrap", there).stdout)
+    up.write_resources(*clusters, failed_over, failback())
+    up.wait_for_line("mirror back: 7 records are here and not at the source (orders-0: 7)")
+    (row,) = json.loads(up.run_ottla("mirror", "status", "back", "-o", "json", "--bootstrap", source).stdout)
     assert (row["state"], row["diverging"], row["end"]) == ("Diverged", 7, 107)
-    home.write_resources(*clusters, failed_over, back(onDivergence="Truncate"))
-    eventually(lambda: watermarks(there, "orders", 0) == (0, 105), within_s=60, message=lambda: "\n".join(home.lines))
-    assert seen(there, "orders", 0) == seen(here, "orders", 0)
-    home.write_resources(*clusters, failed_over, back(role="FailedOver"))
-    home.wait_for_line("mirror back: open for writing")
-    produce(there, "orders", [b"home"] * 3)
-    home.write_resources(*clusters, mirror(topics=["orders"]), back(role="FailedOver"))
-    eventually(lambda: watermarks(here, "orders", 0) == (0, 108), within_s=60, message=lambda: "\n".join(home.lines))
-    assert seen(there, "orders", 0) == seen(here, "orders", 0)
-    assert home.stop() == 0
-    assert not any("Traceback" in line for line in home.lines)
-
-
-def test_unsupported_fields_are_reported(home: UpProcess) -> None:
-    home.write_resources(
-        cluster("here", home.port), cluster("there", home.port + 1), mirror(topics=["*"], sync={"acls": True})
+    up.write_resources(*clusters, failed_over, failback(onDivergence="Truncate"))
+    eventually(
+        lambda: read_watermarks(source, "orders", 0) == (0, 105), within_s=60, message=lambda: "\n".join(up.lines)
     )
-    home.start()
-    home.wait_for_line("mirror west: spec.sync.acls is not supported yet; leave it out")
-    assert home.stop() == 0
+    assert read_records(source, "orders", 0) == read_records(target, "orders", 0)
+    up.write_resources(*clusters, failed_over, failback(role="FailedOver"))
+    up.wait_for_line("mirror back: open for writing")
+    produce(source, "orders", [b"after the failback"] * 3)
+    up.write_resources(*clusters, mirror(topics=["orders"]), failback(role="FailedOver"))
+    eventually(
+        lambda: read_watermarks(target, "orders", 0) == (0, 108), within_s=60, message=lambda: "\n".join(up.lines)
+    )
+    assert read_records(source, "orders", 0) == read_records(target, "orders", 0)
+    assert up.stop() == 0
+    assert not any("Traceback" in line for line in up.lines)
+
+
+def test_unsupported_fields_are_reported(up: UpProcess) -> None:
+    up.write_resources(
+        cluster("copy", up.port), cluster("origin", up.port + 1), mirror(topics=["*"], sync={"acls": True})
+    )
+    up.start()
+    up.wait_for_line("mirror west: spec.sync.acls is not supported yet; leave it out")
+    assert up.stop() == 0

@@ -1,4 +1,4 @@
-"""`ottla up` with a listener of TLS: the Secret is in the files, and a renewed one restarts one broker after the other."""
+"""`ottla up` with a TLS listener, whose Secret is in the files."""
 
 import ssl
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_up import Json, consume_values, resource, topic
-from tests.e2e.test_up_brokers import produce_continuously, wait_until_in_sync
+from tests.e2e.background_producer import produce_numbers
 from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_resources import Json, consume_values, resource, topic, wait_until_in_sync
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.ports import free_ports
 
@@ -17,20 +17,20 @@ BROKERS = 3
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as made:
-        made.brokers = BROKERS
-        yield made
+def up(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as process:
+        process.brokers = BROKERS
+        yield process
 
 
-def tls_secret(made: CertificateAuthority, name: str) -> Json:
+def tls_secret(authority: CertificateAuthority, name: str) -> Json:
     files = {"tls.crt": f"{name}.crt", "tls.key": f"{name}.key"}
-    data = {key: (made.folder / file).read_text() for key, file in files.items()}
+    data = {key: (authority.folder / file).read_text() for key, file in files.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-tls"}, "stringData": data}
 
 
-def cluster(home: UpProcess, tls: int, **spec: Any) -> Json:
-    listeners = [{"name": "plain", "port": home.port}, {"name": "safe", "port": tls, "tls": True}]
+def cluster(up: UpProcess, tls_port: int, **spec: Any) -> Json:
+    listeners = [{"name": "plain", "port": up.port}, {"name": "safe", "port": tls_port, "tls": True}]
     more = {"tls": {"secretRef": {"name": "demo-tls"}}, **spec}
     return resource("Cluster", "demo", replicas=BROKERS, listeners=listeners, **more)
 
@@ -39,32 +39,32 @@ def served_certificate(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip()
 
 
-def test_a_renewed_secret_restarts_one_broker_after_the_other(home: UpProcess, tmp_path: Path) -> None:
-    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    renewed, _ = create_server_certificate(made, "renewed", ["IP:127.0.0.1"])
-    safe = free_ports(BROKERS)
-    ports = range(safe, safe + BROKERS)
-    home.write_resources(cluster(home, safe), topic(partitions=6), tls_secret(made, "tls"))
-    home.start()
-    home.wait_for_line("topic greetings created")
-    wait_until_in_sync(home, "greetings", BROKERS)
-    assert {served_certificate(port) for port in ports} == {made.server_certificate.read_text().strip()}
-    clients = {
-        "bootstrap.servers": f"127.0.0.1:{safe}",
+def test_renewed_secret_restarts_one_broker_after_the_other(up: UpProcess, tmp_path: Path) -> None:
+    authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    renewed, _ = create_server_certificate(authority, "renewed", ["IP:127.0.0.1"])
+    tls_port = free_ports(BROKERS)
+    ports = range(tls_port, tls_port + BROKERS)
+    up.write_resources(cluster(up, tls_port), topic(partitions=6), tls_secret(authority, "tls"))
+    up.start()
+    up.wait_for_line("topic greetings created")
+    wait_until_in_sync(up, "greetings", BROKERS)
+    assert {served_certificate(port) for port in ports} == {authority.server_certificate.read_text().strip()}
+    client_settings = {
+        "bootstrap.servers": f"127.0.0.1:{tls_port}",
         "security.protocol": "SSL",
-        "ssl.ca.location": str(made.certificate),
+        "ssl.ca.location": str(authority.certificate),
     }
-    with produce_continuously(home, "greetings", clients) as acknowledged:
-        home.write_resources(cluster(home, safe), topic(partitions=6))
-        home.wait_for_line("Secret demo-tls does not exist")
-        home.wait_for_line("everything goes on unchanged")
-        home.write_resources(cluster(home, safe), topic(partitions=6), tls_secret(made, "renewed"))
+    with produce_numbers(up.bootstrap, "greetings", 6, client_settings) as acknowledged:
+        up.write_resources(cluster(up, tls_port), topic(partitions=6))
+        up.wait_for_line("Secret demo-tls does not exist")
+        up.wait_for_line("everything goes on unchanged")
+        up.write_resources(cluster(up, tls_port), topic(partitions=6), tls_secret(authority, "renewed"))
         for id_ in range(1, BROKERS + 1):
-            home.wait_for_line(f"restarting broker {id_} (")
-        wait_until_in_sync(home, "greetings", BROKERS)
+            up.wait_for_line(f"restarting broker {id_} (")
+        wait_until_in_sync(up, "greetings", BROKERS)
     assert {served_certificate(port) for port in ports} == {renewed.read_text().strip()}
-    assert consume_values(home, "greetings", len(acknowledged)) == sorted(acknowledged)
-    assert home.stop() == 0
-    said = "\n".join(home.lines)
-    assert "Traceback" not in said
-    assert "PRIVATE" not in said
+    assert consume_values(up, "greetings", len(acknowledged)) == sorted(acknowledged)
+    assert up.stop() == 0
+    output = "\n".join(up.lines)
+    assert "Traceback" not in output
+    assert "PRIVATE" not in output

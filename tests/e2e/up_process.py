@@ -1,4 +1,6 @@
-"""`ottla up` as a process, for tests: files in a folder of the test's own, ports that nobody has, output as it comes."""
+"""`ottla up` as a process for tests, with a folder and free ports of its own, and its output as a
+list.
+"""
 
 import json
 import os
@@ -28,7 +30,9 @@ def command_environment(**more: str) -> dict[str, str]:
 
 @dataclass
 class UpProcess:
-    """A folder with resources, and the `ottla up` that runs in it. `brokers`: how many there are at most."""
+    """A folder with resources, and the `ottla up` that runs in it. `brokers`: the number of
+    bootstrap addresses, from `port` on. `lines`: output since the last start.
+    """
 
     folder: Path
     port: int = field(default_factory=lambda: free_ports(4))
@@ -57,33 +61,44 @@ class UpProcess:
         self.lines = []
         self.process = subprocess.Popen(
             [*COMMAND, "up", "resources", *options],
-            cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=command_environment(**variables),
-        )  # fmt: skip
+            cwd=self.folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=command_environment(**variables),
+        )
         threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
 
     def wait_for_line(self, text: str, *, within_s: float = TIMEOUT_S) -> str:
-        """Waits for a line with this text and gives it back."""
+        """Waits for a line with this text, and returns it."""
         return eventually(
             lambda: next((line for line in list(self.lines) if text in line), ""),
             within_s=within_s,
-            message=lambda: f"{text!r} among {self.lines}",
+            message=lambda: f"{text!r} in {self.lines}",
         )
 
-    def stop(self, number: int = signal.SIGINT) -> int:
-        """Asks it to end; its exit code."""
-        self.running_process.send_signal(number)
+    def stop(self, signal_number: int = signal.SIGINT) -> int:
+        """Sends the signal, waits for the end, and returns the exit code."""
+        self.running_process.send_signal(signal_number)
         return self.running_process.wait(TIMEOUT_S)
 
     def broker_pid(self, id_: int = 1) -> int:
-        found: int = json.loads((self.folder / ".ottla" / "demo" / str(id_) / "process.json").read_text())["pid"]
-        return found
+        pid: int = json.loads((self.folder / ".ottla" / "demo" / str(id_) / "process.json").read_text())["pid"]
+        return pid
 
     def run_ottla(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
-        """Another command of ours against its brokers."""
+        """Runs an `ottla` command with the brokers' addresses in OTTLA_BOOTSTRAP."""
         return subprocess.run(
             [*COMMAND, *arguments],
-            cwd=self.folder, text=True, capture_output=True, input=stdin, timeout=TIMEOUT_S, check=False, env=command_environment(OTTLA_BOOTSTRAP=self.bootstrap),
-        )  # fmt: skip
+            cwd=self.folder,
+            text=True,
+            capture_output=True,
+            input=stdin,
+            timeout=TIMEOUT_S,
+            check=False,
+            env=command_environment(OTTLA_BOOTSTRAP=self.bootstrap),
+        )
 
     @staticmethod
     def _read(process: "subprocess.Popen[str]", lines: list[str]) -> None:
@@ -101,15 +116,15 @@ def is_process_running(pid: int) -> bool:
 
 @contextmanager
 def up_process(folder: Path) -> Iterator[UpProcess]:
-    """Nothing is left running: not `up`, not what it started."""
-    made = UpProcess(folder)
+    """Yields a process that has not been started. At the end kills it and the processes it started."""
+    up = UpProcess(folder)
     try:
-        yield made
+        yield up
     finally:
-        if made.process is not None and made.process.poll() is None:
-            made.process.kill()
-            made.process.wait()
-        for note in (folder / ".ottla").rglob("process.json"):
-            pid = json.loads(note.read_text())["pid"]
+        if up.process is not None and up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+        for state_file in (folder / ".ottla").rglob("process.json"):
+            pid = json.loads(state_file.read_text())["pid"]
             if is_process_running(pid):
                 os.killpg(pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess, run_ottla_broker
-from tests.e2e.mirroring import produce, seen, watermarks
+from tests.e2e.mirroring import produce, read_records, read_watermarks
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
 from tests.kube.namespace_client import NamespaceClient
@@ -49,7 +49,7 @@ def test_a_mirror_copies_and_fails_over_after_an_edit_of_its_role(
         assert resources.condition("Mirror", "west", "FailoverSafe")["status"] == "True"
         status = resources.get("Mirror", "west")["status"]
         assert (status["role"], status["lagRecords"], status["topics"][0]["topic"]) == ("Replicate", 0, "orders")
-        assert watermarks(target.bootstrap, "orders", 0) == (0, 50)
+        assert read_watermarks(target.bootstrap, "orders", 0) == (0, 50)
         before = resources.get("Mirror", "west")["metadata"]["resourceVersion"]
         reconciles = operator.count_reconciles("Mirror")
         eventually(lambda: operator.count_reconciles("Mirror") >= reconciles + 1, within_s=30)
@@ -62,7 +62,7 @@ def test_a_mirror_copies_and_fails_over_after_an_edit_of_its_role(
 
         eventually(is_writable, within_s=30, message=lambda: str(resources.get("Mirror", "west")))
         produce(target.bootstrap, "orders", [b"ours"])
-        assert [it.value for it in seen(target.bootstrap, "orders", 0)] == [b"copied"] * 50 + [b"ours"]
+        assert [it.value for it in read_records(target.bootstrap, "orders", 0)] == [b"copied"] * 50 + [b"ours"]
         resources.delete("Mirror", "west")
 
 
@@ -129,7 +129,7 @@ def test_credentials_come_from_secrets(
         produce(source.broker.bootstrap, "orders", [b"copied"] * 50)
         credentials = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
         tls = {"caSecretRef": {"name": "west-ca"}}
-        source_spec = {"bootstrap": source.at["SASL_SSL"], "tls": tls, "credentials": credentials}
+        source_spec = {"bootstrap": source.addresses["SASL_SSL"], "tls": tls, "credentials": credentials}
         spec = {"source": source_spec, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
         resources.create("Mirror", "west", spec)
 
@@ -150,7 +150,7 @@ def test_credentials_come_from_secrets(
         create_secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
         create_secret("west-login", username=USER, password=PASSWORD)
         eventually(
-            lambda: watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
+            lambda: read_watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
         )
         assert PASSWORD not in operator.daemon.log_tail() and PASSWORD not in str(resources.get("Mirror", "west"))
         resources.delete("Mirror", "west")

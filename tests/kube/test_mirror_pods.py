@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.e2e.mirroring import seen
+from tests.e2e.mirroring import read_records
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.cluster import NODE_NETWORK, Kubernetes
 from tests.kube.installed_operator import describe_pods
@@ -149,13 +149,15 @@ def test_the_old_source_mirrors_the_copy_and_becomes_the_source_again(
         return resources.condition("Mirror", name)["message"]
 
     def values(bootstrap: str) -> list[bytes | None]:
-        return [it.value for it in seen(bootstrap, topic, 0)]
+        return [it.value for it in read_records(bootstrap, topic, 0)]
 
     def wait_until_equal(resources: NamespaceClient, name: str, *last: bytes) -> None:
         """Wait until both clusters have the same records and the Mirror is InSync. `last` are the
         last values.
         """
-        eventually(lambda: seen(source, topic, 0) == seen(target, topic, 0), within_s=60, message=describe)
+        eventually(
+            lambda: read_records(source, topic, 0) == read_records(target, topic, 0), within_s=60, message=describe
+        )
         assert values(source)[-len(last) :] == list(last)
         eventually(
             lambda: resources.condition("Mirror", name, "InSync").get("status") == "True", within_s=60, message=describe
@@ -232,7 +234,7 @@ def test_a_source_outside_kubernetes_with_tls_and_credentials_from_secrets(
         api = demo.resources.api
         credentials = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "south-login"}}
         tls = {"caSecretRef": {"name": "south-ca"}}
-        source_spec = {"bootstrap": source.at["SASL_SSL"], "tls": tls, "credentials": credentials}
+        source_spec = {"bootstrap": source.addresses["SASL_SSL"], "tls": tls, "credentials": credentials}
         demo.resources.create(
             "Mirror",
             "south",
@@ -264,7 +266,7 @@ def test_a_source_outside_kubernetes_with_tls_and_credentials_from_secrets(
             within_s=60,
             message=describe,
         )
-        assert seen(demo.bootstrap(), "invoices", 0) == seen(source.broker.bootstrap, "invoices", 0)
+        assert read_records(demo.bootstrap(), "invoices", 0) == read_records(source.broker.bootstrap, "invoices", 0)
         texts = describe() + str(demo.resources.list_objects("v1", "events"))
         assert PASSWORD not in texts and "not the password" not in texts
         demo.resources.delete("Mirror", "south")

@@ -1,4 +1,6 @@
-"""The broker of the tests: Ottla, or Apache Kafka if OTTLA_TEST_KAFKA_LIBS names a folder with its jars."""
+"""The broker of the tests: Ottla, or Apache Kafka if OTTLA_TEST_KAFKA_LIBS names a folder with its
+jars.
+"""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ class Runner:
     ) -> list[Line]:
         """The lines of the report.
 
-        Without `stop_when`, what is there is read and the pipeline ends; with it, it is stopped when that is so.
+        Without `stop_when` the pipeline reads the existing records and ends. With it, the pipeline
+        is stopped when that is so.
         """
         settings = {"spark.sql.shuffle.partitions": "2"}
         trigger = {"trigger": {"availableNow": True}} if stop_when is None else {}

@@ -95,7 +95,10 @@ SUMS = {"transforms": [{"name": "x", "sql": "SELECT city, count(*) AS n FROM eve
         ({}, None),
         (
             {"sources": {"events": events("in", watermark={"column": "id", "delay": "1h"})}},
-            r'^spec\.sources\.events\.watermark: The event time `id` has the invalid type "INT", but expected "TIMESTAMP"\.$',
+            (
+                r'^spec\.sources\.events\.watermark: The event time `id` has the invalid type "INT", but '
+                r'expected "TIMESTAMP"\.$'
+            ),
         ),
         (
             {"sources": {"events": events("in", watermark={"column": "when", "delay": "1h"})}},

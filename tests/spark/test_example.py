@@ -67,10 +67,21 @@ def test_events_are_in_order_of_actual_times_but_not_of_schedules() -> None:
 @pytest.fixture
 def command(topics: Topics, tmp_path: Path) -> list[str]:
     return [
-        sys.executable, "-m", "ottla_spark", "run",
-        "--pipeline", str(tmp_path / "pipeline.yaml"), "--bootstrap", topics.address, "--master", "local[2,2]",
-        "--progress", str(tmp_path / "progress.jsonl"), "--checkpoint", str(tmp_path / "checkpoint"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "ottla_spark",
+        "run",
+        "--pipeline",
+        str(tmp_path / "pipeline.yaml"),
+        "--bootstrap",
+        topics.address,
+        "--master",
+        "local[2,2]",
+        "--progress",
+        str(tmp_path / "progress.jsonl"),
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+    ]
 
 
 def write_pipeline(folder: Path, *, batch: int, **changes: object) -> None:
@@ -101,7 +112,8 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
 def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
-    # As in the example, but for an end: it stops when all flights are read. Small batches at first, to be killed early.
+    # As in the example, but for an end: it stops when all flights are read. Small batches at first,
+    # to be killed early.
     write_pipeline(tmp_path, batch=20_000, trigger={"availableNow": True})
     report = tmp_path / "progress.jsonl"
 
@@ -145,7 +157,8 @@ def expected() -> dict[str | None, dict[str, Any]]:
 
     flights = pandas.read_csv(data / "flights.csv.zip")  # noqa: F841 (DuckDB finds it by its name)
     rows = sql.sql(f"""
-        SELECT strftime(time_hour::TIMESTAMP, '%Y-%m-%dT%H:%M:%SZ') AS hour, origin, carrier, airports.name, airlines.name,
+        SELECT strftime(time_hour::TIMESTAMP, '%Y-%m-%dT%H:%M:%SZ') AS hour,
+               origin, carrier, airports.name, airlines.name,
                count(*), avg(dep_delay::INT), round(quantile_cont(dep_delay::INT, 0.95), 2)
         FROM flights
         LEFT JOIN read_csv('{data}/airports.csv') airports ON airports.faa = origin
@@ -196,11 +209,24 @@ def test_cases_of_the_example_pass_and_a_failed_case_shows_the_difference(tmp_pa
         '{"key": "UA", "value": {"carrier": "UA", "name": ""}}\n'
     )
     (tmp_path / "wrong" / "expect" / "delays.jsonl").write_text('{"departures": 1}\n')
-    # A process of its own: a JVM that has begun without the connector cannot have it later, and other tests need it.
+    # A process of its own: a JVM that has begun without the connector cannot have it later, and
+    # other tests need it.
     done = subprocess.run(
-        [sys.executable, "-m", "ottla_spark", "test", "--pipeline", str(EXAMPLE / "pipeline.yaml"), "--cases", str(tmp_path)],
-        capture_output=True, text=True, timeout=_PATIENCE_S, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "ottla_spark",
+            "test",
+            "--pipeline",
+            str(EXAMPLE / "pipeline.yaml"),
+            "--cases",
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "one-morning: passed",

@@ -1,4 +1,6 @@
-"""Pipelines on a real broker while they run: stops, lag, tables, joins. They share one JVM, and a few hundred records."""
+"""Pipelines on a real broker while they run: stops, lag, tables, joins. They share one JVM, and a
+few hundred records.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner,
     topics.write("raw-in", b"\x00\xff", key="k")
     (pipeline.folder / "steps.py").write_text(
         "from pyspark.sql import functions as F\n\n\ndef loud(tables):\n"
-        "    return tables['records'].select(F.upper(F.col('key').cast('string')).alias('who'), F.length('value').alias('bytes'))\n"
+        "    return tables['records'].select(F.upper(F.col('key').cast('string')).alias('who'), "
+        "F.length('value').alias('bytes'))\n"
     )
     spec = {
         "sources": {"records": {"topic": "raw-in", "format": {"type": "raw"}}},

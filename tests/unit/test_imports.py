@@ -1,6 +1,7 @@
 """No module imports itself by way of others, and none hides that behind TYPE_CHECKING.
 
-import-linter's contracts in pyproject.toml hold the direction between packages; this holds it between modules.
+import-linter's contracts in pyproject.toml hold the direction between packages; this holds it
+between modules.
 """
 
 import ast

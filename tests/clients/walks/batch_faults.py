@@ -1,4 +1,4 @@
-"""Faults of record batches, on purpose."""
+"""Functions that damage a record batch, by the name of the fault."""
 
 import struct
 from collections.abc import Callable

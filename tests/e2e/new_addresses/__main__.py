@@ -1,4 +1,6 @@
-"""`python -m tests.e2e.new_addresses [--rounds N] [--against kafka]`; exit code 1 when a group did not read on."""
+"""`python -m tests.e2e.new_addresses [--rounds N] [--against kafka]`; exit code 1 when a group did
+not read on.
+"""
 
 import argparse
 import signal
@@ -44,7 +46,10 @@ def summarize_group(kind: str, results: Sequence[RoundResult]) -> str:
         return f"{kind}: never read on"
     middle, late = times[len(times) // 2], times[len(times) * 95 // 100]
     stuck = len(results) - len(times)
-    return f"{kind}: read on {len(times)} times, p50 {middle:.1f} s, p95 {late:.1f} s, max {times[-1]:.1f} s; {stuck} stuck"
+    return (
+        f"{kind}: read on {len(times)} times, p50 {middle:.1f} s, p95 {late:.1f} s, max {times[-1]:.1f} s; "
+        f"{stuck} stuck"
+    )
 
 
 if __name__ == "__main__":

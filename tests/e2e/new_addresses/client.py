@@ -1,5 +1,5 @@
-"""A program with one client, or with the two members of one group. It prints `partition offset` of each record that is
-acknowledged to it or read by it; the client's own log goes to stderr.
+"""A program with one client, or with the two members of one group. It prints `partition offset` of
+each record that is acknowledged to it or read by it; the client's own log goes to stderr.
 
 `python -m tests.e2e.new_addresses.client KIND BOOTSTRAP TOPIC GROUP`
 """
@@ -17,14 +17,16 @@ from kafka.errors import KafkaError
 MEMBERS = 2
 SENDS_PER_S = 20.0  # to each partition
 PARTITIONS = 3
-# What a user sets who wants a client to notice a silent broker soon; everything else is the client's default.
+# What a user sets who wants a client to notice a silent broker soon; everything else is the
+# client's default.
 QUICK: dict[str, object] = {
     "socket.timeout.ms": 3000,
     "socket.connection.setup.timeout.ms": 3000,
     "session.timeout.ms": 6000,
     "reconnect.backoff.max.ms": 500,
 }
-# A JoinGroup without a response is given up after max.poll.interval.ms and 3 s, whatever socket.timeout.ms is.
+# A JoinGroup without a response is given up after max.poll.interval.ms and 3 s, whatever
+# socket.timeout.ms is.
 SHORT_POLLS: dict[str, object] = {"max.poll.interval.ms": 20_000, "session.timeout.ms": 6000}
 DEBUG = {"debug": "cgrp,topic,metadata,broker"}
 

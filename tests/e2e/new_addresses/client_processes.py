@@ -18,7 +18,9 @@ JOINING = b"-> wait-join"  # in librdkafka's log
 
 @dataclass
 class ClientProcess:
-    """`ends`: by partition, the offset behind the last record that was read, or acknowledged to the producer."""
+    """`ends`: by partition, the offset behind the last record that was read, or acknowledged to the
+    producer.
+    """
 
     name: str
     processes: list["subprocess.Popen[bytes]"]

@@ -40,7 +40,9 @@ class MovingCluster:
         self.cluster.start()
 
     def move_all(self) -> None:
-        """Give each broker's host another address. What is sent to the old one is lost without a word."""
+        """Give each broker's host another address. What is sent to the old one is lost without a
+        word.
+        """
         self._moves += 1
         for number, broker in self.cluster.brokers.items():
             first = IPv4Address(int(IPv4Address(broker.host)) & ~0xFF)
@@ -62,7 +64,9 @@ def broker_name(number: int) -> str:
 
 @contextmanager
 def run_moving_cluster(kind: str, rebalance_delay_ms: int = 0) -> Iterator[MovingCluster]:
-    """Run three brokers of `kind` "ottla" or "kafka". `rebalance_delay_ms`: group.initial.rebalance.delay.ms."""
+    """Run three brokers of `kind` "ottla" or "kafka". `rebalance_delay_ms`:
+    group.initial.rebalance.delay.ms.
+    """
     with NamespaceNetwork.create(4) as network:
         folders = [RESOLVER_FILES / host.namespace for host in network.hosts.values() if host.namespace]
         try:

@@ -1,4 +1,6 @@
-"""One round: all brokers are killed, move, and come back; every group must read what is written afterwards."""
+"""One round: all brokers are killed, move, and come back; every group must read what is written
+afterwards.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -19,15 +21,18 @@ JOINS_WITHIN_S: Final = 360.0  # more than librdkafka's default max.poll.interva
 REBALANCE_DELAY_MS: Final = 10_000  # group.initial.rebalance.delay.ms
 ROUNDS_OF_ONE_GROUP: Final = 20  # then new members begin: old ones may know what new ones do not
 LONGEST_DOWN_S: Final = 5.0
-# How clients lose their brokers, with weights. "closed": the hosts close the connections of dead processes, and the names
-# lead to addresses where nothing answers. "unnamed": and nothing resolves. "silent": nothing closes the connections either.
+# How clients lose their brokers, with weights. "closed": the hosts close the connections of dead
+# processes, and the names lead to addresses where nothing answers. "unnamed": and nothing resolves.
+# "silent": nothing closes the connections either.
 LOSSES: Final = {"closed": 6, "unnamed": 6, "silent": 1}
 
 
 @dataclass
 class RoundResult:
-    """`healthy_s`: from the start of the brokers until all partitions were in sync. `read_on_s`: by group, from then until
-    the group had read a record written after that; `stuck`: the groups that did not."""
+    """`healthy_s`: from the start of the brokers until all partitions were in sync. `read_on_s`: by
+    group, from then until the group had read a record written after that; `stuck`: the groups that
+    did not.
+    """
 
     number: int
     loss: str
@@ -85,8 +90,9 @@ def run_round(
 def run_joining_rounds(
     moving: MovingCluster, kinds: Sequence[str], count: int, seed: str, folder: Path
 ) -> Iterator[RoundResult]:
-    """The brokers fall silent while the members of new groups of librdkafka wait for the responses of JoinGroup, which the
-    coordinator holds back for `REBALANCE_DELAY_MS`."""
+    """The brokers fall silent while the members of new groups of librdkafka wait for the responses
+    of JoinGroup, which the coordinator holds back for `REBALANCE_DELAY_MS`.
+    """
     for number in range(1, count + 1):
         topic = f"j{seed}-{number}"
         with run_clients(moving, (), topic, folder) as (producer, groups):

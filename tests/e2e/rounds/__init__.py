@@ -1,9 +1,10 @@
 """Rounds of faults against real brokers under real load: `python -m tests.e2e.rounds 50 --seed 1`.
 
-Every round makes a topic, loads it with an idempotent and a plain producer and with two consumers of a group, does something
-bad to the cluster, mends it, waits until the cluster is whole, and checks that nothing acknowledged is lost or, with
-idempotence, doubled. Brokers live in network namespaces and on small disks of their own, so that cuts and full disks are real. What
-happened is kept under `build/rounds/`, one file a round; a failed one is followed by what each broker wrote.
+Each round creates a topic, loads it with an idempotent and a plain producer and with two consumers
+of a group, injects faults, removes them, waits until the cluster is healthy, and checks that no
+acknowledged record is lost or, with idempotence, duplicated. Brokers have network namespaces and
+small disks of their own, so that cut links and full disks are real. Each round has a log under
+`build/rounds/`; after a failed round it also has the output of each broker.
 
-The same seed gives the same faults at the same times; processes are free to answer differently.
+The same seed gives the same faults at the same times. Processes may still behave differently.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.rounds [N] [--seed TEXT]`: N rounds one after the other; exit code 1 when a promise was broken."""
+"""`python -m tests.e2e.rounds [N] [--seed TEXT]`: N rounds of faults; exit code 1 if one failed."""
 
 import argparse
 import sys
@@ -13,12 +13,12 @@ LOG_FOLDER = Path(__file__).parent.parent.parent.parent / "build" / "rounds"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.rounds", description=__doc__)
-    parser.add_argument("rounds", nargs="?", type=int, default=10, metavar="N", help="how many (10)")
-    parser.add_argument("--seed", default="1", help="of the first round; rounds are named SEED-NUMBER (1)")
-    parser.add_argument("--first", type=int, default=1, metavar="NUMBER", help="begin with this one (1)")
+    parser.add_argument("rounds", nargs="?", type=int, default=10, metavar="N", help="number of rounds (10)")
+    parser.add_argument("--seed", default="1", help="seed of the rounds, which are named SEED-NUMBER (1)")
+    parser.add_argument("--first", type=int, default=1, metavar="NUMBER", help="number of the first round (1)")
     parser.add_argument("--against", choices=["ottla", "kafka"], default="ottla")
     options = parser.parse_args()
-    began = time.monotonic()
+    started = time.monotonic()
     outcomes: list[RoundResult] = []
     numbers = list(range(options.first, options.first + options.rounds))
     while numbers:
@@ -27,22 +27,25 @@ def main() -> int:
     failed = [outcome for outcome in outcomes if outcome.problems]
     acked = sum(outcome.acknowledged for outcome in outcomes)
     print(
-        f"{len(outcomes)} rounds in {time.monotonic() - began:.0f} s: {acked} records acknowledged, {len(failed)} rounds failed; "
-        f"their logs: {LOG_FOLDER}"
+        f"{len(outcomes)} rounds in {time.monotonic() - started:.0f} s: {acked} records acknowledged, "
+        f"{len(failed)} rounds failed; their logs: {LOG_FOLDER}"
     )
     return 1 if failed else 0
 
 
 def _run_rounds(cluster: ProcessCluster, seed: str, numbers: list[int]) -> list[RoundResult]:
-    """Plays and takes from `numbers` until a round fails: the next one then has a cluster of its own."""
+    """Runs rounds and removes their numbers from `numbers`, until one fails. The next round then
+    needs a new cluster.
+    """
     outcomes = []
     while numbers:
         outcome = run_round(cluster, f"{seed}-{numbers.pop(0)}", LOG_FOLDER)
         outcomes.append(outcome)
         verdict = "ok" if not outcome.problems else "FAILED: " + "; ".join(outcome.problems[:3])[:600]
         print(
-            f"{outcome.log_file.stem}: {outcome.faults}: {outcome.acknowledged} acks, longest gap {outcome.gap_s:.1f} s, whole after "
-            f"{outcome.recovery_s:.1f} s, {outcome.took_s:.1f} s in all: {verdict}",
+            f"{outcome.log_file.stem}: {outcome.faults}: {outcome.acknowledged} acks, "
+            f"longest gap {outcome.gap_s:.1f} s, healthy after {outcome.recovery_s:.1f} s, "
+            f"{outcome.took_s:.1f} s in total: {verdict}",
             flush=True,
         )
         if outcome.problems:

@@ -1,4 +1,4 @@
-"""What must be true after a round, whatever has happened in it. Each check yields what it found broken, in words."""
+"""Checks after a round of faults. Each yields a description of each violation."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +12,9 @@ Contents = Mapping[TopicPartition, Mapping[int, bytes]]
 
 
 def find_violations(load: Load, contents: Contents, committed: Mapping[TopicPartition, int]) -> list[str]:
-    """`contents`: what a fresh reader finds; `committed`: what the coordinator says of the group."""
+    """`contents`: all records, as a new consumer reads them. `committed`: the group's committed
+    offsets.
+    """
     return [
         *check_client_errors(load),
         *check_acknowledged_records(load, contents),
@@ -29,19 +31,20 @@ def check_client_errors(load: Load) -> Iterator[str]:
 
 
 def check_acknowledged_records(load: Load, contents: Contents) -> Iterator[str]:
-    everywhere = {place: set(records.values()) for place, records in contents.items()}
+    values = {partition: set(records.values()) for partition, records in contents.items()}
     for producer in load.producers:
         for ack in producer.acknowledgements:
             if ack.offset is None:
-                if ack.value not in everywhere[ack.partition]:
-                    yield f"lost: {ack.value!r} was acknowledged in {ack.partition}, and is not there"
+                if ack.value not in values[ack.partition]:
+                    yield f"lost: {ack.value!r} was acknowledged in {ack.partition}, and is missing"
             elif (found := contents[ack.partition].get(ack.offset)) != ack.value:
-                yield f"lost: {ack.value!r} was acknowledged at {ack.partition} offset {ack.offset}, where now is {found!r}"
+                offset = f"{ack.partition} offset {ack.offset}"
+                yield f"lost: {ack.value!r} was acknowledged at {offset}, which now has {found!r}"
 
 
 def check_idempotent_records(load: Load, contents: Contents) -> Iterator[str]:
     once = {producer.name.encode() for producer in load.producers if producer.idempotent}
-    for place, records in contents.items():
+    for partition, records in contents.items():
         last: dict[bytes, int] = {}
         seen: dict[bytes, int] = {}
         for offset in sorted(records):
@@ -50,36 +53,38 @@ def check_idempotent_records(load: Load, contents: Contents) -> Iterator[str]:
             if name not in once:
                 continue
             if value in seen:
-                yield f"doubled: {value!r} is at {place} offsets {seen[value]} and {offset}"
+                yield f"duplicate: {value!r} is at {partition} offsets {seen[value]} and {offset}"
             elif int(number) < last.get(name, -1):
-                yield f"out of order: {value!r} at {place} offset {offset} comes after number {last[name]}"
+                yield f"out of order: {value!r} at {partition} offset {offset} comes after number {last[name]}"
             seen[value] = offset
             last[name] = int(number)
 
 
 def check_consumed_records(load: Load, contents: Contents) -> Iterator[str]:
     for member in load.members:
-        for place, records in member.consumed.items():
+        for partition, records in member.consumed.items():
             for offset, value in records.items():
-                found = contents[place].get(offset)
+                found = contents[partition].get(offset)
                 if found != value:
-                    yield f"unread: {member.name} read {value!r} at {place} offset {offset}, where now is {found!r}"
+                    yield (
+                        f"changed: {member.name} read {value!r} at {partition} offset {offset}, which now has {found!r}"
+                    )
 
 
 def check_committed_offsets(load: Load, contents: Contents, committed: Mapping[TopicPartition, int]) -> Iterator[str]:
     seen = load.consumed()
-    for place, records in contents.items():
-        end = committed.get(place, 0)
+    for partition, records in contents.items():
+        end = committed.get(partition, 0)
         for member in load.members:
-            if member.committed.get(place, 0) > end:
-                yield f"uncommitted: {member.name} committed {place} up to {member.committed[place]}, now it is {end}"
-        if missed := [offset for offset in records if offset < end and offset not in seen.get(place, {})]:
-            yield f"skipped: {place} is committed up to {end}, and nobody has seen {missed[:5]}"
+            if (committed_end := member.committed.get(partition, 0)) > end:
+                yield f"uncommitted: {member.name} committed {partition} up to {committed_end}, now it is {end}"
+        if missed := [offset for offset in records if offset < end and offset not in seen.get(partition, {})]:
+            yield f"skipped: {partition} is committed up to {end}, and no member has read {missed[:5]}"
 
 
-def check_replicas_are_equal(cluster: ProcessCluster, places: list[TopicPartition]) -> Iterator[str]:
-    """To be asked when nobody writes any more: every replica's files hold the same bytes."""
-    for topic, partition in places:
+def check_replicas_are_equal(cluster: ProcessCluster, partitions: list[TopicPartition]) -> Iterator[str]:
+    """Compares the bytes of all replicas. Producers must have stopped."""
+    for topic, partition in partitions:
         logs = {n: log_bytes(broker.log_dir / f"{topic}-{partition}") for n, broker in cluster.brokers.items()}
         if len(set(logs.values())) > 1:
             sizes = {number: len(data) for number, data in logs.items()}
@@ -87,7 +92,7 @@ def check_replicas_are_equal(cluster: ProcessCluster, places: list[TopicPartitio
 
 
 def format_batches(folder: Path) -> str:
-    """A line for each batch of a replica: what a person wants to see when a promise was broken."""
+    """One line for each batch of a replica, to find the cause of a violation."""
     lines = []
     try:
         for _, header in iter_batches(log_bytes(folder)):

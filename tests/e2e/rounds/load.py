@@ -1,4 +1,6 @@
-"""The clients of a round, each in a thread: what they were told is written down, and judged afterwards."""
+"""Clients of a round, each in a thread. They keep what brokers acknowledged and returned for the
+checks.
+"""
 
 import itertools
 import logging
@@ -10,7 +12,7 @@ from typing import Any
 
 import confluent_kafka as ck
 
-# Short enough that a request in a connection that fell silent is given up within a round.
+# Short enough that a request on a cut connection times out within a round.
 CLIENT_CONFIG = {"socket.timeout.ms": 3000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000}
 RECORDS_PER_S = 400.0
 DELIVERY_TIMEOUT_S = 60.0
@@ -20,7 +22,9 @@ TopicPartition = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """`offset`: None when librdkafka concludes from the ack of a later batch that this one was persisted, too."""
+    """`offset`: None if librdkafka concludes from the ack of a later batch that this one was
+    appended too.
+    """
 
     value: bytes
     partition: TopicPartition
@@ -30,7 +34,7 @@ class Acknowledgement:
 
 @dataclass
 class Producer:
-    """Sends numbered records to all partitions in turn, from `start` to `stop`."""
+    """Sends numbered records to the partitions in turn, from `start` to `stop`."""
 
     name: str
     bootstrap: str
@@ -40,7 +44,7 @@ class Producer:
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     sent_count: int = 0
-    idempotence_log: list[str] = field(default_factory=list)  # what librdkafka says of its idempotence
+    idempotence_log: list[str] = field(default_factory=list)  # librdkafka's log of its idempotent producer
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -52,11 +56,11 @@ class Producer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when everything sent was acknowledged or given up."""
+        """Waits until each record was acknowledged or has failed."""
         self._stop.set()
         self._thread.join(DELIVERY_TIMEOUT_S + 30)
         if self._thread.is_alive():
-            self.failures.append("it does not come to its end")
+            self.failures.append("its thread does not end")
 
     def longest_gap_s(self) -> float:
         """The longest time without an acknowledgement."""
@@ -65,11 +69,13 @@ class Producer:
 
     def _run(self) -> None:
         timeout = {"acks": "all", "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000), "request.timeout.ms": 3000}
-        told = {"debug": "eos", "logger": self._logger()} if self.idempotent else {}
-        producer = ck.Producer({"bootstrap.servers": self.bootstrap} | CLIENT_CONFIG | timeout | told | self.settings)
-        began = time.monotonic()
+        logging_settings = {"debug": "eos", "logger": self._logger()} if self.idempotent else {}
+        producer = ck.Producer(
+            {"bootstrap.servers": self.bootstrap} | CLIENT_CONFIG | timeout | logging_settings | self.settings
+        )
+        started = time.monotonic()
         while not self._stop.is_set():
-            if self.sent_count > (time.monotonic() - began) * RECORDS_PER_S:
+            if self.sent_count > (time.monotonic() - started) * RECORDS_PER_S:
                 producer.poll(0.005)
                 continue
             try:
@@ -80,12 +86,12 @@ class Producer:
                 self.sent_count += 1
             except BufferError:
                 producer.poll(0.1)
-        left = producer.flush(DELIVERY_TIMEOUT_S + 10)
-        if left:
-            self.failures.append(f"{left} records were neither acknowledged nor refused")
+        pending = producer.flush(DELIVERY_TIMEOUT_S + 10)
+        if pending:
+            self.failures.append(f"{pending} records were neither acknowledged nor rejected")
 
     def _logger(self) -> logging.Logger:
-        logger = logging.Logger(self.name)  # of its own: nothing of it reaches the root
+        logger = logging.Logger(self.name)  # outside of the hierarchy: the root logger gets no records
         handler = logging.Handler()
         handler.emit = lambda record: self.idempotence_log.append(f"{time.monotonic():.3f} {record.getMessage()}")  # type: ignore[method-assign]
         logger.addHandler(handler)
@@ -101,7 +107,7 @@ class Producer:
 
 @dataclass
 class GroupMember:
-    """A consumer of a group: reads, and commits what it has read, by a call that waits for the answer."""
+    """A consumer of a group, which commits synchronously after each batch of records."""
 
     name: str
     bootstrap: str
@@ -124,7 +130,7 @@ class GroupMember:
         self._stop.set()
         self._thread.join(40)
         if self._thread.is_alive():
-            self.failures.append("it does not come to its end")
+            self.failures.append("its thread does not end")
 
     def _run(self) -> None:
         consumer = ck.Consumer(
@@ -202,7 +208,7 @@ class Load:
             member.stop()
 
     def consumed(self) -> dict[TopicPartition, dict[int, bytes]]:
-        """What the group has read, all members together."""
+        """Records that all members together have read."""
         union: dict[TopicPartition, dict[int, bytes]] = {}
         for member in self.members:
             for place, records in member.consumed.items():
@@ -213,11 +219,13 @@ class Load:
 def read_all_records(
     bootstrap: str, topic: str, partitions: int, within_s: float = 30.0
 ) -> dict[TopicPartition, dict[int, bytes]]:
-    """Everything that a fresh reader finds. AssertionError when it does not come to all ends in time."""
+    """All records of a topic, read by a new consumer. Raises AssertionError if it has not reached
+    the end of each partition within `within_s`.
+    """
     reader = ck.Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "judge",
+            "group.id": "checks",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
@@ -230,7 +238,9 @@ def read_all_records(
     try:
         reader.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
         while len(ends) < partitions:
-            assert time.monotonic() < deadline, f"a reader comes to the end of {sorted(ends)} only, in {within_s} s"
+            assert time.monotonic() < deadline, (
+                f"reached only the ends of partitions {sorted(ends)} within {within_s} s"
+            )
             for message in reader.consume(1000, timeout=0.5):
                 error = message.error()
                 if error is None:
@@ -242,11 +252,11 @@ def read_all_records(
         reader.close()
 
 
-def committed_offsets(bootstrap: str, group: str, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """What the coordinator says is committed; −1001 (nothing) is left out."""
-    asking = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group} | CLIENT_CONFIG)
+def committed_offsets(bootstrap: str, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Committed offsets of a group, of the partitions that have one."""
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group} | CLIENT_CONFIG)
     try:
-        answered = asking.committed([ck.TopicPartition(*place) for place in places], timeout=30)
-        return {(one.topic, one.partition): one.offset for one in answered if one.offset >= 0}
+        offsets = consumer.committed([ck.TopicPartition(*it) for it in partitions], timeout=30)
+        return {(it.topic, it.partition): it.offset for it in offsets if it.offset >= 0}
     finally:
-        asking.close()
+        consumer.close()

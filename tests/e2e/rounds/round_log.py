@@ -1,4 +1,4 @@
-"""What happens in a round, line by line, with the seconds since its beginning."""
+"""The log of a round: a line for each event, with the seconds since the round began."""
 
 import time
 from pathlib import Path
@@ -14,9 +14,9 @@ class RoundLog:
     def elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
 
-    def write(self, what: str) -> None:
+    def write(self, event: str) -> None:
         with self.path.open("a") as file:
-            file.write(f"{self.elapsed_s():7.3f}  {what}\n")
+            file.write(f"{self.elapsed_s():7.3f}  {event}\n")
 
     def append_section(self, heading: str, text: str) -> None:
         with self.path.open("a") as file:

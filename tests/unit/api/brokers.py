@@ -1,4 +1,6 @@
-"""A broker with only what Produce and Fetch need: logs in a folder, partitions that it leads, no metadata log."""
+"""A broker with only what Produce and Fetch need: logs in a folder and partitions that it leads. It
+has no metadata log and no controller.
+"""
 
 import asyncio
 import struct
@@ -31,8 +33,8 @@ from ottla_broker.wire.records import Record, encode_batch
 ME = 1
 
 
-class NobodyThere:
-    """The way to a controller where there is none: said at once, not after a while."""
+class MissingController:
+    """A controller channel that fails at once."""
 
     async def forward_frame(self, frame: bytes | bytearray, principal: Principal, host: str) -> bytes | None:
         raise KafkaError(ErrorCode.not_controller, "a small broker has no controller")
@@ -48,7 +50,7 @@ class SmallBroker:
         self.image = MetadataImage(controller_id=ME)
         self.partitions = Partitions(self.image)
         self.controller = None
-        self.controller_channel = NobodyThere()
+        self.controller_channel = MissingController()
         self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")
         self.ready = True
         self.started = asyncio.Event()
@@ -59,7 +61,7 @@ class SmallBroker:
         topic = TopicImage(name, self.runtime.new_uuid())
         self.image.topics[name] = topic
         self.image.topic_names[topic.id] = name
-        made = []
+        added = []
         for index in range(partitions):
             state = PartitionRecord(topic.id, index, (ME,), (ME,), ME)
             topic.partitions[index] = state
@@ -67,8 +69,8 @@ class SmallBroker:
             log = create_log(self._storage, folder, name, index, topic.id, config or LogConfig())
             partition = self._partition(topic, log, state)
             self.partitions.add(partition)
-            made.append(partition)
-        return made
+            added.append(partition)
+        return added
 
     def _partition(self, topic: TopicImage, log: PartitionLog, state: PartitionRecord) -> Partition:
         def unexpected(partition: Partition) -> None:
@@ -80,7 +82,7 @@ class SmallBroker:
         )
 
     def register(self, port: int) -> None:
-        """Puts this broker into the image, so that Metadata tells where it is."""
+        """Adds this broker to the metadata image, with an endpoint on this port."""
         endpoint = {"PLAINTEXT": Endpoint("127.0.0.1", port)}
         incarnation = self.runtime.new_uuid()
         self.image.brokers[ME] = BrokerRegistration(ME, 0, incarnation, endpoint, None, (), fenced=False)
@@ -97,8 +99,8 @@ def serve(broker: SmallBroker, limits: ConnectionLimits | None = None, authorize
     return Server(cast(Broker, broker), limits, authorizer or AllowAll())
 
 
-async def listening(server: Server) -> int:
-    """Starts to serve; the port."""
+async def start_listening(server: Server) -> int:
+    """Starts to serve, and returns the port."""
     port = server.bind()["PLAINTEXT"].port
     await server.serve()
     return port
@@ -106,35 +108,44 @@ async def listening(server: Server) -> int:
 
 def context(broker: SmallBroker, version: int, authorizer: Authorizer | None = None) -> RequestContext:
     return RequestContext(
-        cast(Broker, broker), ConnectionState("here", 1, "PLAINTEXT"), version, "me", authorizer or AllowAll()
+        cast(Broker, broker), ConnectionState("127.0.0.1", 1, "PLAINTEXT"), version, "me", authorizer or AllowAll()
     )
 
 
-def batch(*values: bytes, **how: Any) -> bytes:
-    return encode_batch([Record(1_000, None, value) for value in values], **how)
+def batch(*values: bytes, **options: Any) -> bytes:
+    return encode_batch([Record(1_000, None, value) for value in values], **options)
 
 
-class Wire:
-    """A raw connection: frames out, frames in."""
+def append(partition: Partition, *values: bytes, **options: Any) -> None:
+    """Appends one batch, as a producer's with acks=all."""
+    partition.append_records(batch(*values, **options), acks=-1, from_client=not options.get("control", False))
+
+
+class RawConnection:
+    """A client connection that sends and receives single frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self.writer = writer
 
     @classmethod
-    async def to(cls, port: int) -> "Wire":
+    async def open(cls, port: int) -> "RawConnection":
         return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26))
 
     def send(self, key: int, version: int, correlation_id: int, request: object) -> None:
         self.writer.write(write_request(key, version, correlation_id, "me", request))
 
     async def receive(self) -> bytes:
-        """The next frame without its size; IncompleteReadError when the connection is over."""
+        """The next frame without its size. Raises IncompleteReadError if the broker closes the
+        connection.
+        """
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return await self._reader.readexactly(size)
 
-    async def closed(self) -> bool:
-        """Whether the other side ends the connection, without a word more."""
+    async def is_closed_by_peer(self) -> bool:
+        """Waits for the next byte or the end. True if the broker closes the connection and sends
+        nothing.
+        """
         try:
             return await self._reader.read(1) == b""
         except ConnectionError:

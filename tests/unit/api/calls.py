@@ -1,4 +1,6 @@
-"""Calls the hot handlers as a connection would, and reads what they answer with kio's classes."""
+"""Calls the handlers of Produce and Fetch as a connection does, and decodes their responses with
+kio.
+"""
 
 import asyncio
 from asyncio import Future
@@ -9,7 +11,9 @@ from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
 from ottla_broker.requests.context import Buffers, Reply
 from ottla_broker.security.authorizer import Authorizer
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header, read_response, write_request
+from ottla_broker.wire.errors import ErrorCode
 from tests.unit.api.brokers import SmallBroker, context
 
 PLENTY = 1 << 30
@@ -20,7 +24,7 @@ def fetch_handler_of(broker: SmallBroker) -> FetchHandler:
 
 
 def call_produce(broker: SmallBroker, request: Any, version: int = 9, authorizer: Authorizer | None = None) -> Reply:
-    frame = write_request(0, version, 1, "me", request)[4:]
+    frame = write_request(ApiKey.PRODUCE, version, 1, "me", request)[4:]
     return produce(context(broker, version, authorizer), frame, read_request_header(frame), PLENTY)
 
 
@@ -29,26 +33,50 @@ def call_fetch(
     broker: SmallBroker,
     request: Any,
     version: int = 12,
-    room: int = PLENTY,
+    max_response_bytes: int = PLENTY,
     authorizer: Authorizer | None = None,
 ) -> Reply:
-    frame = write_request(1, version, 1, "me", request)[4:]
-    return handler(context(broker, version, authorizer), frame, read_request_header(frame), room)
+    frame = write_request(ApiKey.FETCH, version, 1, "me", request)[4:]
+    return handler(context(broker, version, authorizer), frame, read_request_header(frame), max_response_bytes)
 
 
-def answered(reply: Reply, key: int, version: int) -> Any:
-    """The answer that came at once, and is whole."""
+def decode_fetch(reply: Reply, version: int = 12) -> Any:
+    """The response of a Fetch handler that did not wait."""
+    return _decode_immediate(reply, ApiKey.FETCH, version)
+
+
+async def decode_delayed_fetch(reply: Reply, version: int = 12) -> Any:
+    """The response of a Fetch handler that waited, within 10 s."""
+    return await _decode_delayed(reply, ApiKey.FETCH, version)
+
+
+def decode_produce(reply: Reply, version: int = 9) -> Any:
+    """The response of a Produce handler that did not wait."""
+    return _decode_immediate(reply, ApiKey.PRODUCE, version)
+
+
+async def decode_delayed_produce(reply: Reply, version: int = 9) -> Any:
+    """The response of a Produce handler that waited, within 10 s."""
+    return await _decode_delayed(reply, ApiKey.PRODUCE, version)
+
+
+def produce_results(response: Any) -> list[tuple[str, int, ErrorCode, int]]:
+    """(topic, partition, error code, base offset) of each partition of a Produce response."""
+    return [(t.name, p.index, p.error_code, p.base_offset) for t in response.responses for p in t.partition_responses]
+
+
+def _decode_immediate(reply: Reply, key: ApiKey, version: int) -> Any:
     assert reply is not None
-    assert not isinstance(reply, Future), "it waits"
-    return read(reply, key, version)
+    assert not isinstance(reply, Future), "the handler waits"
+    return _decode(reply, key, version)
 
 
-def read(buffers: Buffers, key: int, version: int) -> Any:
-    whole = b"".join(buffers)
-    assert int.from_bytes(whole[:4]) == len(whole) - 4
-    return read_response(whole[4:], key, version)
+async def _decode_delayed(reply: Reply, key: ApiKey, version: int) -> Any:
+    assert isinstance(reply, Future), "the handler does not wait"
+    return _decode(await asyncio.wait_for(reply, 10), key, version)
 
 
-async def waited(reply: Reply, key: int, version: int) -> Any:
-    assert isinstance(reply, Future), "it does not wait"
-    return read(await asyncio.wait_for(reply, 10), key, version)
+def _decode(buffers: Buffers, key: ApiKey, version: int) -> Any:
+    frame = b"".join(buffers)
+    assert int.from_bytes(frame[:4]) == len(frame) - 4
+    return read_response(frame[4:], key, version)

@@ -1,4 +1,4 @@
-"""Produce and Fetch requests as kio's classes, for any version."""
+"""Produce and Fetch requests of any version, as classes of kio."""
 
 import datetime
 import uuid
@@ -40,7 +40,7 @@ def produce_request(
 
 
 def fetch_request(
-    wanted: Mapping[tuple[Topic, int], int],
+    offsets: Mapping[tuple[Topic, int], int],
     *,
     wait_ms: int = 0,
     min_bytes: int = 1,
@@ -51,8 +51,8 @@ def fetch_request(
     forget: Sequence[tuple[Topic, int]] = (),
     epoch: int = -1,
 ) -> Any:
-    """`wanted`: (topic or its id, partition) → offset; ids make it a request of version 13."""
-    named = not any(isinstance(topic, uuid.UUID) for topic, _ in [*wanted, *forget])
+    """`offsets`: (topic name or id, partition) → offset. With ids it is a request of version 13."""
+    named = not any(isinstance(topic, uuid.UUID) for topic, _ in [*offsets, *forget])
     common: dict[str, Any] = {
         "max_wait": i32Timedelta.parse(datetime.timedelta(milliseconds=wait_ms)),
         "min_bytes": i32(min_bytes),
@@ -76,11 +76,11 @@ def fetch_request(
                     fetch_offset=i64(offset),
                     partition_max_bytes=i32(partition_bytes),
                 )
-                for (name, index), offset in wanted.items()
+                for (name, index), offset in offsets.items()
                 if name == topic
             ),
         )
-        for topic in dict.fromkeys(topic for topic, _ in wanted)
+        for topic in dict.fromkeys(topic for topic, _ in offsets)
     )
     forgotten = tuple(forgotten_of(**{key: t}, partitions=(i32(p),)) for t, p in forget)
     return request(**common, topics=topics, forgotten_topics_data=forgotten)

@@ -1,4 +1,4 @@
-"""What only the controller answers: between brokers, and for people. Through the forms, in every version."""
+"""APIs that only the controller serves, for brokers and for administrators."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,12 +31,14 @@ from ottla_broker.dispatcher import answer_locally
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.config.running import Nobody
+from tests.unit.authorizers import DenyAll
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
 
-class Asking:
-    """Asks a broker that is the controller (or with `controller=None` is none) as it would ask itself."""
+class ControllerApis:
+    """Sends requests to the handlers of a broker that is, unless `is_controller` is false, the
+    controller.
+    """
 
     def __init__(self, small: SmallController, *, is_controller: bool = True, authorizer: Authorizer | None = None):
         def active_controller() -> Controller:
@@ -55,7 +57,7 @@ class Asking:
         self._broker = cast(Any, broker)
         self._authorizer = authorizer or AllowAll()
 
-    async def ask(self, request: Any) -> Any:
+    async def send(self, request: Any) -> Any:
         return await answer_locally(self._broker, request, self._authorizer)
 
 
@@ -82,44 +84,44 @@ def heartbeat(broker: int, epoch: int, offset: int, *, want_shut_down: bool = Fa
 
 
 @on_a_loop
-async def test_a_broker_registers_lives_and_leaves() -> None:
+async def test_broker_registers_sends_heartbeats_and_is_unregistered() -> None:
     small = SmallController()
-    ask = Asking(small).ask
-    answer = await ask(registration(7))
-    assert (answer.error_code, answer.broker_epoch) == (ErrorCode.none, 100)
+    send = ControllerApis(small).send
+    response = await send(registration(7))
+    assert (response.error_code, response.broker_epoch) == (ErrorCode.none, 100)
     assert small.image.brokers[7].endpoints["P"].protocol == "PLAINTEXT"
-    answer = await ask(heartbeat(7, 100, 100))
-    assert (answer.is_caught_up, answer.is_fenced, answer.should_shut_down) == (True, False, False)
-    answer = await ask(heartbeat(7, 99, 100))
-    assert answer.error_code is ErrorCode.stale_broker_epoch
-    answer = await ask(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
-    assert (answer.error_code, answer.producer_id_len) == (ErrorCode.none, 1000)
-    first = answer.producer_id_start
-    assert first >= 1 << 40, "no other cluster's, whose records may be copied here"
-    answer = await ask(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
-    assert answer.producer_id_start == first + 1000
-    answer = await ask(AllocateProducerIdsRequest(broker_id=BrokerId(8), broker_epoch=i64(100)))
-    assert answer.error_code is ErrorCode.broker_id_not_registered
-    answer = await ask(heartbeat(7, 100, 102, want_shut_down=True))
-    assert (answer.is_fenced, answer.should_shut_down) == (True, True)
-    answer = await ask(UnregisterBrokerRequest(broker_id=BrokerId(7)))
-    assert answer.error_code is ErrorCode.none
-    answer = await ask(UnregisterBrokerRequest(broker_id=BrokerId(7)))
-    assert (answer.error_code, "no broker 7" in answer.error_message) == (ErrorCode.broker_id_not_registered, True)
+    response = await send(heartbeat(7, 100, 100))
+    assert (response.is_caught_up, response.is_fenced, response.should_shut_down) == (True, False, False)
+    response = await send(heartbeat(7, 99, 100))
+    assert response.error_code is ErrorCode.stale_broker_epoch
+    response = await send(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
+    assert (response.error_code, response.producer_id_len) == (ErrorCode.none, 1000)
+    first = response.producer_id_start
+    assert first >= 1 << 40, "no id of another cluster, whose records may be mirrored here"
+    response = await send(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
+    assert response.producer_id_start == first + 1000
+    response = await send(AllocateProducerIdsRequest(broker_id=BrokerId(8), broker_epoch=i64(100)))
+    assert response.error_code is ErrorCode.broker_id_not_registered
+    response = await send(heartbeat(7, 100, 102, want_shut_down=True))
+    assert (response.is_fenced, response.should_shut_down) == (True, True)
+    response = await send(UnregisterBrokerRequest(broker_id=BrokerId(7)))
+    assert response.error_code is ErrorCode.none
+    response = await send(UnregisterBrokerRequest(broker_id=BrokerId(7)))
+    assert (response.error_code, "no broker 7" in response.error_message) == (ErrorCode.broker_id_not_registered, True)
 
 
 @on_a_loop
-async def test_what_cannot_be_registered() -> None:
-    ask = Asking(SmallController()).ask
+async def test_invalid_registrations_are_rejected() -> None:
+    send = ControllerApis(SmallController()).send
     for request, code in (
         (registration(7, cluster="another"), ErrorCode.inconsistent_cluster_id),
         (registration(7, protocol=9), ErrorCode.invalid_registration),
     ):
-        answer = await ask(request)
-        assert (answer.error_code, answer.broker_epoch) == (code, -1)
+        response = await send(request)
+        assert (response.error_code, response.broker_epoch) == (code, -1)
 
 
-EVERYTHING: list[Any] = [
+REQUESTS: list[Any] = [
     registration(7),
     heartbeat(7, 1, 1),
     AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(1)),
@@ -131,24 +133,24 @@ EVERYTHING: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("request_", EVERYTHING, ids=lambda request: type(request).__name__)
-def test_only_the_controller_answers_and_only_those_who_may_ask(request_: Any) -> None:
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_requests_need_the_controller_and_authorization(request_: Any) -> None:
     @on_a_loop
-    async def ask() -> None:
+    async def scenario() -> None:
         small = SmallController()
-        answer = await Asking(small, is_controller=False).ask(request_)
-        assert answer.error_code is ErrorCode.not_controller
-        answer = await Asking(small, authorizer=Nobody()).ask(request_)
-        assert answer.error_code is ErrorCode.cluster_authorization_failed
+        response = await ControllerApis(small, is_controller=False).send(request_)
+        assert response.error_code is ErrorCode.not_controller
+        response = await ControllerApis(small, authorizer=DenyAll()).send(request_)
+        assert response.error_code is ErrorCode.cluster_authorization_failed
 
-    ask()
+    scenario()
 
 
 @on_a_loop
-async def test_a_leader_alters_isrs() -> None:
+async def test_leader_changes_the_isr_in_both_versions() -> None:
     small = await SmallController().come(1, 2, 3)
     [state, _] = await small.topic(partitions=2)
-    ask = Asking(small).ask
+    send = ControllerApis(small).send
     epochs = {broker: small.image.brokers[broker].epoch for broker in (1, 2)}
     members = tuple(BrokerState(broker_id=BrokerId(b), broker_epoch=i64(epoch)) for b, epoch in epochs.items())
     partitions = tuple(
@@ -162,12 +164,17 @@ async def test_a_leader_alters_isrs() -> None:
         broker_epoch=i64(epochs[1]),
         topics=(TopicData(topic_id=state.topic, partitions=partitions),),
     )
-    answer = await ask(request)
-    assert answer.error_code is ErrorCode.none
-    [done, refused] = answer.topics[0].partitions
-    assert (done.error_code, done.isr, done.leader_id, done.partition_epoch) == (ErrorCode.none, (1, 2), 1, 1)
-    assert refused.error_code is ErrorCode.not_controller
-    stale = await ask(AlterPartitionRequest(broker_id=BrokerId(1), broker_epoch=i64(1), topics=()))
+    response = await send(request)
+    assert response.error_code is ErrorCode.none
+    [changed, rejected] = response.topics[0].partitions
+    assert (changed.error_code, changed.isr, changed.leader_id, changed.partition_epoch) == (
+        ErrorCode.none,
+        (1, 2),
+        1,
+        1,
+    )
+    assert rejected.error_code is ErrorCode.not_controller
+    stale = await send(AlterPartitionRequest(broker_id=BrokerId(1), broker_epoch=i64(1), topics=()))
     assert stale.error_code is ErrorCode.stale_broker_epoch
     old = AlterPartitionV2(
         broker_id=BrokerId(1),
@@ -186,70 +193,75 @@ async def test_a_leader_alters_isrs() -> None:
             ),
         ),
     )
-    answer = await ask(old)
-    assert answer.topics[0].partitions[0].isr == (1, 2, 3)
+    response = await send(old)
+    assert response.topics[0].partitions[0].isr == (1, 2, 3)
 
 
-def moves(
-    *partitions: tuple[int, tuple[int, ...] | None], other_factor: bool = True
+def reassignment(
+    *partitions: tuple[int, tuple[int, ...] | None], allow_factor_change: bool = True
 ) -> AlterPartitionReassignmentsRequest:
-    wanted = tuple(
+    reassignments = tuple(
         ReassignablePartition(
             partition_index=i32(p), replicas=None if replicas is None else tuple(BrokerId(b) for b in replicas)
         )
         for p, replicas in partitions
     )
     return AlterPartitionReassignmentsRequest(
-        topics=(ReassignableTopic(name=TopicName("t"), partitions=wanted),),
-        allow_replication_factor_change=other_factor,
+        topics=(ReassignableTopic(name=TopicName("t"), partitions=reassignments),),
+        allow_replication_factor_change=allow_factor_change,
     )
 
 
 @on_a_loop
-async def test_moves_are_begun_listed_and_cancelled() -> None:
+async def test_reassignments_are_started_listed_and_cancelled() -> None:
     small = await SmallController().come(1, 2, 3)
     await small.topic(partitions=3, replicas=(1, 2))
-    ask = Asking(small).ask
-    answer = await ask(moves((0, (3, 2)), (1, None), (2, (1,)), (2, (2,))))
-    codes = [one.error_code for one in answer.responses[0].partitions]
+    send = ControllerApis(small).send
+    response = await send(reassignment((0, (3, 2)), (1, None), (2, (1,)), (2, (2,))))
+    codes = [it.error_code for it in response.responses[0].partitions]
     assert codes == [
         ErrorCode.none,
         ErrorCode.no_reassignment_in_progress,
         ErrorCode.invalid_request,
         ErrorCode.invalid_request,
     ]
-    answer = await ask(moves((1, (1,)), other_factor=False))
-    assert answer.responses[0].partitions[0].error_code is ErrorCode.invalid_replication_factor
+    response = await send(reassignment((1, (1,)), allow_factor_change=False))
+    assert response.responses[0].partitions[0].error_code is ErrorCode.invalid_replication_factor
     for topics in (None, (ListPartitionReassignmentsTopics(name=TopicName("t"), partition_indexes=(i32(0), i32(1))),)):
-        listed = await ask(ListPartitionReassignmentsRequest(topics=topics))
+        listed = await send(ListPartitionReassignmentsRequest(topics=topics))
         [topic] = listed.topics
-        [one] = topic.partitions
-        assert (one.partition_index, one.replicas, one.adding_replicas, one.removing_replicas) == (
+        [partition] = topic.partitions
+        assert (
+            partition.partition_index,
+            partition.replicas,
+            partition.adding_replicas,
+            partition.removing_replicas,
+        ) == (
             0,
             (3, 2, 1),
             (3,),
             (1,),
         )
-    nothing = (ListPartitionReassignmentsTopics(name=TopicName("t"), partition_indexes=(i32(2),)),)
-    assert (await ask(ListPartitionReassignmentsRequest(topics=nothing))).topics == ()
-    answer = await ask(moves((0, None)))
-    assert answer.responses[0].partitions[0].error_code is ErrorCode.none
-    assert (await ask(ListPartitionReassignmentsRequest(topics=None))).topics == ()
+    others = (ListPartitionReassignmentsTopics(name=TopicName("t"), partition_indexes=(i32(2),)),)
+    assert (await send(ListPartitionReassignmentsRequest(topics=others))).topics == ()
+    response = await send(reassignment((0, None)))
+    assert response.responses[0].partitions[0].error_code is ErrorCode.none
+    assert (await send(ListPartitionReassignmentsRequest(topics=None))).topics == ()
 
 
 @on_a_loop
-async def test_people_elect_leaders() -> None:
+async def test_administrators_elect_leaders() -> None:
     small = await SmallController().come(1, 2)
     await small.topic(partitions=2, replicas=(1, 2))
-    ask = Asking(small).ask
-    wanted = (TopicPartitions(topic=TopicName("t"), partitions=(i32(0), i32(5))),)
-    answer = await ask(ElectLeadersRequest(election_type=i8(0), topic_partitions=wanted))
-    [topic] = answer.replica_election_results
-    assert [(one.partition_id, one.error_code) for one in topic.partition_result] == [
+    send = ControllerApis(small).send
+    partitions = (TopicPartitions(topic=TopicName("t"), partitions=(i32(0), i32(5))),)
+    response = await send(ElectLeadersRequest(election_type=i8(0), topic_partitions=partitions))
+    [topic] = response.replica_election_results
+    assert [(it.partition_id, it.error_code) for it in topic.partition_result] == [
         (0, ErrorCode.election_not_needed),
         (5, ErrorCode.unknown_topic_or_partition),
     ]
-    answer = await ask(ElectLeadersRequest(election_type=i8(1), topic_partitions=None))
-    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.none, ())
-    answer = await ask(ElectLeadersRequest(election_type=i8(2), topic_partitions=None))
-    assert answer.error_code is ErrorCode.invalid_request
+    response = await send(ElectLeadersRequest(election_type=i8(1), topic_partitions=None))
+    assert (response.error_code, response.replica_election_results) == (ErrorCode.none, ())
+    response = await send(ElectLeadersRequest(election_type=i8(2), topic_partitions=None))
+    assert response.error_code is ErrorCode.invalid_request

@@ -1,4 +1,6 @@
-"""The declarations in `ottla_broker.api` agree with kio's schemas, their docstrings and the pages made of them."""
+"""The declarations in `ottla_broker.api` agree with kio's schemas, with their docstrings and with
+the files that are generated from them.
+"""
 
 import re
 from importlib import import_module
@@ -19,29 +21,19 @@ from ottla_broker.wire.codec import request_class, response_class
 from ottla_broker.wire.errors import ErrorCode
 
 APIS = declared_apis()
-FRAME_HANDLED = (ApiKey.PRODUCE, ApiKey.FETCH)  # their codecs are written by hand: wire/produce.py, wire/fetch.py
-# Parts of Fetch that still have to move.
-NO_APIS = {
-    "fetch_reading",
-    "fetch_sessions",
-    "fetch_waiting",
-    "follower_fetch",
-    "follower_sessions",
-    "leader_hints",
-    "told_again",
-}
+FRAME_HANDLED = (ApiKey.PRODUCE, ApiKey.FETCH)  # with codecs of their own: wire/produce.py, wire/fetch_request.py
 
 
-def test_only_apis_lie_in_api() -> None:
-    files = {module.name for module in iter_modules(ottla_broker.api.__path__)}
-    assert files - NO_APIS == {api.key.name.lower() for api in APIS}
+def test_package_api_has_a_module_for_each_api_and_no_other() -> None:
+    modules = {module.name for module in iter_modules(ottla_broker.api.__path__)}
+    assert modules == {api.key.name.lower() for api in APIS}
 
 
 KAFKA_APIS = [api for api in APIS if api.key < FIRST_OWN_KEY]
 
 
 @pytest.mark.parametrize("api", KAFKA_APIS, ids=lambda api: api.key.name.lower())
-def test_versions_are_those_that_kio_knows(api: Api) -> None:
+def test_declared_versions_are_those_of_kio(api: Api) -> None:
     name = api.key.name.lower()
     assert api_key_map[api.key] == name
     known = schema_name_map[name]
@@ -58,7 +50,7 @@ def test_ottlas_own_apis_are_served_and_not_listed_to_clients() -> None:
 
 
 def test_rule_16_produce_is_offered_from_version_0() -> None:
-    """librdkafka looks at Produce's lowest version to decide whether the broker can take compressed batches."""
+    """librdkafka decides by the lowest version of Produce whether it may send compressed batches."""
     assert SERVED_VERSIONS[ApiKey.PRODUCE][0] == 0
 
 
@@ -76,14 +68,14 @@ def test_handlers_cover_exactly_the_declared_versions(api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name.lower())
-def test_a_files_first_line_says_what_it_declares(api: Api) -> None:
+def test_docstring_begins_with_name_key_and_versions(api: Api) -> None:
     first, last = api.versions
     versions = f"version {first}" if first == last else f"versions {first}–{last}"
     text = import_module(f"ottla_broker.api.{api.key.name.lower()}").__doc__ or ""
     assert re.match(rf"{api.key.title} \({int(api.key)}\), {versions}\b", text)
 
 
-def test_what_is_made_of_the_declarations_is_up_to_date() -> None:
+def test_generated_files_are_current() -> None:
     run = "run: python -m ottla_broker.requests.protocol_page"
     assert Path(protocol_page.PAGE).read_text() == protocol_page.protocol_page(), run
     assert Path(protocol_page.SERVED_VERSIONS).read_text() == protocol_page.served_versions_source(), run

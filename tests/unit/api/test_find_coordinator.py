@@ -1,4 +1,4 @@
-"""Who keeps a group, also when `__consumer_offsets` goes in that moment."""
+"""FindCoordinator, also while `__consumer_offsets` is created or deleted."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ from ottla_broker.wire.errors import ErrorCode
 from tests.unit.api.brokers import ME, SmallBroker, context
 
 
-class Deleting:
-    """Pulses that are waited for; meanwhile an administrator deletes a topic."""
+class DeletingFailureDetector:
+    """A failure detector during whose confirmation `__consumer_offsets` is deleted."""
 
     def __init__(self, broker: SmallBroker) -> None:
         self._broker = broker
@@ -27,38 +27,38 @@ class Deleting:
         self._broker.image.topics.pop(OFFSETS_TOPIC, None)
 
 
-def asked(broker: SmallBroker) -> FindCoordinatorResponse:
+def find_group_coordinator(broker: SmallBroker) -> FindCoordinatorResponse:
     cast(Any, broker).group_coordinator = SimpleNamespace(partition_of=lambda _: 0)
     request = FindCoordinatorRequest(key_type=i8(GROUP_KEY_TYPE), coordinator_keys=("g",))
     return asyncio.run(find_coordinators(context(broker, 6), request))
 
 
-def test_the_leader_of_its_partition_keeps_a_group(tmp_path: Path) -> None:
+def test_coordinator_is_the_leader_of_the_groups_partition(tmp_path: Path) -> None:
     broker = SmallBroker(tmp_path)
     broker.add_topic(OFFSETS_TOPIC)
     broker.register(9092)
-    (found,) = asked(broker).coordinators
+    (found,) = find_group_coordinator(broker).coordinators
     assert (found.error_code, found.node_id, found.port) == (ErrorCode.none, ME, 9092)
     broker.close()
 
 
-def test_a_topic_that_is_deleted_while_its_leader_is_looked_for_is_not_available(tmp_path: Path) -> None:
+def test_coordinator_is_not_available_if_the_topic_is_deleted_meanwhile(tmp_path: Path) -> None:
     broker = SmallBroker(tmp_path)
     broker.add_topic(OFFSETS_TOPIC)
     broker.register(9092)
-    cast(Any, broker).failure_detector = Deleting(broker)
-    (found,) = asked(broker).coordinators
+    cast(Any, broker).failure_detector = DeletingFailureDetector(broker)
+    (found,) = find_group_coordinator(broker).coordinators
     assert found.error_code is ErrorCode.coordinator_not_available
     assert "__consumer_offsets-0" in (found.error_message or "")
     broker.close()
 
 
-def test_a_topic_that_is_deleted_as_soon_as_it_is_made_is_not_available(tmp_path: Path) -> None:
+def test_coordinator_is_not_available_if_the_created_topic_is_deleted_at_once(tmp_path: Path) -> None:
     broker = SmallBroker(tmp_path)
 
-    async def made_and_gone(name: str) -> None:
+    async def create_and_delete(name: str) -> None:
         assert name == OFFSETS_TOPIC
 
-    cast(Any, broker).auto_create_topic = made_and_gone
-    (found,) = asked(broker).coordinators
+    cast(Any, broker).auto_create_topic = create_and_delete
+    (found,) = find_group_coordinator(broker).coordinators
     assert found.error_code is ErrorCode.coordinator_not_available

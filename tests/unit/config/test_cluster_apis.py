@@ -1,4 +1,6 @@
-"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of these APIs on the wire."""
+"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of these APIs on
+the wire.
+"""
 
 import asyncio
 from pathlib import Path
@@ -20,11 +22,12 @@ from ottla_broker.metadata.cluster_control import BrokerHeartbeat
 from ottla_broker.metadata.records import BrokerRegistrationChangeRecord, Endpoint, RegisterBrokerRecord
 from ottla_broker.requests.api import find_handler
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request, read_request_header, read_response, write_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-
-from .running import Nobody, broker, context
+from tests.unit.authorizers import DenyAll
+from tests.unit.config.api_broker import broker_with_topic, context
 
 
 def cluster_request(
@@ -35,33 +38,40 @@ def cluster_request(
     )
 
 
-def test_the_cluster_is_told_as_the_asked_listener_reaches_it(tmp_path: Path) -> None:
+def test_cluster_is_described_with_endpoints_of_the_listener_of_the_request(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on:
-            told = await describe_cluster(context(on, 2), cluster_request())
-            assert (told.cluster_id, told.controller_id) == (on.cluster_id, 1)
-            assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in told.brokers] == [
+        async with broker_with_topic(tmp_path) as broker:
+            response = await describe_cluster(context(broker, 2), cluster_request())
+            assert (response.cluster_id, response.controller_id) == (broker.cluster_id, 1)
+            assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
                 (1, "somewhere", 9092, "r1", False)
             ]
-            assert told.cluster_authorized_operations == -(2**31)
+            assert response.cluster_authorized_operations == -(2**31)
 
-            incarnation = on.runtime.new_uuid()
+            incarnation = broker.runtime.new_uuid()
             for other, listener in ((2, "PLAINTEXT"), (3, "INSIDE")):
-                coming = RegisterBrokerRecord(
+                registration = RegisterBrokerRecord(
                     other, incarnation, {listener: Endpoint("other", 1)}, directories=(incarnation,)
                 )
-                epoch = await on.active_controller().cluster_control.register_broker(coming, previous_epoch=-1)
-                await on.active_controller().cluster_control.process_heartbeat(
+                epoch = await broker.active_controller().cluster_control.register_broker(
+                    registration, previous_epoch=-1
+                )
+                await broker.active_controller().cluster_control.process_heartbeat(
                     BrokerHeartbeat(other, epoch, metadata_offset=epoch)
                 )
-            on.image.apply_records(
-                [(on.image.end_offset, BrokerRegistrationChangeRecord(2, on.image.brokers[2].epoch, fenced=True))]
+            broker.image.apply_records(
+                [
+                    (
+                        broker.image.end_offset,
+                        BrokerRegistrationChangeRecord(2, broker.image.brokers[2].epoch, fenced=True),
+                    )
+                ]
             )
-            seen = await describe_cluster(context(on, 2), cluster_request(operations=True))
-            assert [b.broker_id for b in seen.brokers] == [1]
-            assert seen.cluster_authorized_operations > 0
-            every = await describe_cluster(context(on, 2), cluster_request(fenced=True))
-            assert [(b.broker_id, b.is_fenced) for b in every.brokers] == [(1, False), (2, True)]
+            response = await describe_cluster(context(broker, 2), cluster_request(operations=True))
+            assert [b.broker_id for b in response.brokers] == [1]
+            assert response.cluster_authorized_operations > 0
+            response = await describe_cluster(context(broker, 2), cluster_request(fenced=True))
+            assert [(b.broker_id, b.is_fenced) for b in response.brokers] == [(1, False), (2, True)]
 
     asyncio.run(scenario())
 
@@ -69,62 +79,62 @@ def test_the_cluster_is_told_as_the_asked_listener_reaches_it(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("endpoint_type", "code"), [(2, ErrorCode.mismatched_endpoint_type), (3, ErrorCode.unsupported_endpoint_type)]
 )
-def test_controllers_alone_have_no_endpoints(tmp_path: Path, endpoint_type: int, code: ErrorCode) -> None:
+def test_endpoint_types_other_than_broker_are_rejected(tmp_path: Path, endpoint_type: int, code: ErrorCode) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on:
-            with pytest.raises(KafkaError) as refused:
-                await describe_cluster(context(on, 2), cluster_request(endpoint_type))
-            assert refused.value.code is code
+        async with broker_with_topic(tmp_path) as broker:
+            with pytest.raises(KafkaError) as raised:
+                await describe_cluster(context(broker, 2), cluster_request(endpoint_type))
+            assert raised.value.code is code
 
     asyncio.run(scenario())
 
 
-def test_log_directories_tell_sizes_and_room(tmp_path: Path) -> None:
+def test_log_directories_are_described_with_sizes(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on:
+        async with broker_with_topic(tmp_path) as broker:
             batch = encode_batch([Record(1, None, b"x" * 100)])
-            on.partitions.leader("t", 1).append_records(batch, acks=1)
-            (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=None))).results
-            assert told.log_dir == str(tmp_path / "data")
-            assert 0 < told.usable_bytes <= told.total_bytes
-            (topic,) = told.topics
+            broker.partitions.leader("t", 1).append_records(batch, acks=1)
+            (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=None))).results
+            assert result.log_dir == str(tmp_path / "data")
+            assert 0 < result.usable_bytes <= result.total_bytes
+            (topic,) = result.topics
             assert topic.name == "t"
             assert [(p.partition_index, p.partition_size, p.offset_lag, p.is_future_key) for p in topic.partitions] == [
                 (0, 0, 0, False),
                 (1, len(batch), 0, False),
             ]
-            asked = (
+            requested = (
                 DescribableLogDirTopic(topic=TopicName("t"), partitions=(i32(1), i32(7))),
                 DescribableLogDirTopic(topic=TopicName("none"), partitions=(i32(0),)),
             )
-            (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=asked))).results
-            assert [[p.partition_index for p in topic.partitions] for topic in told.topics] == [[1]]
-            refused = await describe_log_dirs(context(on, 5, Nobody()), DescribeLogDirsRequest(topics=None))
-            assert (refused.error_code, refused.results) == (ErrorCode.cluster_authorization_failed, ())
+            (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=requested))).results
+            assert [[p.partition_index for p in topic.partitions] for topic in result.topics] == [[1]]
+            rejected = await describe_log_dirs(context(broker, 5, DenyAll()), DescribeLogDirsRequest(topics=None))
+            assert (rejected.error_code, rejected.results) == (ErrorCode.cluster_authorization_failed, ())
 
     asyncio.run(scenario())
 
 
-def test_a_directory_that_failed_is_told_with_its_error(tmp_path: Path) -> None:
+def test_failed_log_directory_is_described_with_its_error(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on:
-            on.log_dirs[0].failure = "the disk is gone"
-            (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=None))).results
-            assert (told.error_code, told.topics) == (ErrorCode.kafka_storage_error, ())
-            on.log_dirs[0].failure = None
+        async with broker_with_topic(tmp_path) as broker:
+            broker.log_dirs[0].failure = "the disk is gone"
+            (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=None))).results
+            assert (result.error_code, result.topics) == (ErrorCode.kafka_storage_error, ())
+            broker.log_dirs[0].failure = None
 
     asyncio.run(scenario())
 
 
 REQUESTS: dict[int, Any] = {
-    32: describe_schema.DescribeConfigsRequest(
+    ApiKey.DESCRIBE_CONFIGS: describe_schema.DescribeConfigsRequest(
         resources=(
             describe_schema.DescribeConfigsResource(resource_type=i8(2), resource_name="t", configuration_keys=None),
             describe_schema.DescribeConfigsResource(resource_type=i8(4), resource_name="1", configuration_keys=None),
         ),
         include_synonyms=True,
     ),
-    33: alter_schema.AlterConfigsRequest(
+    ApiKey.ALTER_CONFIGS: alter_schema.AlterConfigsRequest(
         resources=(
             alter_schema.AlterConfigsResource(
                 resource_type=i8(2),
@@ -134,8 +144,8 @@ REQUESTS: dict[int, Any] = {
         ),
         validate_only=False,
     ),
-    35: DescribeLogDirsRequest(topics=None),
-    44: incremental_schema.IncrementalAlterConfigsRequest(
+    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest(topics=None),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_schema.IncrementalAlterConfigsRequest(
         resources=(
             incremental_schema.AlterConfigsResource(
                 resource_type=i8(2),
@@ -145,8 +155,8 @@ REQUESTS: dict[int, Any] = {
         ),
         validate_only=False,
     ),
-    60: cluster_request(),
-    74: ListConfigResourcesRequest(),
+    ApiKey.DESCRIBE_CLUSTER: cluster_request(),
+    ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesRequest(),
 }
 
 
@@ -154,19 +164,19 @@ REQUESTS: dict[int, Any] = {
     ("key", "version"),
     [(key, v) for key in REQUESTS for v in range(SERVED_VERSIONS[key][0], SERVED_VERSIONS[key][1] + 1)],
 )
-def test_every_version_comes_and_goes_on_the_wire(tmp_path: Path, key: int, version: int) -> None:
+def test_requests_of_every_version_are_decoded_and_answered(tmp_path: Path, key: int, version: int) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on:
+        async with broker_with_topic(tmp_path) as broker:
             handler = find_handler(key, version)
             assert handler is not None
             frame = bytes(write_request(key, version, 5, "a test", REQUESTS[key]))[4:]
             request = read_request(frame, read_request_header(frame), handler.request)
-            response = await handler.handle(context(on, version), request)
+            response = await handler.handle(context(broker, version), request)
             written = bytes(write_response(key, version, 5, response))[4:]
-            answer = read_response(written, key, version)
+            decoded = read_response(written, key, version)
             codes = [
                 getattr(part, "error_code", ErrorCode.none)
-                for part in (answer, *getattr(answer, "results", ()), *getattr(answer, "responses", ()))
+                for part in (decoded, *getattr(decoded, "results", ()), *getattr(decoded, "responses", ()))
             ]
             assert codes == [ErrorCode.none] * len(codes)
 

@@ -1,4 +1,4 @@
-"""The tables of settings beside what an Apache Kafka 4.1.1 broker described by DescribeConfigs (the JSON file)."""
+"""Compares the settings with what Apache Kafka 4.1.1 returned for DescribeConfigs (the JSON file)."""
 
 import ast
 import dataclasses
@@ -27,7 +27,7 @@ KAFKA: dict[str, dict[str, tuple[str, str | None, str]]] = json.loads(
 )
 
 
-def test_no_setting_of_a_kafka_broker_is_unknown() -> None:
+def test_every_broker_setting_of_kafka_is_known() -> None:
     unknown = [
         name
         for name in KAFKA["broker"]
@@ -36,12 +36,12 @@ def test_no_setting_of_a_kafka_broker_is_unknown() -> None:
     assert unknown == []
 
 
-def test_topics_have_exactly_kafkas_settings() -> None:
+def test_topics_have_exactly_the_settings_of_kafka() -> None:
     assert sorted(TOPIC_SETTINGS) == sorted(KAFKA["topic"])
 
 
-def test_what_is_ours_is_marked_so() -> None:
-    # Dynamic throttles are shown by Kafka only where they are set.
+def test_settings_that_kafka_lacks_are_marked() -> None:
+    # Kafka describes dynamic throttles only where they are set.
     throttles = {
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
@@ -53,7 +53,7 @@ def test_what_is_ours_is_marked_so() -> None:
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])
-def test_defaults_and_types_are_kafkas_or_the_difference_is_documented(kind: str) -> None:
+def test_defaults_and_types_are_those_of_kafka_or_the_difference_is_documented(kind: str) -> None:
     table = {"broker": BROKER_SETTINGS, "topic": TOPIC_SETTINGS}[kind]
     for name, setting in table.items():
         if name not in KAFKA[kind]:
@@ -67,7 +67,7 @@ def test_defaults_and_types_are_kafkas_or_the_difference_is_documented(kind: str
         assert structured or setting.type.code.name == type_name, name
 
 
-def test_what_can_be_changed_while_running_is_what_kafka_lets_change() -> None:
+def test_dynamic_settings_are_those_of_kafka() -> None:
     restart = {"listeners", "listener.security.protocol.map"}  # rebinding sockets while running comes later
     restart |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # certificates are read at start
     for name, setting in BROKER_SETTINGS.items():
@@ -76,20 +76,20 @@ def test_what_can_be_changed_while_running_is_what_kafka_lets_change() -> None:
             assert dynamic is (setting.update_mode is not UpdateMode.READ_ONLY), name
 
 
-def test_ignored_settings_can_change_while_running_if_kafkas_can() -> None:
+def test_ignored_settings_are_dynamic_if_they_are_in_kafka() -> None:
     for name, (_, _, update_mode) in KAFKA["broker"].items():
         if why_ignored(name) and name not in REFUSED and name not in BROKER_SETTINGS:
             assert is_ignored_static(name) is (update_mode != "dynamic"), name
 
 
-def test_every_default_is_a_value_its_own_kind_allows() -> None:
+def test_every_default_is_a_valid_value() -> None:
     for setting in [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]:
         text = setting.default_text
         if text:
             assert setting.type.parse(text) == setting.default, setting
 
 
-def test_a_topic_without_overrides_has_kafkas_defaults() -> None:
+def test_topic_without_overrides_has_the_defaults_of_kafka() -> None:
     assert Config.of({"log.dirs": "/data"}).log_config({}) == LogConfig()
 
 

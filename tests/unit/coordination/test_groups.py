@@ -1,4 +1,6 @@
-"""The coordinator as a whole on virtual time: waiting, writing, loading, moving away, forgetting."""
+"""The group coordinator on virtual time: writes, loading, and partitions that move to another
+broker.
+"""
 
 import asyncio
 
@@ -24,35 +26,35 @@ from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.sim.virtual_loop import run_in_virtual_time
-from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
-from tests.unit.coordination.one_partition import (
-    Broker,
+from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
+from tests.unit.coordination.one_shard import (
+    CoordinatorBroker,
     commits,
-    member,
-    refused,
+    error_of,
+    join_as_only_member,
+    join_request,
     scenario,
-    wish,
 )
 
 
-def test_a_group_lives_through_a_restart() -> None:
-    async def test(broker: Broker) -> None:
-        joined = await member(broker.groups)
+def test_group_survives_a_restart() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        joined = await join_as_only_member(broker.groups)
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits(5))
         await broker.restart()
         broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
         assert broker.groups.describe_group("g").members[joined.member_id].assignment == b"mine"
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
         await asyncio.sleep(10.1)
-        assert broker.groups.describe_group("g").state is GroupState.empty, "it sent one heartbeat, and then none"
+        assert broker.groups.describe_group("g").state is GroupState.empty, "the member sent one heartbeat and no other"
 
     scenario(test)
 
 
-def test_nothing_is_answered_before_it_is_replicated() -> None:
+def test_commit_is_acknowledged_when_it_is_replicated() -> None:
     """Design rule 10."""
 
-    async def test(broker: Broker) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         broker.journal.delay_s = 2.0
         write = asyncio.ensure_future(broker.groups.commit_offsets("g", "", None, -1, commits(7)))
         await asyncio.sleep(1.9)
@@ -64,11 +66,11 @@ def test_nothing_is_answered_before_it_is_replicated() -> None:
     scenario(test)
 
 
-def test_a_write_that_is_not_replicated_in_time_fails() -> None:
-    async def test(broker: Broker) -> None:
+def test_write_that_is_not_replicated_in_time_fails() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         broker.journal.delay_s = 6.0
         assert (
-            await refused(broker.groups.commit_offsets("g", "", None, -1, commits()))
+            await error_of(broker.groups.commit_offsets("g", "", None, -1, commits()))
             is ErrorCode.coordinator_not_available
         )
         assert broker.groups.fetch_offsets("g") == {}
@@ -77,7 +79,7 @@ def test_a_write_that_is_not_replicated_in_time_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "seen"),
+    ("partition_error", "client_error"),
     [
         (ErrorCode.not_leader_or_follower, ErrorCode.not_coordinator),
         (ErrorCode.not_enough_replicas, ErrorCode.coordinator_not_available),
@@ -85,16 +87,18 @@ def test_a_write_that_is_not_replicated_in_time_fails() -> None:
         (ErrorCode.message_too_large, ErrorCode.unknown_server_error),
     ],
 )
-def test_errors_of_the_partition_become_errors_of_a_coordinator(found: ErrorCode, seen: ErrorCode) -> None:
-    async def test(broker: Broker) -> None:
-        broker.journal.failure = KafkaError(found)
-        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is seen
+def test_errors_of_the_partition_become_errors_of_the_coordinator(
+    partition_error: ErrorCode, client_error: ErrorCode
+) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        broker.journal.failure = KafkaError(partition_error)
+        assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is client_error
 
     scenario(test)
 
 
-def test_commits_that_come_together_are_written_together() -> None:
-    async def test(broker: Broker) -> None:
+def test_simultaneous_commits_are_written_as_one_batch() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         await asyncio.gather(*(broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n)) for n in range(100)))
         assert broker.journal.batches == 1
         assert [broker.groups.fetch_offsets(f"g{n}")["t"][0].offset for n in range(100)] == list(range(100))
@@ -102,8 +106,8 @@ def test_commits_that_come_together_are_written_together() -> None:
     scenario(test)
 
 
-def test_a_client_that_hangs_up_does_not_take_its_commit_along() -> None:
-    async def test(broker: Broker) -> None:
+def test_commit_of_a_disconnected_client_is_completed() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         broker.journal.delay_s = 1.0
         write = asyncio.ensure_future(broker.groups.commit_offsets("g", "", None, -1, commits(7)))
         await asyncio.sleep(0.5)
@@ -114,71 +118,75 @@ def test_a_client_that_hangs_up_does_not_take_its_commit_along() -> None:
     scenario(test)
 
 
-def test_while_it_loads_and_when_it_is_elsewhere() -> None:
+def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
     """Design rule 10."""
 
-    async def test(broker: Broker) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         await broker.groups.commit_offsets("g", "", None, -1, commits())
         broker.groups.unload(0)
-        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+        assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
 
-        class AsksWhileItLoads(MemoryJournal):
-            seen: ErrorCode | None = None
+        class CheckingJournal(MemoryJournal):
+            """Sends a request during loading. `error`: of this request."""
+
+            error: ErrorCode | None = None
 
             def read(self):  # type: ignore[no-untyped-def]
-                with pytest.raises(KafkaError) as reason:
+                with pytest.raises(KafkaError) as raised:
                     broker.groups.fetch_offsets("g")
-                self.seen = reason.value.code
+                self.error = raised.value.code
                 with pytest.raises(KafkaError):
                     broker.groups.list_groups()
                 yield from broker.journal.read()
 
-        journal = AsksWhileItLoads()
+        journal = CheckingJournal()
         await broker.groups.load(0, journal)
-        assert journal.seen is ErrorCode.coordinator_load_in_progress
+        assert journal.error is ErrorCode.coordinator_load_in_progress
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
 
     scenario(test)
 
 
-def test_partitions_wait_for_their_turn_to_load_and_are_forgotten_if_they_move_away_before() -> None:
+def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() -> None:
     async def main() -> None:
         read: list[int] = []
 
-        class Watched(MemoryJournal):
+        class RecordingJournal(MemoryJournal):
             def read(self):  # type: ignore[no-untyped-def]
                 read.append(self.partition)
                 yield b""
 
         groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 3)
-        name_in = {partition_of(name, 3): name for name in map(str, range(100))}
+        group_in_partition = {partition_of(name, 3): name for name in map(str, range(100))}
         async with groups._loading:
-            loads = [asyncio.ensure_future(groups.load(partition, Watched(partition))) for partition in range(3)]
+            loads = [
+                asyncio.ensure_future(groups.load(partition, RecordingJournal(partition))) for partition in range(3)
+            ]
             await asyncio.sleep(0)
-            for name in name_in.values():
+            for name in group_in_partition.values():
                 call = groups.commit_offsets(name, "", None, -1, commits())
-                assert await refused(call) is ErrorCode.coordinator_load_in_progress
+                assert await error_of(call) is ErrorCode.coordinator_load_in_progress
             groups.unload(1)
         await asyncio.gather(*loads)
         assert read == [0, 2]
-        assert groups.fetch_offsets(name_in[2]) == {}
+        assert groups.fetch_offsets(group_in_partition[2]) == {}
         groups.close()
 
     run_in_virtual_time(main())
 
 
-def test_a_partition_that_moves_away_while_it_loads_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of members that have gone elsewhere would end here one by one, each with a write."""
+def test_partition_unloaded_during_loading_keeps_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of the members would expire here, each with a write."""
 
-    async def test(broker: Broker) -> None:
-        await member(broker.groups)
+    async def test(broker: CoordinatorBroker) -> None:
+        await join_as_only_member(broker.groups)
         for n in range(200):
             await broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n))
         monkeypatch.setattr(loading, "LOADING_SLICE_S", -1.0)  # every step is followed by a pause
         load = asyncio.ensure_future(broker.groups.load(0, broker.journal))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is (
+        assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is (
             ErrorCode.coordinator_load_in_progress
         )
         broker.groups.unload(0)
@@ -190,36 +198,36 @@ def test_a_partition_that_moves_away_while_it_loads_leaves_nobody_behind(monkeyp
     scenario(test)
 
 
-def test_a_partition_that_moved_away_before_its_loading_began_is_in_nobodys_way() -> None:
-    async def test(broker: Broker) -> None:
-        class LedElsewhere(MemoryJournal):
+def test_partition_that_moved_before_loading_began_is_ignored() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        class FormerLeaderJournal(MemoryJournal):
             async def wait_until_recovered(self) -> None:
                 raise KafkaError(ErrorCode.not_leader_or_follower)
 
-        broker.groups.unload(0)  # which comes first: loading is a task
-        await broker.groups.load(0, LedElsewhere())
+        broker.groups.unload(0)  # before the task that loads
+        await broker.groups.load(0, FormerLeaderJournal())
         assert broker.groups.list_groups() == []
-        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+        assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
 
     scenario(test)
 
 
-def test_a_log_that_cannot_be_read_serves_nobody() -> None:
-    async def test(broker: Broker) -> None:
+def test_partition_with_a_corrupt_log_is_not_available() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         await broker.groups.commit_offsets("g", "", None, -1, commits())
         broker.journal.log[-1] ^= 1
         await broker.groups.load(0, broker.journal)
         assert (
-            await refused(broker.groups.commit_offsets("g", "", None, -1, commits()))
+            await error_of(broker.groups.commit_offsets("g", "", None, -1, commits()))
             is ErrorCode.coordinator_not_available
         )
 
     scenario(test)
 
 
-def test_who_waits_is_sent_away_when_the_partition_moves() -> None:
-    async def test(broker: Broker) -> None:
-        waiting = asyncio.ensure_future(broker.groups.join_group("g", wish()))
+def test_waiting_requests_fail_when_the_partition_moves() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        waiting = asyncio.ensure_future(broker.groups.join_group("g", join_request()))
         await asyncio.sleep(1)
         broker.groups.unload(0)
         assert (await waiting).error is ErrorCode.not_coordinator
@@ -227,13 +235,13 @@ def test_who_waits_is_sent_away_when_the_partition_moves() -> None:
     scenario(test)
 
 
-def test_a_broker_that_may_have_been_replaced_answers_nothing() -> None:
+def test_broker_without_a_session_serves_no_group() -> None:
     """Design rule 6."""
 
-    async def test(broker: Broker) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         await broker.groups.commit_offsets("g", "", None, -1, commits())
         broker.groups.is_in_session = lambda: False
-        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+        assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
         with pytest.raises(KafkaError):
             broker.groups.fetch_offsets("g")
         with pytest.raises(KafkaError):
@@ -242,54 +250,58 @@ def test_a_broker_that_may_have_been_replaced_answers_nothing() -> None:
     scenario(test)
 
 
-def test_before_the_offsets_topic_exists() -> None:
+def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
     async def main() -> None:
         groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 0)
-        assert await refused(groups.join_group("g", wish())) is ErrorCode.coordinator_not_available
+        assert await error_of(groups.join_group("g", join_request())) is ErrorCode.coordinator_not_available
 
     run_in_virtual_time(main())
 
 
-def test_groups_live_where_their_name_hashes_to() -> None:
+def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
     async def main() -> None:
         groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 50)
-        mine = partition_of("g", 50)
-        await groups.load(mine, MemoryJournal(mine))
+        partition = partition_of("g", 50)
+        await groups.load(partition, MemoryJournal(partition))
         await groups.commit_offsets("g", "", None, -1, commits())
-        other = next(name for name in map(str, range(100)) if partition_of(name, 50) != mine)
-        assert await refused(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
+        other = next(name for name in map(str, range(100)) if partition_of(name, 50) != partition)
+        assert await error_of(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
         groups.close()
 
     run_in_virtual_time(main())
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
-def test_session_timeouts_have_bounds(session_ms: int) -> None:
-    async def test(broker: Broker) -> None:
+def test_session_timeout_out_of_bounds_is_rejected(session_ms: int) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         request = JoinRequest("", None, "c", "/h", 60_000, session_ms, "consumer", (("range", b""),))
-        assert await refused(broker.groups.join_group("g", request)) is ErrorCode.invalid_session_timeout
+        assert await error_of(broker.groups.join_group("g", request)) is ErrorCode.invalid_session_timeout
 
     scenario(test)
 
 
-def test_groups_without_a_name_and_members_without_a_group() -> None:
-    async def test(broker: Broker) -> None:
-        assert await refused(broker.groups.join_group("", wish())) is ErrorCode.invalid_group_id
-        assert await refused(broker.groups.join_group("g", wish("somebody"))) is ErrorCode.unknown_member_id
+def test_empty_group_ids_and_unknown_members_are_rejected() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        assert await error_of(broker.groups.join_group("", join_request())) is ErrorCode.invalid_group_id
+        assert await error_of(broker.groups.join_group("g", join_request("unknown"))) is ErrorCode.unknown_member_id
         assert (
             await broker.groups.leave_group("g", [LeavingMember("x"), LeavingMember("y")])
             == [ErrorCode.unknown_member_id] * 2
         )
-        assert await refused(broker.groups.commit_offsets("g", "x", None, 3, commits())) is ErrorCode.group_id_not_found
-        await broker.groups.commit_offsets("", "", None, -1, commits())  # the nameless group may store offsets, as ever
-        assert broker.groups.list_groups()[0].protocol_type is None, "nobody ever joined"
+        assert (
+            await error_of(broker.groups.commit_offsets("g", "x", None, 3, commits())) is ErrorCode.group_id_not_found
+        )
+        await broker.groups.commit_offsets(
+            "", "", None, -1, commits()
+        )  # the empty group id may store offsets, as in Kafka
+        assert broker.groups.list_groups()[0].protocol_type is None, "no member has joined"
 
     scenario(test)
 
 
-def test_an_idle_group_has_one_timer_and_an_empty_one_none() -> None:
-    async def test(broker: Broker) -> None:
-        joined = await member(broker.groups)
+def test_idle_group_has_one_timer_and_an_empty_group_none() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        joined = await join_as_only_member(broker.groups)
         shard = broker.groups._shards[0]
         for _ in range(100):
             await asyncio.sleep(3)
@@ -302,11 +314,11 @@ def test_an_idle_group_has_one_timer_and_an_empty_one_none() -> None:
     scenario(test)
 
 
-def test_what_is_written_is_kafkas() -> None:
+def test_records_have_kafkas_format() -> None:
     """Design rule 10."""
 
-    async def test(broker: Broker) -> None:
-        joined = await member(broker.groups)
+    async def test(broker: CoordinatorBroker) -> None:
+        joined = await join_as_only_member(broker.groups)
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits())
         group, offset = broker.records()
         assert decode_key(group.key or b"") == GroupMetadataKey("g")
@@ -320,34 +332,39 @@ def test_what_is_written_is_kafkas() -> None:
     scenario(test)
 
 
-def test_transactional_commits_count_when_their_transaction_does() -> None:
-    """Logs written by Apache Kafka hold them; the later record wins, not the later marker."""
+def test_transactional_commits_are_valid_if_their_transaction_is_committed() -> None:
+    """Apache Kafka writes such commits. The later record counts, not the later marker."""
 
-    def commit(offset: int, producer: int = -1, at: int = 0) -> bytes:
+    def commit(offset: int, producer: int = -1, partition: int = 0) -> bytes:
         record = Record(
-            0, encode_offset_commit_key("g", "t", at), encode_offset_commit_value(OffsetCommit(offset, -1, "", 0))
+            0,
+            encode_offset_commit_key("g", "t", partition),
+            encode_offset_commit_value(OffsetCommit(offset, -1, "", 0)),
         )
         return encode_batch([record], producer_id=producer, producer_epoch=0, transactional=producer >= 0)
 
-    async def test(broker: Broker) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         for batch in (
             commit(1, producer=7),
-            commit(2, producer=8, at=1),
-            commit(3, producer=9, at=2),
-            commit(4, at=2),
+            commit(2, producer=8, partition=1),
+            commit(3, producer=9, partition=2),
+            commit(4, partition=2),
             encode_end_transaction_marker(True, 0, producer_id=7, producer_epoch=0, timestamp_ms=0),
             encode_end_transaction_marker(False, 0, producer_id=8, producer_epoch=0, timestamp_ms=0),
             encode_end_transaction_marker(True, 0, producer_id=9, producer_epoch=0, timestamp_ms=0),
         ):
             await broker.journal.append(batch)
         await broker.restart()
-        assert {at: commit.offset for at, commit in broker.groups.fetch_offsets("g")["t"].items()} == {0: 1, 2: 4}
+        assert {partition: commit.offset for partition, commit in broker.groups.fetch_offsets("g")["t"].items()} == {
+            0: 1,
+            2: 4,
+        }
 
     scenario(test)
 
 
-def test_records_of_other_kinds_of_groups_are_passed_over() -> None:
-    async def test(broker: Broker) -> None:
+def test_records_of_other_group_types_are_ignored() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
         await broker.journal.append(
             encode_batch([Record(0, b"\x00\x08\x00\x01g\x00\x01m", b"\x00\x00\x00\x00\x00\x01")])
         )
@@ -358,9 +375,9 @@ def test_records_of_other_kinds_of_groups_are_passed_over() -> None:
     scenario(test)
 
 
-def test_a_group_larger_than_a_lowered_limit_rebalances_after_loading() -> None:
-    async def test(broker: Broker) -> None:
-        joined = await asyncio.gather(*(broker.groups.join_group("g", wish()) for _ in range(2)))
+def test_group_above_a_lowered_size_limit_rebalances_after_loading() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        joined = await asyncio.gather(*(broker.groups.join_group("g", join_request()) for _ in range(2)))
         await broker.groups.sync_group("g", SyncRequest(joined[0].leader, None, 1, None, None, {}))
         broker.settings = GroupCoordinatorConfig(group_max_size=1)
         await broker.restart()

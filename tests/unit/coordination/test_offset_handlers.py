@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: what each version says."""
+"""OffsetCommit, OffsetFetch and OffsetDelete in every version."""
 
 import datetime
 from uuid import UUID
@@ -6,22 +6,14 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.metadata.image import TopicImage
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
-from tests.unit.coordination.small import (
-    OFFSET_DELETE,
-    OFFSET_FETCH,
-    TOPIC,
-    Small,
-    codes,
-    commit,
-    partition,
-    scenario,
-)
+from tests.unit.coordination.small_coordinator import TOPIC, SmallCoordinator, commit, error_codes, partition, scenario
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_commits_of_every_version_are_found_again(version: int) -> None:
-    async def test(broker: Small) -> None:
+def test_commits_of_every_version_are_stored(version: int) -> None:
+    async def test(broker: SmallCoordinator) -> None:
         assert await commit(broker, version, partition(0), partition(1, metadata=None)) == [ErrorCode.none] * 2
         found = broker.group_coordinator.fetch_offsets("g")["t"]
         assert (found[0].offset, found[0].metadata, found[1].metadata) == (5, "m", "")
@@ -32,10 +24,10 @@ def test_commits_of_every_version_are_found_again(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 9, 10])
-def test_what_cannot_be_committed_does_not_keep_the_rest(version: int) -> None:
-    async def test(broker: Small) -> None:
-        seen = await commit(broker, version, partition(0), partition(2), partition(1, metadata="x" * 11))
-        assert seen == [ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.offset_metadata_too_large]
+def test_invalid_partitions_do_not_prevent_the_commit_of_others(version: int) -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        codes = await commit(broker, version, partition(0), partition(2), partition(1, metadata="x" * 11))
+        assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.offset_metadata_too_large]
         missing = [{"name": "u", "topic_id": UUID(int=99), "partitions": [partition(0)]}]
         unknown = ErrorCode.unknown_topic_id if version == 10 else ErrorCode.unknown_topic_or_partition
         assert await commit(broker, version, topics=missing) == [unknown]
@@ -43,16 +35,16 @@ def test_what_cannot_be_committed_does_not_keep_the_rest(version: int) -> None:
     scenario(test)
 
 
-def test_a_commit_of_a_generation_of_no_group() -> None:
-    async def test(broker: Small) -> None:
+def test_commit_with_a_generation_of_an_unknown_group_is_rejected() -> None:
+    async def test(broker: SmallCoordinator) -> None:
         assert await commit(broker, 8, partition(0), generation_id_or_member_epoch=3) == [ErrorCode.illegal_generation]
         assert await commit(broker, 9, partition(0), generation_id_or_member_epoch=3) == [ErrorCode.group_id_not_found]
 
     scenario(test)
 
 
-def test_a_retention_of_the_commits_own() -> None:
-    async def test(broker: Small) -> None:
+def test_retention_time_of_a_commit_is_stored() -> None:
+    async def test(broker: SmallCoordinator) -> None:
         await commit(broker, 4, partition(0), retention_time=datetime.timedelta(seconds=60))
         assert broker.group_coordinator.fetch_offsets("g")["t"][0].expire_ms == broker.runtime.now_ms() + 60_000
 
@@ -61,74 +53,74 @@ def test_a_retention_of_the_commits_own() -> None:
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_offsets_are_fetched_in_every_version(version: int) -> None:
-    async def test(broker: Small) -> None:
+    async def test(broker: SmallCoordinator) -> None:
         await commit(broker, 9, partition(1, offset=41))
-        wanted = [{"name": "t", "topic_id": TOPIC.id, "partition_indexes": (0, 1)}]
-        group = {"group_id": "g", "topics": wanted}
-        answer = await broker.named(OFFSET_FETCH, version, **group, groups=[group])
-        told = answer.groups[0] if version >= 8 else answer
-        (topic,) = told.topics
+        topics = [{"name": "t", "topic_id": TOPIC.id, "partition_indexes": (0, 1)}]
+        group = {"group_id": "g", "topics": topics}
+        response = await broker.send(ApiKey.OFFSET_FETCH, version, **group, groups=[group])
+        fetched = response.groups[0] if version >= 8 else response
+        (topic,) = fetched.topics
         assert topic.topic_id == TOPIC.id if version >= 10 else topic.name == "t"
         assert [(p.partition_index, p.committed_offset, p.metadata) for p in topic.partitions] == [
             (0, -1, ""),
             (1, 41, "m"),
         ]
         if version >= 2:
-            everything = {"group_id": "g", "topics": None}
-            answer = await broker.named(OFFSET_FETCH, version, **everything, groups=[everything])
-            told = answer.groups[0] if version >= 8 else answer
-            assert [[p.partition_index for p in topic.partitions] for topic in told.topics] == [[1]]
+            all_topics = {"group_id": "g", "topics": None}
+            response = await broker.send(ApiKey.OFFSET_FETCH, version, **all_topics, groups=[all_topics])
+            fetched = response.groups[0] if version >= 8 else response
+            assert [[p.partition_index for p in topic.partitions] for topic in fetched.topics] == [[1]]
 
     scenario(test)
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
-def test_errors_of_a_fetch_stand_where_the_version_has_a_place_for_them(version: int) -> None:
-    async def test(broker: Small) -> None:
+def test_error_of_a_fetch_is_in_the_field_that_its_version_has(version: int) -> None:
+    async def test(broker: SmallCoordinator) -> None:
         broker.group_coordinator.unload(0)
         group = {"group_id": "g", "topics": [{"name": "t", "topic_id": TOPIC.id, "partition_indexes": (0,)}]}
-        answer = await broker.named(OFFSET_FETCH, version, **group, groups=[group])
+        response = await broker.send(ApiKey.OFFSET_FETCH, version, **group, groups=[group])
         if version == 1:
-            assert codes(answer) == [ErrorCode.not_coordinator]
+            assert error_codes(response) == [ErrorCode.not_coordinator]
         else:
-            assert (answer.groups[0] if version >= 8 else answer).error_code is ErrorCode.not_coordinator
+            assert (response.groups[0] if version >= 8 else response).error_code is ErrorCode.not_coordinator
 
     scenario(test)
 
 
-def test_a_topic_that_was_made_anew_has_no_offsets() -> None:
+def test_recreated_topic_has_no_offsets() -> None:
     """Design rule 13."""
 
-    async def test(broker: Small) -> None:
+    async def test(broker: SmallCoordinator) -> None:
         await commit(broker, 9, partition(0, offset=41))
         broker.image.topics["t"] = TopicImage("t", UUID(int=70), TOPIC.partitions)
         group = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0,)}]}
-        answer = await broker.named(OFFSET_FETCH, 9, groups=[group])
-        assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
-        answer = await broker.named(OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": None}])
-        assert [topic.partitions for topic in answer.groups[0].topics] in ([], [()])
+        response = await broker.send(ApiKey.OFFSET_FETCH, 9, groups=[group])
+        assert response.groups[0].topics[0].partitions[0].committed_offset == -1
+        response = await broker.send(ApiKey.OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": None}])
+        assert [topic.partitions for topic in response.groups[0].topics] in ([], [()])
 
     scenario(test)
 
 
-def test_an_unknown_topic_id_is_said_to_be_one() -> None:
-    async def test(broker: Small) -> None:
+def test_unknown_topic_id_is_reported() -> None:
+    async def test(broker: SmallCoordinator) -> None:
         group = {"group_id": "g", "topics": [{"topic_id": UUID(int=99), "partition_indexes": (0,)}]}
-        answer = await broker.named(OFFSET_FETCH, 10, groups=[group])
-        (topic,) = answer.groups[0].topics
+        response = await broker.send(ApiKey.OFFSET_FETCH, 10, groups=[group])
+        (topic,) = response.groups[0].topics
         assert (topic.topic_id, topic.partitions[0].error_code) == (UUID(int=99), ErrorCode.unknown_topic_id)
 
     scenario(test)
 
 
-def test_offsets_are_deleted_one_by_one() -> None:
-    async def test(broker: Small) -> None:
+def test_offsets_are_deleted_by_partition() -> None:
+    async def test(broker: SmallCoordinator) -> None:
         await commit(broker, 9, partition(0), partition(1))
         partitions = [{"partition_index": 0}, {"partition_index": 7}]
         topics = [{"name": "t", "partitions": partitions}, {"name": "u", "partitions": partitions[:1]}]
-        answer = await broker.named(OFFSET_DELETE, 0, group_id="g", topics=topics)
+        response = await broker.send(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=topics)
         unknown = ErrorCode.unknown_topic_or_partition
-        assert (answer.error_code, codes(answer)) == (ErrorCode.none, [ErrorCode.none, unknown, unknown])
+        assert (response.error_code, error_codes(response)) == (ErrorCode.none, [ErrorCode.none, unknown, unknown])
         assert list(broker.group_coordinator.fetch_offsets("g")["t"]) == [1]
 
     scenario(test)

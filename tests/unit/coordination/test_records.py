@@ -1,4 +1,4 @@
-"""The record formats, byte for byte, and what may be read that Kafka or its future writes."""
+"""Formats of the records of groups and offsets, and versions of them that other brokers write."""
 
 from contextlib import suppress
 from uuid import UUID
@@ -31,23 +31,23 @@ from ottla_broker.wire.message_reader import MalformedMessage
 TOPIC_ID = UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
 
 
-def test_keys_as_kafka_writes_them() -> None:
+def test_keys_have_kafkas_format() -> None:
     assert encode_offset_commit_key("g", "té", 7).hex() == "0001000167000374c3a900000007"
     assert encode_group_metadata_key("g").hex() == "0002000167"
     assert decode_key(encode_offset_commit_key("g", "té", 7)) == OffsetCommitKey("g", "té", 7)
     assert decode_key(encode_group_metadata_key("g")) == GroupMetadataKey("g")
 
 
-def test_the_legacy_key_is_an_offset_commit_too() -> None:
+def test_legacy_key_is_an_offset_commit() -> None:
     assert decode_key(bytes.fromhex("000000016700017400000001")) == OffsetCommitKey("g", "t", 1)
 
 
 @pytest.mark.parametrize("kind", [3, 8, 9, 11, 16, 23, 99, -1])
-def test_keys_of_newer_group_types_are_passed_over(kind: int) -> None:
+def test_keys_of_newer_group_types_are_ignored(kind: int) -> None:
     assert decode_key(kind.to_bytes(2, "big", signed=True) + b"\x00\x01g\x00\x00") is None
 
 
-def test_an_offset_is_written_in_version_4_with_the_topic_id_as_tagged_field() -> None:
+def test_offset_is_written_in_version_4_with_the_topic_id_as_tagged_field() -> None:
     value = encode_offset_commit_value(OffsetCommit(5, 3, "m", 9, topic_id=TOPIC_ID))
     assert value.hex() == ("0004000000000000000500000003026d0000000000000009010010000102030405060708090a0b0c0d0e0f")
     assert (
@@ -56,7 +56,7 @@ def test_an_offset_is_written_in_version_4_with_the_topic_id_as_tagged_field() -
     )
 
 
-def test_an_offset_with_its_own_expiry_is_written_in_version_1() -> None:
+def test_offset_with_its_own_expiry_is_written_in_version_1() -> None:
     value = encode_offset_commit_value(OffsetCommit(5, -1, "", 9, expire_ms=11))
     assert value.hex() == "0001000000000000000500000000000000000009000000000000000b"
     assert decode_value(OFFSET_COMMIT, value) == OffsetCommit(5, -1, "", 9, expire_ms=11)
@@ -72,11 +72,11 @@ def test_an_offset_with_its_own_expiry_is_written_in_version_1() -> None:
         ("0004000000000000000500000003026d0000000000000009010502ffff", OffsetCommit(5, 3, "m", 9)),
     ],
 )
-def test_older_and_newer_offsets_are_read(raw: str, commit: OffsetCommit) -> None:
+def test_older_and_newer_offsets_are_decoded(raw: str, commit: OffsetCommit) -> None:
     assert decode_value(OFFSET_COMMIT, bytes.fromhex(raw)) == commit
 
 
-def test_a_value_of_an_unknown_version_is_not_passed_over() -> None:
+def test_value_of_an_unknown_version_is_an_error() -> None:
     with pytest.raises(MalformedMessage, match="version 5 of OffsetCommit is not known; 0 to 4 are"):
         decode_value(OFFSET_COMMIT, bytes.fromhex("00050000000000000005"))
 
@@ -139,12 +139,12 @@ commits = st.builds(
 
 
 @given(groups, st.sampled_from([3, 4]))
-def test_group_metadata_comes_back(group: GroupMetadata, version: int) -> None:
+def test_group_metadata_is_decoded_as_encoded(group: GroupMetadata, version: int) -> None:
     assert decode_value(GROUP_METADATA, GROUP_METADATA.write(group, version)) == group
 
 
 @given(commits, st.integers(0, 4))
-def test_offsets_come_back_by_declaration_and_by_hand(commit: OffsetCommit, version: int) -> None:
+def test_offsets_are_decoded_alike_by_schema_and_by_the_fast_path(commit: OffsetCommit, version: int) -> None:
     value = OFFSET_COMMIT.write(commit, version)
     assert decode_offset_commit(value) == decode_value(OFFSET_COMMIT, value)
     assert decode_offset_commit(encode_offset_commit_value(commit)) == commit
@@ -153,7 +153,7 @@ def test_offsets_come_back_by_declaration_and_by_hand(commit: OffsetCommit, vers
 @given(
     st.builds(OffsetCommitKey, st.text(max_size=200), texts, st.integers(-(2**31), 2**31 - 1)), st.binary(max_size=30)
 )
-def test_keys_come_back_and_mutations_are_the_same_by_declaration_and_by_hand(
+def test_keys_and_mutated_keys_are_decoded_alike_by_schema_and_by_the_fast_path(
     key: OffsetCommitKey, noise: bytes
 ) -> None:
     raw = encode_offset_commit_key(*key)
@@ -169,7 +169,9 @@ def test_keys_come_back_and_mutations_are_the_same_by_declaration_and_by_hand(
 
 
 @given(commits, st.binary(max_size=40), st.integers(0, 30))
-def test_mutated_offsets_are_the_same_by_declaration_and_by_hand(commit: OffsetCommit, noise: bytes, at: int) -> None:
+def test_mutated_offsets_are_decoded_alike_by_schema_and_by_the_fast_path(
+    commit: OffsetCommit, noise: bytes, at: int
+) -> None:
     raw = encode_offset_commit_value(commit)
     for other in (raw[:at] + noise, raw[:at] + noise + raw[at + len(noise) :], raw + noise):
         try:
@@ -182,7 +184,7 @@ def test_mutated_offsets_are_the_same_by_declaration_and_by_hand(commit: OffsetC
 
 
 @given(st.binary(max_size=60))
-def test_nonsense_is_malformed_and_nothing_else(raw: bytes) -> None:
+def test_arbitrary_bytes_are_malformed_and_raise_no_other_error(raw: bytes) -> None:
     for read in (
         decode_key,
         decode_offset_commit,
@@ -204,11 +206,11 @@ def test_nonsense_is_malformed_and_nothing_else(raw: bytes) -> None:
         ("😀", 1772899),
     ],
 )
-def test_java_hash(text: str, expected: int) -> None:
+def test_hash_is_that_of_java(text: str, expected: int) -> None:
     assert java_hash(text) == expected
 
 
-def test_the_absolute_value_places_a_group() -> None:
+def test_partition_of_a_group_uses_the_absolute_value_of_the_hash() -> None:
     assert java_hash("zzzzzz") == -685785664
     assert partition_of("zzzzzz", 50) == 14
     assert partition_of("polygenelubricants", 50) == 0

@@ -1,3 +1,5 @@
+"""The text format of Prometheus, and docs/metrics.md."""
+
 from pathlib import Path
 
 from hypothesis import given
@@ -10,19 +12,19 @@ from ottla_broker.metrics import METRICS, Metric, Sample
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_the_page_of_metrics_is_what_the_declarations_say() -> None:
+def test_page_of_metrics_is_current() -> None:
     assert (DOCS / "metrics.md").read_text() == metrics_page(), (
         "run: python -m ottla_broker.http.prometheus_text > docs/metrics.md"
     )
 
 
-def test_every_metric_is_declared_once_and_counters_say_so_in_their_names() -> None:
+def test_metrics_are_declared_once_and_names_of_counters_end_with_total() -> None:
     names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))
     assert all(metric.name.endswith("_total") for metric in METRICS if metric.kind == "counter")
 
 
-# Prometheus's own client library is the independent reader.
+# The parser is that of Prometheus's client library.
 @given(
     st.lists(
         st.tuples(
@@ -34,7 +36,7 @@ def test_every_metric_is_declared_once_and_counters_say_so_in_their_names() -> N
         unique_by=lambda sample: sample[:2],
     )
 )
-def test_any_sample_is_read_again(samples: list[tuple[str, str, float]]) -> None:
+def test_any_sample_is_parsed_by_prometheus(samples: list[tuple[str, str, float]]) -> None:
     metric = Metric("some_gauge", "gauge", "A doc.", ("first", "second"))
     text = format_header(metric) + format_samples(metric, [Sample((a, b), value) for a, b, value in samples])
     (family,) = text_string_to_metric_families(text)

@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics of a whole broker, over HTTP."""
+"""/livez, /readyz and /metrics of a broker, over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -18,27 +18,28 @@ from ottla_broker.metrics import METRICS
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.records import Record, encode_batch
-from tests.unit.config.running import broker
+from tests.unit.config.api_broker import broker_with_topic
 
 Get = Callable[[str], Coroutine[None, None, tuple[int, str]]]
 
 
 def small_server() -> Any:
-    """Three connections and a few requests."""
+    """A server with three connections and without requests."""
     pool = SimpleNamespace(allocated_bytes=12)
     listeners = ("PLAINTEXT", "PLAINTEXT", "INSIDE")
     return SimpleNamespace(
         dispatcher=SimpleNamespace(request_counts=[0] * 128),
         refused_connections=3,
-        connections=[SimpleNamespace(state=ConnectionState("here", 1, listener)) for listener in listeners],
+        connections=[SimpleNamespace(state=ConnectionState("127.0.0.1", 1, listener)) for listener in listeners],
         requests=pool,
         responses=pool,
     )
 
 
 @asynccontextmanager
-async def getting(of: Broker, server: Any) -> AsyncIterator[Get]:
-    http = HttpServer(of, server)
+async def run_http_server(broker: Broker, server: Any) -> AsyncIterator[Get]:
+    """Yields a function that gets the status and the body of a path."""
+    http = HttpServer(broker, server)
     port = await http.start(HttpAddress("127.0.0.1", 0))
 
     async def get(path: str) -> tuple[int, str]:
@@ -60,17 +61,17 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_ready_while_it_serves_and_a_reason_when_it_does_not(tmp_path: Path) -> None:
+def test_readyz_reports_why_a_broker_is_not_ready(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on, getting(on, small_server()) as get:
+        async with broker_with_topic(tmp_path) as broker, run_http_server(broker, small_server()) as get:
             assert await get("/livez") == (200, "ok\n")
             assert await get("/readyz") == (200, "ok\n")
-            on.log_dirs[0].failure = "no space left"
+            broker.log_dirs[0].failure = "no space left"
             assert await get("/readyz") == (503, f"log directory {tmp_path / 'data'} failed: no space left\n")
-            on.log_dirs[0].failure = None
-            on.image.controller_id = -1
+            broker.log_dirs[0].failure = None
+            broker.image.controller_id = -1
             assert await get("/readyz") == (503, "no controller is known\n")
-            on.ready = False
+            broker.ready = False
             assert await get("/readyz") == (503, "the broker is starting or stopping\n")
             assert (await get("/livez"))[0] == 200
             assert (await get("/none"))[0] == 404
@@ -78,21 +79,21 @@ def test_ready_while_it_serves_and_a_reason_when_it_does_not(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_metrics_tell_what_happened(tmp_path: Path) -> None:
+def test_metrics_have_the_values_of_the_broker(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on:
+        async with broker_with_topic(tmp_path) as broker:
             server = small_server()
             server.dispatcher.request_counts[ApiKey.PRODUCE] = 4
             server.dispatcher.request_counts[ApiKey.METADATA] = 2
             batch = encode_batch([Record(1, None, b"x"), Record(2, None, b"y")])
-            on.partitions.leader("t", 0).append_records(batch, acks=1)
-            on.partitions.leader("t", 1).append_records(batch, acks=1)
-            on.partitions.leader("t", 1).traffic.bytes_out += 7
-            async with getting(on, server) as get:
+            broker.partitions.leader("t", 0).append_records(batch, acks=1)
+            broker.partitions.leader("t", 1).append_records(batch, acks=1)
+            broker.partitions.leader("t", 1).traffic.bytes_out += 7
+            async with run_http_server(broker, server) as get:
                 status, text = await get("/metrics")
             assert status == 200
             found = samples(text)
-            told = {
+            expected = {
                 ("kafka_server_brokertopicmetrics_messagesin_total", "t"): 4,
                 ("kafka_server_brokertopicmetrics_bytesin_total", "t"): 2 * len(batch),
                 ("kafka_server_brokertopicmetrics_bytesout_total", "t"): 7,
@@ -111,28 +112,28 @@ def test_metrics_tell_what_happened(tmp_path: Path) -> None:
                 ("ottla_request_memory_bytes",): 12,
                 ("kafka_server_kafkaserver_brokerstate",): 3,
             }
-            assert {key: found.get(key) for key in told} == told
+            assert {key: found.get(key) for key in expected} == expected
             assert found[("process_resident_memory_bytes",)] > 1 << 20
             assert not [key for key in found if "__cluster_metadata" in key]
 
     asyncio.run(scenario())
 
 
-def test_every_declared_metric_is_told(tmp_path: Path) -> None:
+def test_every_declared_metric_is_exposed(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on, getting(on, small_server()) as get:
+        async with broker_with_topic(tmp_path) as broker, run_http_server(broker, small_server()) as get:
             _, text = await get("/metrics")
-            told = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
-            assert sorted(told) == sorted(metric.name for metric in METRICS)
+            names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+            assert sorted(names) == sorted(metric.name for metric in METRICS)
 
     asyncio.run(scenario())
 
 
-def test_a_broker_that_has_not_started_is_told_as_starting(tmp_path: Path) -> None:
+def test_broker_that_has_not_started_is_reported_as_starting(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on:
-            fresh = Broker(on.config, answer_locally)  # never started: nothing of it is closed either
-            async with getting(fresh, small_server()) as get:
+        async with broker_with_topic(tmp_path) as broker:
+            starting = Broker(broker.config, answer_locally)  # never started, so it needs no stop
+            async with run_http_server(starting, small_server()) as get:
                 assert (await get("/readyz"))[0] == 503
                 status, text = await get("/metrics")
                 assert (status, samples(text)[("kafka_server_kafkaserver_brokerstate",)]) == (200, 1)

@@ -14,7 +14,7 @@ from ottla_broker.metadata.records import Endpoint, MetadataRecord, PartitionRec
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.making_topics import make_topic
+from tests.unit.topic_creation import create_topic
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -93,7 +93,7 @@ class SmallController:
         """With the same replicas for each partition."""
         given = {key.replace("_", "."): value for key, value in config.items()}
         assignment = dict.fromkeys(range(partitions), replicas)
-        await make_topic(self.controller, NewTopic(name, partitions, len(replicas), assignment, given))
+        await create_topic(self.controller, NewTopic(name, partitions, len(replicas), assignment, given))
         return list(self.image.topics[name].partitions.values())
 
     def state(self, partition: int = 0, topic: str = "t") -> PartitionRecord:

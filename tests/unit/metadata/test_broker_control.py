@@ -7,8 +7,8 @@ import pytest
 from ottla_broker.metadata.cluster_control import BrokerHeartbeat
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.making_topics import make_topic
 from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
+from tests.unit.topic_creation import create_topic
 
 
 async def code_of(work: object) -> ErrorCode:
@@ -75,7 +75,7 @@ async def test_rule_4_a_new_controller_places_nothing_before_everybody_is_heard_
     later = SmallController(before.image, broker_session_timeout_ms="500")
     fencing = asyncio.create_task(later.controller.run())
     await later.register(2, incarnation=22)
-    making = asyncio.create_task(make_topic(later.controller, NewTopic("new", 1, 1)))
+    making = asyncio.create_task(create_topic(later.controller, NewTopic("new", 1, 1)))
     growing = asyncio.create_task(later.controller.create_partitions("old", 2))
     await later.beat(2)
     assert not making.done() and not growing.done()
@@ -94,7 +94,7 @@ async def test_rule_4_a_new_controller_places_nothing_before_everybody_is_heard_
 async def test_a_new_controller_that_has_heard_everybody_waits_no_more() -> None:
     before = await SmallController().come(1, 2)
     later = SmallController(before.image)
-    making = asyncio.create_task(make_topic(later.controller, NewTopic("new", 2, 1)))
+    making = asyncio.create_task(create_topic(later.controller, NewTopic("new", 2, 1)))
     await later.beat(1)
     await asyncio.sleep(0)
     assert not making.done()

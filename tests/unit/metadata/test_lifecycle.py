@@ -16,7 +16,7 @@ from ottla_broker.metadata.previous_incarnation import NO_TRUSTED_EPOCH, Previou
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.api.test_controller_apis import Asking
+from tests.unit.api.test_controller_apis import ControllerApis
 from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
 
@@ -86,7 +86,7 @@ class Broker:
                 "controller.quorum.fetch.timeout.ms": str(fetch_timeout_ms),
             }
         )
-        ask = Asking(small).ask
+        ask = ControllerApis(small).send
 
         async def answer(request: Any) -> Any:
             if self.cut:

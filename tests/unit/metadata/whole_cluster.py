@@ -16,7 +16,7 @@ from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.processes import SimulatedLoop
 from tests.sim.simulation import close_loop
 from tests.sim.trace import Trace
-from tests.unit.making_topics import ensure_topic
+from tests.unit.topic_creation import ensure_topic
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from ottla_broker.wire.fetch_response import FetchResponsePartition
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
 from tests.unit.log.log_fixtures import Clock, runtime
 from tests.unit.log.memory_disk import MemoryDisk
-from tests.unit.replication.leading import TOPIC, Peers
+from tests.unit.replication.leader_partition import TOPIC, FakeClusterView
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=200)
 MIRRORS = {"east": 1 << 62, "west": (1 << 62) + 7}  # producer ids of the sources
@@ -156,7 +156,7 @@ class World:
         return Replica(self._partition(log, number), storage, directory)
 
     def _partition(self, log: PartitionLog, number: int) -> Partition:
-        peers = Peers(joinable={})
+        peers = FakeClusterView(joinable={})
         return Partition("t", TOPIC, 0, log, self.state, number, lambda: 1, peers, peers.propose)
 
     @property

@@ -12,14 +12,14 @@ from ottla_broker.mirroring.source_positions import SOURCE_OFFSET_LIMIT
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_response import FetchResponsePartition
 from tests.unit.log.log_fixtures import batch, spans
-from tests.unit.replication.leading import Peers, led
+from tests.unit.replication.leader_partition import FakeClusterView, create_leader
 
 SOURCE = UUID(int=99)
 PRODUCER_ID = FIRST_RESERVED_PRODUCER_ID + 1
 
 
 def mirrored_partition(folder: Path, *, resyncs: bool = False, recorded: int = 0) -> MirroredPartition:
-    partition = led(folder, Peers(), isr=(1,), records=5)
+    partition = create_leader(folder, FakeClusterView(), isr=(1,), records=5)
     return MirroredPartition(partition, "t", SOURCE, ((3, 0),), AppendedOffsets(PRODUCER_ID, recorded, resyncs))
 
 

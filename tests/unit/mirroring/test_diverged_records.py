@@ -22,18 +22,25 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import iter_records
 from tests.unit.log.log_fixtures import NOW, batch
 from tests.unit.metadata.small_controller import on_a_loop
-from tests.unit.replication.leading import BATCH, TOPIC, Peers, committed, fetch, led
+from tests.unit.replication.leader_partition import (
+    BATCH,
+    TOPIC,
+    FakeClusterView,
+    create_leader,
+    record_fetch,
+    update_metadata,
+)
 
 
 @on_a_loop
 async def test_truncating_leader_ignores_the_followers_old_log_ends(tmp_path: Path) -> None:
-    partition = led(tmp_path, Peers(), isr=(1, 2), records=10)
-    fetch(partition, 2, 10)
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2), records=10)
+    record_fetch(partition, 2, 10)
     log = partition.log
     assert log.high_watermark == 10 and not is_truncated(log, 6, 1)
     waiting = partition.commit_future(partition.append_records(BATCH, acks=-1), -1)
     assert waiting is not None
-    committed(partition, leader_epoch=2)
+    update_metadata(partition, leader_epoch=2)
     partition.truncate_as_leader(6)
     assert (log.end, log.high_watermark, partition.leader.epoch_start_offset, partition.has_reached_epoch_start) == (
         6,
@@ -46,20 +53,20 @@ async def test_truncating_leader_ignores_the_followers_old_log_ends(tmp_path: Pa
         await waiting  # otherwise the source's record at that offset would acknowledge it
     partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
     assert log.high_watermark == 6, "the follower has other records at these offsets"
-    follower = led(tmp_path / "follower", Peers(), records=11).log
+    follower = create_leader(tmp_path / "follower", FakeClusterView(), records=11).log
     assert (last_record_epoch(follower), follower.end) == (0, 11)
     epoch, end = log.epochs.end_offset_for(last_record_epoch(follower), log.end)
     truncate_diverging(follower, epoch, end)
     assert follower.end == 6
-    fetch(partition, 2, 6)
+    record_fetch(partition, 2, 6)
     assert log.high_watermark == 6
-    fetch(partition, 2, 9)
+    record_fetch(partition, 2, 9)
     assert log.high_watermark == 9
     assert is_truncated(log, 6, 1), "records that were mirrored since then stay"
 
 
 def test_log_is_truncated_if_it_starts_later_or_has_only_newer_records(tmp_path: Path) -> None:
-    log = led(tmp_path, Peers(), isr=(1,), records=10).log
+    log = create_leader(tmp_path, FakeClusterView(), isr=(1,), records=10).log
     assert is_truncated(log, 10, 1) and not is_truncated(log, 9, 1)
     assert is_truncated(log, 5, -1), "records of newer epochs are the source's"
     log.append_as_leader(BATCH, leader_epoch=5, now_ms=1)
@@ -74,7 +81,7 @@ def test_log_is_truncated_if_it_starts_later_or_has_only_newer_records(tmp_path:
 
 @on_a_loop
 async def test_saved_records_are_complete_and_a_valid_segment(tmp_path: Path) -> None:
-    partition = led(tmp_path, Peers(), isr=(1,), segment_bytes=400)
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1,), segment_bytes=400)
     log = partition.log
     for number in range(30):
         log.append_as_leader(batch(2, size=20 + number), leader_epoch=1, now_ms=NOW)
@@ -102,12 +109,12 @@ async def test_log_that_starts_above_the_join_offset_is_saved_from_its_start(tmp
     """The source never had the deleted records, so the logs share nothing, and all records are
     truncated.
     """
-    partition = led(tmp_path, Peers(), isr=(1,), records=10)
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1,), records=10)
     log = partition.log
     log.delete_records_before(7)
     folder = Path(await save_diverged_records(log, 4, 1))
     assert folder.name == "offsets-7-9-epoch-1" and is_saved(log, 4, 1)
-    committed(partition, leader_epoch=2)
+    update_metadata(partition, leader_epoch=2)
     truncate_if_saved(partition, 4, 1)
     assert (log.start, log.end) == (4, 4) and is_truncated(log, 4, 1)
     partition.append_mirrored_records(bytearray(batch(3, base_offset=4, epoch=2)))
@@ -119,13 +126,13 @@ async def test_empty_log_continues_at_the_join_offset(tmp_path: Path) -> None:
     """The old source was down for longer than its retention; its mirror's own records begin below
     the deleted ones.
     """
-    partition = led(tmp_path, Peers(), isr=(1,), records=10)
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1,), records=10)
     partition.log.delete_records_before(10)
-    committed(partition, leader_epoch=2)
+    update_metadata(partition, leader_epoch=2)
     truncate_if_saved(partition, 6, 1)
     log = partition.log
     assert (log.start, log.end, log.high_watermark) == (6, 6, 6) and is_truncated(log, 6, 1)
     partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
-    committed(partition, leader_epoch=3)
+    update_metadata(partition, leader_epoch=3)
     truncate_if_saved(partition, 6, 1)
     assert (log.start, log.end) == (6, 9), "mirrored records stay"

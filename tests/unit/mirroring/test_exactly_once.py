@@ -10,12 +10,35 @@ from ottla_broker.mirroring import appended_offsets
 from tests.unit.mirroring.appended_world import World
 
 STEPS = (
-    "write", "write", "write", "mirror", "mirror", "mirror", "mirror", "replicate", "replicate", "replicate", "replicate",
-    "write_here", "change_settings", "mirror_by_stale_fetcher", "elect", "crash", "wipe", "delete_records",
-)  # fmt: skip
+    "write",
+    "write",
+    "write",
+    "mirror",
+    "mirror",
+    "mirror",
+    "mirror",
+    "replicate",
+    "replicate",
+    "replicate",
+    "replicate",
+    "write_here",
+    "change_settings",
+    "mirror_by_stale_fetcher",
+    "elect",
+    "crash",
+    "wipe",
+    "delete_records",
+)
 STALE_STEPS = [
-    "write", "write", "mirror", "change_settings", "write", "mirror", "mirror_by_stale_fetcher", "mirror",
-]  # fmt: skip
+    "write",
+    "write",
+    "mirror",
+    "change_settings",
+    "write",
+    "mirror",
+    "mirror_by_stale_fetcher",
+    "mirror",
+]
 
 
 def run_steps(seed: int, steps: list[str]) -> World:

@@ -13,7 +13,14 @@ from ottla_broker.mirroring.failover import abort_open_transactions, report_end_
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.log_fixtures import batch, marker
 from tests.unit.metadata.small_controller import on_a_loop, until
-from tests.unit.replication.leading import ME, TOPIC, Peers, committed, fetch, led
+from tests.unit.replication.leader_partition import (
+    ME,
+    TOPIC,
+    FakeClusterView,
+    create_leader,
+    record_fetch,
+    update_metadata,
+)
 
 
 class Controller:
@@ -33,12 +40,12 @@ class Controller:
 
 @on_a_loop
 async def test_end_offset_is_reported_when_every_in_sync_replica_has_it(tmp_path: Path) -> None:
-    partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2), records=5)
     controller = Controller(rejections=1)
     reporting = asyncio.create_task(report_end_offset(partition, ME, 9, controller.send_report))
     await asyncio.sleep(0.01)
     assert not controller.reports
-    fetch(partition, 2, 5)
+    record_fetch(partition, 2, 5)
     await reporting
     assert controller.reports == [MirrorReport(ME, TOPIC, 0, 1, end=5, source_end=9)]
 
@@ -48,34 +55,34 @@ async def test_start_of_an_empty_log_is_reported_when_every_in_sync_replica_star
     """Otherwise a later leader that has not moved its log start would append producers' records
     below.
     """
-    partition = led(tmp_path, Peers(), isr=(1, 2))
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2))
     partition.log.truncate_fully_and_start_at(121)
     assert partition.log.high_watermark == 121
     controller = Controller()
     reporting = asyncio.create_task(report_end_offset(partition, ME, 130, controller.send_report))
     await asyncio.sleep(0.01)
-    fetch(partition, 2, 0)
+    record_fetch(partition, 2, 0)
     await asyncio.sleep(0.01)
     assert not controller.reports
-    fetch(partition, 2, 121)
+    record_fetch(partition, 2, 121)
     await reporting
     assert controller.reports == [MirrorReport(ME, TOPIC, 0, 1, end=121, source_end=130)]
 
 
 @on_a_loop
 async def test_former_leader_reports_nothing(tmp_path: Path) -> None:
-    partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2), records=5)
     controller = Controller()
     reporting = asyncio.create_task(report_end_offset(partition, ME, 9, controller.send_report))
     await asyncio.sleep(0)
-    committed(partition, leader=2, leader_epoch=2)
+    update_metadata(partition, leader=2, leader_epoch=2)
     await until(reporting.done)
     assert not controller.reports
 
 
 @on_a_loop
 async def test_only_transactions_of_the_source_are_aborted(tmp_path: Path) -> None:
-    partition = led(tmp_path, Peers(), isr=(1,))
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1,))
     log = partition.log
     for producer in (5, 6):
         log.append_as_leader(

@@ -16,14 +16,16 @@ from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_response import FetchResponsePartition
 from tests.unit.log.log_fixtures import batch
-from tests.unit.replication.leading import Peers, committed, fetch, led
+from tests.unit.replication.leader_partition import FakeClusterView, create_leader, record_fetch, update_metadata
 
 SOURCE = UUID(int=99)
 
 
 @pytest.fixture
 def mirrored(tmp_path: Path) -> MirroredPartition:
-    return MirroredPartition(led(tmp_path, Peers(), isr=(1,)), "t", SOURCE, ((3, 0),), IDENTICAL_OFFSETS)
+    return MirroredPartition(
+        create_leader(tmp_path, FakeClusterView(), isr=(1,)), "t", SOURCE, ((3, 0),), IDENTICAL_OFFSETS
+    )
 
 
 def response(
@@ -123,18 +125,18 @@ def test_source_that_ends_before_the_mirrored_records_has_diverged(mirrored: Mir
 
 
 def test_log_start_advances_when_the_high_watermark_has(tmp_path: Path) -> None:
-    partition = led(tmp_path, Peers(), isr=(1, 2))
+    partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2))
     mirrored = MirroredPartition(partition, "t", SOURCE, ((3, 0),), IDENTICAL_OFFSETS)
     apply_response(mirrored, batch(10, base_offset=0, epoch=3), start=8)
     assert partition.log.start == 0
-    fetch(partition, 2, 10)
+    record_fetch(partition, 2, 10)
     IDENTICAL_OFFSETS.advance_log_start(mirrored)
     assert partition.log.start == 8
 
 
 def test_leadership_ends_with_the_leader_epoch(mirrored: MirroredPartition) -> None:
     assert mirrored.is_leader
-    committed(mirrored.partition, leader_epoch=2)
+    update_metadata(mirrored.partition, leader_epoch=2)
     assert not mirrored.is_leader
 
 

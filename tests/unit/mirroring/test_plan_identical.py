@@ -26,18 +26,23 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.making_topics import make_topic
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
+from tests.unit.topic_creation import create_topic
 
 HERE = "here"  # this cluster's id
 
 
 def view(**topics: int) -> SourceMetadata:
     """Metadata of a source with topics of the given partition counts."""
-    return SourceMetadata("there", {1: ("h", 1)}, {
-        name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
-        for name, count in topics.items()
-    }, frozenset())  # fmt: skip
+    return SourceMetadata(
+        "there",
+        {1: ("h", 1)},
+        {
+            name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
+            for name, count in topics.items()
+        },
+        frozenset(),
+    )
 
 
 class World:
@@ -250,7 +255,7 @@ async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
 @on_a_loop
 async def test_topics_are_created_in_one_commit_and_rejected_one_by_one() -> None:
     world = await World().begin()
-    await make_topic(world.controller, NewTopic("c", 1, 1))
+    await create_topic(world.controller, NewTopic("c", 1, 1))
     wishes = [NewMirroredTopic("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
     before = len(world.small.log.commits)
     answers = await world.controller.mirror_control.create_mirrored_topics(wishes)

@@ -27,7 +27,7 @@ from ottla_broker.replication.partition_follower import last_record_epoch, move_
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import iter_batches
 from tests.unit.log.log_fixtures import NOW, batch
-from tests.unit.replication.leading import TOPIC, Peers
+from tests.unit.replication.leader_partition import TOPIC, FakeClusterView
 
 BROKERS = (1, 2, 3)
 JOINED, TAIL_ENDS, SOURCE_ENDS = 10, 16, 24
@@ -64,7 +64,7 @@ class Model:
         return str(self.folder / f"{broker}" / "t-0")
 
     def _host(self, broker: int, log: PartitionLog) -> None:
-        peers = Peers(joinable={one: one * 10 for one in BROKERS})
+        peers = FakeClusterView(joinable={one: one * 10 for one in BROKERS})
         partition = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers, peers.propose)
         self.replicas[broker] = partition
         if partition.is_leader:
@@ -107,7 +107,7 @@ class Model:
         log.advance_high_watermark(min(self.replicas[broker].log.high_watermark, log.end))
         if broker == self.state.leader:
             others = [one for one in self.state.isr if one != broker]
-            peers = Peers()
+            peers = FakeClusterView()
             self.replicas[broker] = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers, peers.propose)
             self.commit(leader=self.random.choice(others or [broker]), leader_epoch=self.state.leader_epoch + 1)
         self._host(broker, log)

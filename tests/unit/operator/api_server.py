@@ -17,8 +17,10 @@ STARTED = "2026-01-01T00:00:00Z"
 
 @dataclass
 class FakeApi:
-    """`writes`: requests to write, in order: `apply Service demo-brokers`. `reject`: the error of a write; None accepts it.
-    `unserved`: kinds whose CRD is not installed. `events`: reasons and messages that were recorded."""
+    """`writes`: requests to write, in order: `apply Service demo-brokers`. `reject`: the error of a
+    write; None accepts it. `unserved`: kinds whose CRD is not installed. `events`: reasons and messages of
+    recorded events.
+    """
 
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     writes: list[str] = field(default_factory=list)
@@ -60,7 +62,7 @@ class FakeApi:
         ]
 
     async def apply(self, desired: Json) -> Json:
-        """Replaces whole lists, which a real one does only where the schema says so."""
+        """Replaces whole lists, as a real API server does only for atomic lists."""
         self._write(f"apply {desired['kind']} {desired['metadata']['name']}")
         key = (desired["kind"], desired["metadata"].get("namespace") or "", desired["metadata"]["name"])
         live = self.objects.get(key, {"metadata": {}})

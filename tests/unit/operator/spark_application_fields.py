@@ -1,7 +1,9 @@
-"""The fields of sparkoperator.k8s.io/v1beta2 that we emit, as kubeflow's Spark operator 2.5 documents them, in our words.
+"""The fields of sparkoperator.k8s.io/v1beta2 that we emit, as kubeflow's Spark operator 2.5
+documents them, in our words.
 
-https://github.com/kubeflow/spark-operator/blob/v2.5.0/docs/api-docs.md (types SparkApplicationSpec, RestartPolicy, DriverSpec, ExecutorSpec, SparkPodSpec).
-A field that is not here is not emitted, or this table is to be completed from there.
+https://github.com/kubeflow/spark-operator/blob/v2.5.0/docs/api-docs.md (types SparkApplicationSpec,
+RestartPolicy, DriverSpec, ExecutorSpec, SparkPodSpec). A field that is not here is not emitted, or
+this table is to be completed from there.
 """
 
 import re
@@ -37,7 +39,9 @@ def list_of_texts(it: Any) -> bool:
 
 
 def template_with(container: str) -> Holds:
-    """A pod template (core/v1 PodTemplateSpec, taken as it is): it has to have the container that spark-submit is told to look for."""
+    """A pod template (core/v1 PodTemplateSpec, taken as it is): it has to have the container that
+    spark-submit is told to look for.
+    """
 
     def holds(it: Any) -> bool:
         return set(it) <= {"metadata", "spec"} and [part["name"] for part in it["spec"]["containers"]] == [container]

@@ -1,4 +1,6 @@
-"""What Argo CD makes of our resources: its health script in a real Lua (5.1, as Argo CD's), beside kstatus."""
+"""Argo CD's health script for the custom resources, run by Lua 5.1 as in Argo CD and compared with
+kstatus.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,11 +25,16 @@ from ottla_operator.resources import crds
 
 DATA = yaml.safe_load((Path(crds.__file__).parents[3] / "charts/ottla/files/argocd/argocd-cm.yaml").read_text())["data"]
 KEY = "resource.customizations.health.ottla.dev_{}"
-MEANS = {"Current": "Healthy", "InProgress": "Progressing", "Failed": "Degraded", "Terminating": "Progressing"}
+HEALTH_BY_KSTATUS = {
+    "Current": "Healthy",
+    "InProgress": "Progressing",
+    "Failed": "Degraded",
+    "Terminating": "Progressing",
+}
 
 
 def health(kind: str, it: dict[str, Any]) -> dict[str, Any]:
-    """As Argo CD runs it: the object is the global `obj`, lists are Lua's."""
+    """Runs the script as Argo CD does: the object is the global `obj`, and lists are tables."""
     lua = lua51.LuaRuntime(unpack_returned_tuples=True)
     lua.globals().obj = as_lua(lua.table_from, it)
     found = lua.execute(DATA[KEY.format(kind)])
@@ -40,21 +47,21 @@ def as_lua(table: Callable[[Any], Any], it: Any) -> Any:
     return table([as_lua(table, value) for value in it]) if isinstance(it, list) else it
 
 
-def resource(verdict: Readiness | None, observed: int | None = 2, *, leaving: bool = False) -> dict[str, Any]:
-    """Of generation 2."""
+def resource(verdict: Readiness | None, observed: int | None = 2, *, terminating: bool = False) -> dict[str, Any]:
+    """A resource of generation 2 with these conditions."""
     it: dict[str, Any] = {
-        "metadata": {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z" if leaving else None}
+        "metadata": {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z" if terminating else None}
     }
     if verdict is not None:
-        judged = Conditions(verdict, observed or 2)
+        conditions = Conditions(verdict, observed or 2)
         it["status"] = {
             "observedGeneration": observed,
-            "conditions": render_conditions(judged, (), "2026-01-01T00:00:00Z"),
+            "conditions": render_conditions(conditions, (), "2026-01-01T00:00:00Z"),
         }
     return it
 
 
-def test_every_kind_has_it() -> None:
+def test_every_kind_has_the_health_script() -> None:
     assert set(DATA) == {KEY.format(it.name) for it in crds.KINDS}
     assert len(set(DATA.values())) == 1
 
@@ -62,18 +69,18 @@ def test_every_kind_has_it() -> None:
 @given(
     verdict=st.sampled_from([None, Ready("fine"), Reconciling("Rolling", "broker 2"), Stalled("Refused", "no")]),
     observed=st.sampled_from([None, 1, 2]),
-    leaving=st.booleans(),
+    terminating=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_it_says_what_kstatus_says(verdict: Readiness | None, observed: int | None, leaving: bool) -> None:
-    it = resource(verdict, observed, leaving=leaving)
+def test_health_agrees_with_kstatus(verdict: Readiness | None, observed: int | None, terminating: bool) -> None:
+    it = resource(verdict, observed, terminating=terminating)
     if verdict is not None:  # a resource that nobody has looked at has the condition Ready Unknown by default
-        assert health("Cluster", it)["status"] == MEANS[kstatus(it)]
+        assert health("Cluster", it)["status"] == HEALTH_BY_KSTATUS[kstatus(it)]
     else:
         assert health("Cluster", it)["status"] == "Progressing"
 
 
-def test_one_that_nobody_has_looked_at_is_not_healthy() -> None:
+def test_resource_without_a_status_is_not_healthy() -> None:
     it = {"metadata": {"generation": 1}, "status": crds.INITIAL_STATUS}
     assert health("Topic", it) == {
         "status": "Progressing",
@@ -90,6 +97,6 @@ def test_one_that_nobody_has_looked_at_is_not_healthy() -> None:
         (Ready("it has ended.", "Completed"), ("Healthy", "it has ended.")),
     ],
 )
-def test_messages_are_those_of_ready(verdict: Readiness, said: tuple[str, str]) -> None:
+def test_message_is_that_of_condition_ready(verdict: Readiness, said: tuple[str, str]) -> None:
     found = health("Pipeline", resource(verdict))
     assert (found["status"], found["message"]) == said

@@ -23,7 +23,7 @@ def cluster(name: str = "demo", **spec: object) -> Cluster:
     return Cluster.parse(samples.cluster(name, **spec))
 
 
-def test_one_broker() -> None:
+def test_settings_of_one_broker() -> None:
     (broker,) = plan_broker_processes([cluster(config={"num.partitions": 3, "auto.create.topics.enable": False})], HOME)
     assert broker.address == "127.0.0.1:9092"
     assert broker.settings["node.id"] == "1"
@@ -34,19 +34,21 @@ def test_one_broker() -> None:
     assert broker.settings["offsets.topic.replication.factor"] == "1"
 
 
-def test_what_is_set_wins_over_what_suits_a_small_cluster() -> None:
+def test_config_of_the_cluster_takes_precedence_over_derived_settings() -> None:
     (broker,) = plan_broker_processes([cluster(config={"offsets.topic.replication.factor": 2})], HOME)
     assert broker.settings["offsets.topic.replication.factor"] == "2"
 
 
-def test_settings_suit_those_that_leave_until_they_are_gone() -> None:
+def test_derived_settings_count_brokers_that_are_being_removed() -> None:
     assert [
         broker_count_for_defaults(wished, over) for wished, over in [(3, ()), (3, {1}), (1, {1, 2, 3}), (1, {1})]
     ] == [3, 3, 3, 1]
     wished = cluster(replicas=1, config={"min.insync.replicas": 1})
     (broker,) = plan_broker_processes([wished], HOME)
     leaving = with_replication_defaults(broker, wished, 3).settings
-    assert (leaving["default.replication.factor"], leaving["min.insync.replicas"]) == ("3", "1"), "what is set wins"
+    assert (leaving["default.replication.factor"], leaving["min.insync.replicas"]) == ("3", "1"), (
+        "the config takes precedence"
+    )
     assert with_replication_defaults(with_replication_defaults(broker, wished, 3), wished, 1) == broker
 
 
@@ -55,7 +57,7 @@ def test_settings_suit_those_that_leave_until_they_are_gone() -> None:
         st.tuples(st.integers(1, 4), st.lists(st.integers(9090, 9096), min_size=1, max_size=3, unique=True)), max_size=3
     )
 )
-def test_no_two_have_a_port_a_folder_or_an_id_in_common(shapes: list[tuple[int, list[int]]]) -> None:
+def test_ports_folders_and_ids_are_unique(shapes: list[tuple[int, list[int]]]) -> None:
     clusters = [
         cluster(
             f"c{index}",
@@ -73,16 +75,16 @@ def test_no_two_have_a_port_a_folder_or_an_id_in_common(shapes: list[tuple[int, 
         assert list(brokers[0].ports.values()) == shapes[0][1]
 
 
-@pytest.mark.parametrize(("replicas", "copies", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (7, 3, 2)])
-def test_what_suits_a_number_of_brokers(replicas: int, copies: int, in_sync: int) -> None:
+@pytest.mark.parametrize(("replicas", "factor", "min_isr"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (7, 3, 2)])
+def test_settings_are_derived_from_the_number_of_brokers(replicas: int, factor: int, min_isr: int) -> None:
     for broker in plan_broker_processes([cluster(replicas=replicas, config={"offsets.topic.num.partitions": 5})], HOME):
-        assert broker.settings["default.replication.factor"] == str(copies)
-        assert broker.settings["offsets.topic.replication.factor"] == str(copies)
-        assert broker.settings["min.insync.replicas"] == str(in_sync)
+        assert broker.settings["default.replication.factor"] == str(factor)
+        assert broker.settings["offsets.topic.replication.factor"] == str(factor)
+        assert broker.settings["min.insync.replicas"] == str(min_isr)
         assert broker.settings["offsets.topic.num.partitions"] == "5"
 
 
-def test_brokers_of_one_machine_have_ports_in_a_row() -> None:
+def test_brokers_have_consecutive_ports() -> None:
     assert [it.address for it in plan_broker_processes([cluster(replicas=3)], HOME)] == [
         f"127.0.0.1:{port}" for port in (9092, 9093, 9094)
     ]
@@ -98,21 +100,21 @@ def test_brokers_ask_each_other_for_the_cluster_and_the_first_founds_it() -> Non
     assert [with_founding(it).settings.get("cluster.found") for it in brokers[:3]] == ["true", None, None]
 
 
-def test_a_cluster_that_grows_moves_nobody_else_s_first_brokers() -> None:
+def test_larger_cluster_does_not_change_ports_of_others() -> None:
     other = cluster("other", replicas=1, listeners=[{"name": "plain", "port": 9093}])
     small, large = (plan_broker_processes([cluster(replicas=it), other], HOME) for it in (1, 3))
     assert small[-1] == large[-1]
     assert large[-1].address == "127.0.0.1:9093"
 
 
-def test_brokers_that_are_still_there_are_planned_as_before() -> None:
+def test_brokers_that_remain_keep_their_plan() -> None:
     three = plan_broker_processes([cluster(replicas=3)], HOME)
     two = plan_broker_processes([cluster(replicas=2)], HOME, {"demo": 3})
     assert [it.ports for it in two] == [it.ports for it in three]
     assert two[2].settings["default.replication.factor"] == "2"
 
 
-def test_listeners_that_cannot_be_served_are_told_and_left_out() -> None:
+def test_unsupported_listeners_are_reported_and_omitted() -> None:
     wanted = cluster(
         listeners=[{"name": "plain", "port": 9092}, {"name": "safe", "port": 9093, "authentication": "SCRAM"}],
     )

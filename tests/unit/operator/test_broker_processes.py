@@ -23,19 +23,26 @@ from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 from tests.unit.operator.loop import on_loop
 
-SCRIPT = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print(' ready on x', flush=True); signal.pause()"
+SCRIPT = (
+    "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print(' ready on x', "
+    "flush=True); signal.pause()"
+)
 REJECTS_SETTINGS = "import sys; print('no'); sys.exit(2)"
 NEVER_READY = "import signal; signal.pause()"
 
 
 def script_command(plan: BrokerProcessPlan) -> Sequence[str]:
-    """num.partitions=0 stands for a setting with which a broker does not start, 9 for one with which it hangs."""
+    """num.partitions=0 stands for a setting with which a broker does not start, 9 for one with
+    which it hangs.
+    """
     script = {"0": REJECTS_SETTINGS, "9": NEVER_READY}.get(plan.settings.get("num.partitions", ""), SCRIPT)
     return [sys.executable, "-S", "-c", script]
 
 
 class World:
-    """`messages`: what was printed, without times. `changed`: set when a broker becomes ready or no longer is."""
+    """`messages`: what was printed, without times. `changed`: set when a broker becomes ready or no
+    longer is.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -32,26 +32,76 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
     ("observed", "kind", "reason", "message"),
     [
         (replace(HEALTHY, brokers=LATE), Stalled, "BrokerStartFailed", "no such image"),
-        (replace(HEALTHY, brokers=LATE, refused_settings="spec.config: x is no setting"), Stalled, "SettingRefused", "x is no setting"),
-        (replace(HEALTHY, rejected_settings={"log.retention.ms": "not a number"}), Stalled, "ConfigRejected", "log.retention.ms"),
+        (
+            replace(HEALTHY, brokers=LATE, refused_settings="spec.config: x is no setting"),
+            Stalled,
+            "SettingRefused",
+            "x is no setting",
+        ),
+        (
+            replace(HEALTHY, rejected_settings={"log.retention.ms": "not a number"}),
+            Stalled,
+            "ConfigRejected",
+            "log.retention.ms",
+        ),
         (replace(HEALTHY, scale_down_blocked="too few"), Stalled, "ScaleDownBlocked", "too few"),
-        (replace(HEALTHY, certificate_error="spec.tls: Secret x does not exist", outdated={1: "image"}), Stalled, "CertificateUnusable", "Secret x does not exist"),
+        (
+            replace(HEALTHY, certificate_error="spec.tls: Secret x does not exist", outdated={1: "image"}),
+            Stalled,
+            "CertificateUnusable",
+            "Secret x does not exist",
+        ),
         (replace(HEALTHY, outdated={2: "image i:2"}), Reconciling, "RollingRestart", "image i:2"),
-        (replace(HEALTHY, outdated={2: "image i:2"}, blocked_by=[Blocker(2, "flights", 0, (2,), 1)]), Reconciling, "RollingRestart", "flights-0 has 2 in sync"),
-        (replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False)}), Reconciling, "InsufficientReplicas", "waiting for broker 3"),
+        (
+            replace(HEALTHY, outdated={2: "image i:2"}, blocked_by=[Blocker(2, "flights", 0, (2,), 1)]),
+            Reconciling,
+            "RollingRestart",
+            "flights-0 has 2 in sync",
+        ),
+        (
+            replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False)}),
+            Reconciling,
+            "InsufficientReplicas",
+            "waiting for broker 3",
+        ),
         (replace(HEALTHY, moving_partitions=2), Reconciling, "MovingPartitions", "2 partitions"),
-        (replace(HEALTHY, registered=frozenset({1, 2})), Reconciling, "InsufficientReplicas", "2 of 3 brokers are ready"),
-        (replace(HEALTHY, brokers={1: BROKERS[1]}, creation_error="exceeded quota"), Stalled, "FailedCreate", "brokers 2, 3 cannot be created: exceeded quota"),
-        (replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False, problem="ErrImagePull: no such image")}), Stalled, "ImagePullBackOff", "broker 3 cannot start. Broker 3: ErrImagePull"),
-        (replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False, problem="Unschedulable: 0/1 nodes")}), Reconciling, "Unschedulable", "0/1 nodes"),
-        (replace(HEALTHY, was_rolling=True, registered=frozenset({1, 2})), Reconciling, "RollingRestart", "waiting for broker 3, restarted last"),
+        (
+            replace(HEALTHY, registered=frozenset({1, 2})),
+            Reconciling,
+            "InsufficientReplicas",
+            "2 of 3 brokers are ready",
+        ),
+        (
+            replace(HEALTHY, brokers={1: BROKERS[1]}, creation_error="exceeded quota"),
+            Stalled,
+            "FailedCreate",
+            "brokers 2, 3 cannot be created: exceeded quota",
+        ),
+        (
+            replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False, problem="ErrImagePull: no such image")}),
+            Stalled,
+            "ImagePullBackOff",
+            "broker 3 cannot start. Broker 3: ErrImagePull",
+        ),
+        (
+            replace(HEALTHY, brokers={**BROKERS, 3: broker(3, is_ready=False, problem="Unschedulable: 0/1 nodes")}),
+            Reconciling,
+            "Unschedulable",
+            "0/1 nodes",
+        ),
+        (
+            replace(HEALTHY, was_rolling=True, registered=frozenset({1, 2})),
+            Reconciling,
+            "RollingRestart",
+            "waiting for broker 3, restarted last",
+        ),
         (replace(HEALTHY, brokers={**BROKERS, 4: broker(4)}), Reconciling, "Scaling", "waiting for broker 4 to stop"),
         (replace(HEALTHY, scales_from=2), Reconciling, "Scaling", "from 2 to 3 brokers"),
         (replace(HEALTHY, scaling="4 partitions to move"), Reconciling, "Scaling", "4 partitions"),
         (replace(HEALTHY, offline_partitions=2), Reconciling, "PartitionsOffline", "2 partitions"),
         (replace(HEALTHY, under_replicated_partitions=1), Reconciling, "PartitionsUnderReplicated", "1 partition "),
     ],
-)  # fmt: skip
+)
 def test_what_prevents_ready_is_the_reason(
     observed: ClusterObservations, kind: type, reason: str, message: str
 ) -> None:

@@ -1,4 +1,6 @@
-"""Reconciles of a Cluster on Kubernetes while no broker answers: what is created, left alone and reported."""
+"""Reconciles of a Cluster on Kubernetes while no broker answers: what is created, left alone and
+reported.
+"""
 
 import asyncio
 import datetime

@@ -1,4 +1,6 @@
-"""The status of a Cluster: the progress of reassignments from one reconcile to the next, and its size."""
+"""The status of a Cluster: the progress of reassignments from one reconcile to the next, and its
+size.
+"""
 
 import pytest
 

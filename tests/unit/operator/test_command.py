@@ -106,8 +106,10 @@ def test_invalid_address_exits_with_2() -> None:
 
 def test_broker_is_started_without_importing_the_commands_libraries() -> None:
     script = (
-        "import os, sys; os.execv = lambda *given: print(given[1][1:], sorted({'typer', 'rich', 'msgspec', 'kio', 'asyncio'} & set(sys.modules)));"
-        "sys.argv = ['ottla', 'broker', '--set', 'a=b']; from ottla_operator.cli.main import main; main.__globals__['os'].execv = os.execv\n"
+        "import os, sys; os.execv = lambda *given: print(given[1][1:], sorted({'typer', 'rich', "
+        "'msgspec', 'kio', 'asyncio'} & set(sys.modules)));"
+        "sys.argv = ['ottla', 'broker', '--set', 'a=b']; from ottla_operator.cli.main import main; "
+        "main.__globals__['os'].execv = os.execv\n"
         "try: main()\nexcept BaseException as end: print(type(end))"
     )
     done = interpreted(script, check=True)

@@ -70,18 +70,30 @@ def test_certificates_are_read_by_names_of_kafka_and_of_librdkafka(tmp_path: Pat
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["security.protocol=TLS"], ":1: security.protocol cannot be 'TLS'; allowed: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        (["", "sasl.mechanism=GSSAPI"], ":2: sasl.mechanism cannot be 'GSSAPI'; allowed: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (
+            ["security.protocol=TLS"],
+            (":1: security.protocol cannot be 'TLS'; allowed: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ),
+        (
+            ["", "sasl.mechanism=GSSAPI"],
+            (":2: sasl.mechanism cannot be 'GSSAPI'; allowed: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ),
         (["ssl.truststore.type=JKS"], ":1: ssl.truststore.type cannot be 'JKS'; allowed: PEM"),
         (["ssl.truststore.password=x"], ":1: ssl.truststore.password is not supported; supported: sasl.jaas.config, "),
         (["ssl.truststore.location=gone.pem"], ":1: ssl.truststore.location names gone.pem: No such file or directory"),
-        (["ssl.keystore.location=client.properties"], ":1: ssl.keystore.location names client.properties, which does not have both"),
+        (
+            ["ssl.keystore.location=client.properties"],
+            (":1: ssl.keystore.location names client.properties, which does not have both"),
+        ),
         (["sasl.jaas.config=OAuthBearerLoginModule required;"], ":1: sasl.jaas.config has no username and password;"),
-        (["security.protocol=SASL_SSL", "sasl.username=a", "sasl.password=b"], ": security.protocol SASL_SSL needs sasl.mechanism"),
+        (
+            ["security.protocol=SASL_SSL", "sasl.username=a", "sasl.password=b"],
+            (": security.protocol SASL_SSL needs sasl.mechanism"),
+        ),
         (["security.protocol=SSL", "ssl.truststore.certificates=x"], ": the PEM of ssl.truststore.certificates or of"),
         (["security.protocol=\\uzz"], ": line 1: invalid escape '\\\\uzz'"),
     ],
-)  # fmt: skip
+)
 def test_error_names_the_line_and_the_property(tmp_path: Path, lines: list[str], said: str) -> None:
     with pytest.raises(CommandError) as failed:
         read(tmp_path, *lines)

@@ -1,4 +1,4 @@
-"""What tools make of the conditions is true at every moment."""
+"""kstatus of the conditions is correct after every step of a history."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ MEANT = {Ready: "Current", Reconciling: "InProgress", Stalled: "Failed"}
 
 @given(st.lists(st.tuples(VERDICTS, ASPECTS, st.integers(0, 2)), min_size=1, max_size=8))
 @settings(max_examples=150, deadline=None)
-def test_at_each_moment_of_a_history(history: list[tuple[Readiness, list[ExtraCondition], int]]) -> None:
+def test_kstatus_is_correct_after_each_step(history: list[tuple[Readiness, list[ExtraCondition], int]]) -> None:
     before: list[dict[str, Any]] = []
     generation = 1
     for moment, (verdict, aspects, edits) in enumerate(history):
         generation += edits
-        if edits and before:  # the spec was changed, and nobody has looked yet
+        if edits and before:  # the spec was changed and not reconciled yet
             assert (
                 kstatus(
                     {
@@ -65,8 +65,8 @@ def test_at_each_moment_of_a_history(history: list[tuple[Readiness, list[ExtraCo
         before = found
 
 
-def test_a_resource_that_nobody_has_looked_at_is_in_progress() -> None:
-    """The API server shows the schema's default until somebody writes a status."""
+def test_resource_without_a_status_is_in_progress() -> None:
+    """The API server returns the default of the schema until a status is written."""
     for kind in KINDS:
         default = openapi_schema(kind)["properties"]["status"]["default"]
         assert kstatus({"metadata": {"generation": 1}, "status": default}) == "InProgress"
@@ -75,6 +75,6 @@ def test_a_resource_that_nobody_has_looked_at_is_in_progress() -> None:
         assert (ready["type"], ready["status"]) == ("Ready", "Unknown")
 
 
-def test_a_message_is_not_longer_than_an_object_can_bear() -> None:
+def test_length_of_messages_is_bounded() -> None:
     (ready, *_) = render_conditions(Conditions(Stalled("Long", "x" * 100_000), 1), (), "now")
     assert len(ready["message"]) == 4096

@@ -1,4 +1,6 @@
-"""The schema of `spec.config` in the CRDs gives the same verdict as the brokers' own table, on the values at its bounds."""
+"""The schema of `spec.config` in the CRDs gives the same verdict as the brokers' own table, on the
+values at its bounds.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,6 @@
-"""The CRDs are committed as generated, are structural, and default nothing but the status of a new resource."""
+"""The CRDs are committed as generated, are structural, and default nothing but the status of a new
+resource.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,8 @@ from ottla_operator.resources.pipeline import PipelineSpec
 from ottla_operator.resources.schema import models_within, structural_schema
 
 ROOT = Path(__file__).parents[3]
-# What a structural schema may not have (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
+# What a structural schema may not have
+# (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
 FORBIDDEN = {
     "$ref",
     "$defs",

@@ -1,4 +1,6 @@
-"""Reconciles on this machine: reports on the terminal, and what becomes of topics that are removed from the files."""
+"""Reconciles on this machine: reports on the terminal, and what becomes of topics that are removed
+from the files.
+"""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -28,8 +30,9 @@ from tests.unit.operator.loop import on_loop
 
 
 class World:
-    """`topics`: on the brokers. `errors`: which brokers raise at the next requests, the last first. `woken`: keys for which
-    a process change was reported."""
+    """`topics`: on the brokers. `errors`: which brokers raise at the next requests, the last first.
+    `woken`: keys for which a process change was reported.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.messages: list[str] = []

@@ -1,4 +1,4 @@
-"""What brokers tell of a mirror's copies, put together."""
+"""The state of mirrored partitions, collected from all brokers."""
 
 import json
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ LEADERS = {0: 1, 1: 2, 2: -1}  # of topics `copy` and `appended`; that of `other
 APPENDED = 2  # partitions of the source of `appended`, of three
 
 
-class Brokers:
-    """1 and 2, of which the second does not answer when it is `silent`."""
+class FakeBrokers:
+    """Brokers 1 and 2. Broker 2 does not respond while `silent`."""
 
     def __init__(self) -> None:
         self.silent = False
@@ -30,20 +30,20 @@ class Brokers:
         return SimpleNamespace(results=[self._result(it.resource_name, broker) for it in request.resources])
 
     def _result(self, topic: str, broker: int) -> SimpleNamespace:
-        told = {"mirror": "west", "source.topic": "t"} if topic == "copy" else {}
+        values = {"mirror": "west", "source.topic": "t"} if topic == "copy" else {}
         if topic == "copy":
             state = json.dumps({"state": "Replicating", "end": 5, "lag": 0})
-            told |= {str(index): state for index, leader in LEADERS.items() if leader == broker}
+            values |= {str(index): state for index, leader in LEADERS.items() if leader == broker}
         if topic == "appended":
             own = {index for index, leader in LEADERS.items() if leader == broker and index < APPENDED}
-            told = {"west/source.topic": "s", "west/source.partitions": str(APPENDED)}
-            told |= {f"west/{index}": json.dumps({"state": "Replicating", "end": 5}) for index in own}
-        configs = [SimpleNamespace(name=name, value=value) for name, value in told.items()]
+            values = {"west/source.topic": "s", "west/source.partitions": str(APPENDED)}
+            values |= {f"west/{index}": json.dumps({"state": "Replicating", "end": 5}) for index in own}
+        configs = [SimpleNamespace(name=name, value=value) for name, value in values.items()]
         return SimpleNamespace(resource_name=topic, error_code=0, error_message=None, configs=configs)
 
 
 @pytest.fixture
-def brokers() -> Iterator[Brokers]:
+def brokers() -> Iterator[FakeBrokers]:
     def topic(name: str, leaders: dict[int, int]) -> TopicDescription:
         parts = tuple(PartitionInfo(index, leader, 0, (1, 2), (1, 2), ()) for index, leader in leaders.items())
         return TopicDescription(name, None, False, parts)
@@ -55,10 +55,10 @@ def brokers() -> Iterator[Brokers]:
         return SimpleNamespace(brokers=[SimpleNamespace(id=1), SimpleNamespace(id=2)])
 
     with mock.patch.object(topics, "list_topics", all_topics), mock.patch.object(cluster, "describe_cluster", describe):
-        yield Brokers()
+        yield FakeBrokers()
 
 
-async def states(brokers: Brokers) -> dict[tuple[str, int], str]:
+async def states(brokers: FakeBrokers) -> dict[tuple[str, int], str]:
     return {
         (it.topic, it.partition): it.state
         for it in await mirrors.describe_mirrored_partitions(cast(KafkaClient, brokers), "west")
@@ -66,7 +66,7 @@ async def states(brokers: Brokers) -> dict[tuple[str, int], str]:
 
 
 @on_loop
-async def test_a_partition_of_a_copy_that_nobody_tells_of_is_not_left_out(brokers: Brokers) -> None:
+async def test_partition_that_no_broker_reports_is_included_as_unreported(brokers: FakeBrokers) -> None:
     copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNREPORTED}
     copied |= {("appended", 0): "Replicating", ("appended", 1): "Replicating"}
     assert await states(brokers) == copied, "one has no leader; one takes no records of the source"

@@ -149,7 +149,10 @@ def test_diverging_records_stall_the_mirror() -> None:
     ]
     readiness = evaluate(desired, partitions)
     assert isinstance(readiness, Stalled) and readiness.reason == "Diverged"
-    message = "42 records are here and not at the source (t-0: 37, t-2: 5); onDivergence: Truncate writes them to files and truncates the logs"
+    message = (
+        "42 records are here and not at the source (t-0: 37, t-2: 5); onDivergence: Truncate writes them "
+        "to files and truncates the logs"
+    )
     assert readiness.message == message
     assert [(it.type, it.is_true, it.reason, it.message) for it in mirror_conditions(partitions)] == [
         ("InSync", False, "Diverged", message),

@@ -1,4 +1,6 @@
-"""Golden tests: a Cluster as people write it, and the objects that Kubernetes gets. `GOLDEN=write` writes what is missing or changed."""
+"""Golden tests of the Kubernetes objects of a Cluster. `GOLDEN=write` writes files that are missing
+or have changed.
+"""
 
 import os
 from pathlib import Path
@@ -50,7 +52,7 @@ def addresses(data: dict[str, Any]) -> ServiceAddresses:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_cluster_becomes_these_objects(case: str) -> None:
+def test_objects_of_a_cluster_are_those_of_the_golden_file(case: str) -> None:
     resource, *observed = yaml.safe_load_all((GOLDEN / f"{case}.in.yaml").read_text())
     it = parsed(resource)
     given = ObjectInputs(it.spec.replicas, addresses(observed[0] if observed else {}))
@@ -77,21 +79,21 @@ def hash_of(it: Cluster) -> str:
     return pod_hash(found["spec"]["template"])
 
 
-def test_settings_have_no_part_in_the_pods_hash_and_the_image_has() -> None:
+def test_hash_of_the_pods_changes_with_the_image_and_not_with_settings() -> None:
     before = hash_of(plain(config={"num.partitions": 3}))
     assert hash_of(plain(config={"num.partitions": 4})) == before
     assert hash_of(plain(image="other:1")) != before
     assert hash_of(plain(replicas=5)) == before
 
 
-def test_settings_are_in_a_config_map_that_is_named_by_them() -> None:
+def test_name_of_the_config_map_changes_with_the_settings() -> None:
     one, other = (objects(plain(config={"num.partitions": it})).config for it in (3, 4))
     assert one and other and one["metadata"]["name"] != other["metadata"]["name"]
     assert started_with(one, 1)["num.partitions"] == "3"
 
 
-def test_a_broker_more_changes_nothing_that_would_restart_the_others() -> None:
-    """Nothing that a broker is started with depends on addresses of others, except whom it asks for the cluster."""
+def test_another_broker_does_not_change_the_config_of_the_others() -> None:
+    """The config of a broker does not depend on addresses of others, except whom it asks for the cluster."""
     it = plain(replicas=3, listeners=[{"name": "out", "port": 9094, "type": "NodePort"}])
     known = ServiceAddresses({f"demo-out-{broker}": ServiceAddress(30000 + broker) for broker in range(1, 5)})
     three, four = (objects(it, count, known).config for count in (3, 4))
@@ -108,7 +110,7 @@ def test_brokers_wait_until_their_addresses_are_known() -> None:
     assert found.waiting_for_services == ("demo-out-2",)
 
 
-def test_bootstrap_addresses() -> None:
+def test_bootstrap_addresses_of_every_type_of_listener() -> None:
     listeners = [
         {"name": "plain", "port": 9092},
         {"name": "out", "port": 9094, "type": "LoadBalancer"},
@@ -124,7 +126,7 @@ def test_bootstrap_addresses() -> None:
     assert set(bootstrap_addresses(it, ServiceAddresses())) == {"plain"}
 
 
-def test_brokers_reach_each_other_while_the_port_between_them_becomes_another() -> None:
+def test_inter_broker_port_can_change_in_a_rolling_restart() -> None:
     taken = plain(listeners=[{"name": "plain", "port": 9091}])
     (policy,) = (
         it
@@ -161,7 +163,7 @@ def test_only_the_first_broker_founds_and_only_while_the_cluster_does_not_exist(
 
 
 @pytest.mark.parametrize(
-    ("spec", "why"),
+    ("spec", "message"),
     [
         ({"storage": None}, "spec.storage is missing"),
         (
@@ -171,20 +173,20 @@ def test_only_the_first_broker_founds_and_only_while_the_cluster_does_not_exist(
         ({"authorization": {"type": "ACL"}}, "ACLs are not supported yet"),
     ],
 )
-def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> None:
+def test_unsupported_fields_are_reported(spec: dict[str, Any], message: str) -> None:
     whole = {**cluster()["spec"], "storage": STORAGE, **spec}
     it = parsed({**cluster(), "spec": {key: value for key, value in whole.items() if value is not None}})
-    with pytest.raises(AssertionError, match=why):
+    with pytest.raises(AssertionError, match=message):
         raise AssertionError(find_unsupported(it))
 
 
-def test_names_that_cannot_begin_the_names_of_services() -> None:
+def test_names_that_are_no_prefix_of_service_names_are_rejected() -> None:
     for name in ("a.b", "1st", "a" * 41):
         assert "metadata.name" in find_unsupported(parsed({**cluster(), "metadata": {"name": name}}, storage=STORAGE))
     assert not find_unsupported(plain())
 
 
-def test_the_pods_template_goes_over_ours_by_names() -> None:
+def test_pod_template_is_merged_by_names() -> None:
     ours = {"containers": [{"name": "broker", "image": "a", "env": [{"name": "A", "value": "1"}]}], "tolerations": [1]}
     theirs = {
         "containers": [{"name": "sidecar"}, {"name": "broker", "env": [{"name": "B", "value": "2"}]}],
@@ -203,7 +205,7 @@ def test_the_pods_template_goes_over_ours_by_names() -> None:
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=12), max_size=4))
 @settings(max_examples=150, deadline=None)
-def test_settings_come_back_as_they_were_written_for_us_and_for_a_broker(wanted: dict[str, str]) -> None:
+def test_formatted_settings_are_parsed_alike_by_the_operator_and_by_a_broker(wanted: dict[str, str]) -> None:
     text = format_properties(wanted)
     assert parse_properties(text) == wanted
     assert {it.key: it.value for it in properties.parse_properties(text)} == wanted
@@ -218,7 +220,7 @@ JSON = st.recursive(
 
 @given(spec=st.dictionaries(st.text(max_size=3), JSON, max_size=4), added=JSON)
 @settings(max_examples=150, deadline=None)
-def test_what_was_applied_does_not_differ_whatever_is_added(spec: dict[str, Any], added: Any) -> None:
+def test_applied_object_does_not_differ_whatever_is_added_to_it(spec: dict[str, Any], added: Any) -> None:
     wanted = with_applied_hash({"kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
     live = {
         **wanted,
@@ -229,7 +231,7 @@ def test_what_was_applied_does_not_differ_whatever_is_added(spec: dict[str, Any]
     assert find_difference(wanted, live) is None
 
 
-def test_what_differs_is_named() -> None:
+def test_path_of_a_difference_is_named() -> None:
     it = objects(plain(resources={"requests": {"cpu": "1000m"}})).stateful_set
     assert it
     wanted = with_applied_hash(it)
@@ -244,7 +246,7 @@ def test_what_differs_is_named() -> None:
     assert find_difference(wanted, live) == "spec.template.spec.containers"
 
 
-def test_a_field_that_we_give_up_is_a_difference() -> None:
+def test_removed_field_is_a_difference() -> None:
     more = {"kind": "Thing", "metadata": {"name": "a"}, "spec": {"a": 1, "b": 2}}
     less = {**more, "spec": {"a": 1}}
     assert find_difference(with_applied_hash(less), with_applied_hash(more)) == f"metadata.annotations.{APPLIED_HASH}"

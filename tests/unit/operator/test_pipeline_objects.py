@@ -1,4 +1,6 @@
-"""Golden tests: a Pipeline as people write it, and the objects that Kubernetes gets. `GOLDEN=write` writes what is missing or changed."""
+"""Golden tests of the Kubernetes objects of a Pipeline. `GOLDEN=write` writes files that are
+missing or have changed.
+"""
 
 import json
 import os
@@ -33,13 +35,13 @@ from tests.unit.operator.test_objects import Plain
 GOLDEN = Path(__file__).parent / "golden" / "pipelines"
 CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
 IMAGE = PipelineImage("registry.example/ottla-spark:0.1.0")
-GIVEN = LaunchInputs("SparkOperator", "demo-plain-bootstrap.events.svc:9092", ("ReadWriteMany",))
-ON_DRIVER = LaunchInputs("Driver", GIVEN.bootstrap)
+LAUNCH_INPUTS = LaunchInputs("SparkOperator", "demo-plain-bootstrap.events.svc:9092", ("ReadWriteMany",))
+ON_DRIVER = LaunchInputs("Driver", LAUNCH_INPUTS.bootstrap)
 CHECKPOINT = {"pvc": {"size": "1Gi"}}
 
 
 class Lines(Plain):
-    """Writes text of several lines as such."""
+    """Writes text of several lines as a block."""
 
 
 Lines.add_representer(
@@ -59,28 +61,30 @@ def plain(**spec: Any) -> Pipeline:
     return parsed(samples.pipeline(), **{"checkpoint": CHECKPOINT, **spec})
 
 
-def driver(it: Pipeline, **given: Any) -> dict[str, Any]:
+def driver(it: Pipeline, **inputs: Any) -> dict[str, Any]:
     application: dict[str, Any] = desired_objects(
-        it, IMAGE, LaunchInputs("Driver", GIVEN.bootstrap, **given)
+        it, IMAGE, LaunchInputs("Driver", LAUNCH_INPUTS.bootstrap, **inputs)
     ).application
     return application
 
 
 def application(it: Pipeline) -> dict[str, Any]:
-    found: dict[str, Any] = desired_objects(it, IMAGE, GIVEN).application
+    found: dict[str, Any] = desired_objects(it, IMAGE, LAUNCH_INPUTS).application
     return found
 
 
-def told_to_the_driver(found: DesiredLaunch) -> Any:
+def driver_definition(found: DesiredLaunch) -> Any:
     (config_map,) = (it for it in found.prerequisites if it["kind"] == "ConfigMap")
     return json.loads(config_map["data"]["pipeline.json"])
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_pipeline_becomes_these_objects(case: str) -> None:
+def test_objects_of_a_pipeline_are_those_of_the_golden_file(case: str) -> None:
     it = parsed(yaml.safe_load((GOLDEN / f"{case}.in.yaml").read_text()))
     assert it.spec.launcher
-    there = LaunchInputs(it.spec.launcher, GIVEN.bootstrap, GIVEN.claim_modes if case == "spark-operator" else ())
+    there = LaunchInputs(
+        it.spec.launcher, LAUNCH_INPUTS.bootstrap, LAUNCH_INPUTS.claim_modes if case == "spark-operator" else ()
+    )
     found = desired_objects(it, IMAGE, there)
     text = yaml.dump_all(found.all, Dumper=Lines, sort_keys=False, width=140)
     out = GOLDEN / f"{case}.out.yaml"
@@ -100,11 +104,11 @@ def test_a_pipeline_becomes_these_objects(case: str) -> None:
         {"spark": {"driver": {"cores": 2}, "executor": {"cores": "1500m"}, "conf": {"spark.executor.instances": "3"}}},
     ],
 )
-def test_every_field_of_a_spark_application_is_one_that_is_documented(spec: dict[str, Any]) -> None:
+def test_fields_of_a_spark_application_are_documented(spec: dict[str, Any]) -> None:
     assert unknown(application(plain(**spec))) == []
 
 
-def test_a_field_that_is_not_documented_would_be_found() -> None:
+def test_undocumented_fields_are_found() -> None:
     it = application(plain())
     it["spec"]["driver"]["core"] = 1
     it["spec"]["restartPolicy"]["type"] = "Sometimes"
@@ -112,17 +116,17 @@ def test_a_field_that_is_not_documented_would_be_found() -> None:
     assert [path for path, _ in unknown(it)] == ["spec.driver.core", "spec.executor.cores", "spec.restartPolicy.type"]
 
 
-def test_what_reads_what_is_there_and_ends_is_not_started_again_and_a_stream_always_is() -> None:
+def test_stream_is_restarted_always_and_a_batch_only_on_failure() -> None:
     assert application(plain())["spec"]["restartPolicy"]["type"] == "Always"
     ends = plain(trigger={"availableNow": True})
     assert application(ends)["spec"]["restartPolicy"]["type"] == "OnFailure"
     name = desired_objects(ends, IMAGE, ON_DRIVER).settings
     assert driver(ends)["spec"]["replicas"] == 1
     assert driver(ends, finished=name)["spec"]["replicas"] == 0
-    assert driver(ends, finished="another")["spec"]["replicas"] == 1, "it was another pipeline that ended"
+    assert driver(ends, finished="another")["spec"]["replicas"] == 1, "the spec that has finished is another one"
 
 
-def test_suspending_changes_nothing_but_whether_it_runs() -> None:
+def test_suspended_pipeline_has_the_same_objects_without_a_driver() -> None:
     running, suspended = (application(plain(state=it)) for it in ("running", "suspended"))
     assert not running["spec"]["suspend"] and suspended["spec"]["suspend"]
     suspended["spec"]["suspend"] = False
@@ -132,33 +136,33 @@ def test_suspending_changes_nothing_but_whether_it_runs() -> None:
     assert running["spec"]["template"] == suspended["spec"]["template"]
 
 
-def test_the_runner_takes_what_it_is_given_and_a_change_of_it_starts_another_driver() -> None:
+def test_changed_definition_changes_the_driver() -> None:
     it = desired_objects(plain(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
-    taken = parse_pipeline(told_to_the_driver(it), Path("/etc/ottla"))
+    taken = parse_pipeline(driver_definition(it), Path("/etc/ottla"))
     assert (taken.name, taken.spec.state, taken.spec.stop.graceful) == ("hourly", "running", "1m")
     other = desired_objects(plain(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
     assert it.settings != other.settings and other.settings in str(other.application)
 
 
-def test_executors_are_beside_the_driver_where_one_node_alone_can_write_the_checkpoint() -> None:
-    def beside(**checkpoint: Any) -> bool:
+def test_executors_run_on_the_node_of_the_driver_if_the_volume_has_one_writer() -> None:
+    def runs_on_one_node(**checkpoint: Any) -> bool:
         modes = checkpoint.pop("modes", ())
         return "podAffinity" in str(
             desired_objects(plain(checkpoint=checkpoint), IMAGE, LaunchInputs("Driver", "b:1", modes)).prerequisites
         )
 
-    assert beside(pvc={"size": "1Gi"})
-    assert beside(pvc={"claimName": "mine"}, modes=("ReadWriteOnce",))
-    assert not beside(pvc={"claimName": "mine"}, modes=("ReadWriteMany",))
-    assert not beside(path="s3a://bucket/folder")
+    assert runs_on_one_node(pvc={"size": "1Gi"})
+    assert runs_on_one_node(pvc={"claimName": "mine"}, modes=("ReadWriteOnce",))
+    assert not runs_on_one_node(pvc={"claimName": "mine"}, modes=("ReadWriteMany",))
+    assert not runs_on_one_node(path="s3a://bucket/folder")
 
 
-def test_the_checkpoint_stays_when_the_pipeline_goes() -> None:
+def test_checkpoint_is_retained_when_the_pipeline_is_deleted() -> None:
     kept = [it for it in desired_objects(plain(), IMAGE, ON_DRIVER).all if "ownerReferences" not in it["metadata"]]
     assert [it["kind"] for it in kept] == ["PersistentVolumeClaim"]
 
 
-def test_sizes_are_the_same_whoever_launches_it() -> None:
+def test_resources_are_the_same_with_both_launchers() -> None:
     it = plain(
         spark={"driver": {"cores": "250m"}, "conf": {"spark.driver.memory": "2g", "spark.executor.memory": "1g"}}
     )
@@ -172,13 +176,13 @@ def test_sizes_are_the_same_whoever_launches_it() -> None:
     }
     assert spec["executor"]["memory"] == "1024m"
     assert (
-        told_to_the_driver(desired_objects(it, IMAGE, ON_DRIVER))["spec"]["spark"]["conf"]["spark.driver.memory"]
+        driver_definition(desired_objects(it, IMAGE, ON_DRIVER))["spec"]["spark"]["conf"]["spark.driver.memory"]
         == "2048m"
     )
 
 
 @pytest.mark.parametrize(
-    ("spec", "why"),
+    ("spec", "message"),
     [
         ({"checkpoint": None}, "spec.checkpoint is missing"),
         ({"checkpoint": {"path": "here"}}, "spec.checkpoint.path: 'here' is lost with the pod"),
@@ -195,15 +199,15 @@ def test_sizes_are_the_same_whoever_launches_it() -> None:
         ({"spark": {"conf": {"spark.driver.memory": "much"}}}, "'much' is not an amount of memory"),
     ],
 )
-def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> None:
+def test_unsupported_fields_are_reported(spec: dict[str, Any], message: str) -> None:
     whole = {**samples.pipeline()["spec"], "checkpoint": CHECKPOINT, **spec}
     it = parsed({**samples.pipeline(), "spec": {key: value for key, value in whole.items() if value is not None}})
-    with pytest.raises(AssertionError, match=why):
+    with pytest.raises(AssertionError, match=message):
         raise AssertionError(find_unsupported(it))
     assert not find_unsupported(plain())
 
 
-def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
+def test_example_is_supported_on_kubernetes() -> None:
     folder = Path(__file__).parents[3] / "examples" / "flights"
     for path in sorted(folder.glob("*.yaml")):
         for data in yaml.safe_load_all(path.read_text()):
@@ -215,7 +219,7 @@ def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
                 assert not find_unsupported_cluster(it)
 
 
-def test_who_launches_it() -> None:
+def test_launcher_is_chosen_by_spec_then_existing_objects_then_the_cluster() -> None:
     for served in (True, False):
         assert choose_launcher(plain(launcher="Driver"), ["SparkOperator"], has_spark_operator=served) == "Driver"
         assert choose_launcher(plain(launcher="SparkOperator"), (), has_spark_operator=served) == "SparkOperator"
@@ -226,7 +230,7 @@ def test_who_launches_it() -> None:
     assert choose_launcher(plain(), (), has_spark_operator=False) == "Driver"
 
 
-def test_a_pipeline_begins_at_a_listener_inside_where_there_is_one() -> None:
+def test_bootstrap_address_is_that_of_an_internal_listener() -> None:
     listeners = [{"name": "out", "port": 9094, "type": "NodePort"}, {"name": "plain", "port": 9092}]
     data = samples.cluster(listeners=listeners)
     it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
@@ -239,10 +243,10 @@ def test_a_pipeline_begins_at_a_listener_inside_where_there_is_one() -> None:
         st.sampled_from(["1g", "2g"]),
     ),
     state=st.sampled_from(["running", "suspended"]),
-    launched=st.sampled_from([GIVEN, ON_DRIVER]),
+    launched=st.sampled_from([LAUNCH_INPUTS, ON_DRIVER]),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_same_pipeline_is_the_same_objects_whatever_the_order_of_its_settings(
+def test_objects_do_not_depend_on_the_order_of_settings(
     conf: dict[str, str], state: str, launched: LaunchInputs
 ) -> None:
     one = desired_objects(plain(state=state, spark={"conf": conf}), IMAGE, launched)
@@ -291,12 +295,12 @@ def test_a_pod_template_is_added_to_drivers_and_executors_of_both_launchers() ->
         assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/tmp", "/keys"}
         assert container["securityContext"]["readOnlyRootFilesystem"] is False
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    assert "podTemplate" not in json.dumps(told_to_the_driver(desired_objects(it, IMAGE, GIVEN)))
+    assert "podTemplate" not in json.dumps(driver_definition(desired_objects(it, IMAGE, LAUNCH_INPUTS)))
 
 
 def test_what_the_operator_was_installed_with_reaches_every_pod_of_a_pipeline() -> None:
     image = PipelineImage("spark:1", "Always", PodDefaults(("registry",), assigns_uid=True))
-    of_operator = desired_objects(plain(), image, GIVEN).application["spec"]
+    of_operator = desired_objects(plain(), image, LAUNCH_INPUTS).application["spec"]
     of_driver = desired_objects(plain(), image, ON_DRIVER).application["spec"]["template"]
     for template in (of_driver, of_operator["driver"]["template"], of_operator["executor"]["template"]):
         assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]

@@ -1,4 +1,6 @@
-"""Reconciles of a Pipeline on Kubernetes: what it waits for, what is created, left alone and deleted, and reported."""
+"""Reconciles of a Pipeline on Kubernetes: what it waits for, what is created, left alone and
+deleted, and reported.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,7 +26,9 @@ TERMINATED = {"exitCode": 1, "message": "noise\npipeline hourly: the topic fligh
 
 
 class World:
-    """One operator, which another may replace at any time, and the runner that it asks. `runner`: its answer."""
+    """One operator, which another may replace at any time, and the runner that it asks. `runner`:
+    its answer.
+    """
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
@@ -139,7 +143,10 @@ def test_a_running_pipeline_reports_its_progress(world: World) -> None:
     assert world.reconcile() == []
 
 
-@pytest.mark.parametrize(("ready", "why"), [(False, "Topic flights is not ready: creating topic flights"), (None, "no broker of Cluster demo is ready")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ready", "why"),
+    [(False, ("Topic flights is not ready: creating topic flights")), (None, "no broker of Cluster demo is ready")],
+)
 def test_a_driver_is_not_started_before_its_source_topics_are_ready(
     api: FakeApi, world: World, ready: bool | None, why: str
 ) -> None:

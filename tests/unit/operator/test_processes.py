@@ -82,7 +82,10 @@ async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 async def test_a_process_that_exits_is_restarted_and_its_last_line_reported(tmp_path: Path) -> None:
     reports = Reports()
     mark = tmp_path / "mark"
-    script = f"import os, sys, signal\nif not os.path.exists({str(mark)!r}):\n open({str(mark)!r}, 'w').close(); sys.exit('no disk')\n{SERVE}"
+    script = (
+        f"import os, sys, signal\nif not os.path.exists({str(mark)!r}):\n open({str(mark)!r}, "
+        f"'w').close(); sys.exit('no disk')\n{SERVE}"
+    )
     supervisor = supervise(tmp_path, script, reports)
     running = asyncio.create_task(supervisor.run())
     await reports.until(lambda: State.ready in reports.states)

@@ -38,7 +38,9 @@ def clusters(
 
 
 def done(partitions: Sequence[PartitionReplicas], moves: Sequence[Move]) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Replicas after the moves. Asserts that each move is of an existing partition, and each partition moves at most once."""
+    """Replicas after the moves. Asserts that each move is of an existing partition, and each
+    partition moves at most once.
+    """
     found = {(it.topic, it.partition): it.replicas for it in partitions}
     seen = set()
     for it in moves:

@@ -1,4 +1,6 @@
-"""Decisions and texts of the commands that reassign partitions, elect leaders and resume a load. No broker is needed."""
+"""Decisions and texts of the commands that reassign partitions, elect leaders and resume a load. No
+broker is needed.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plans as Kafka's tool writes them."""
+"""Reassignment plans in the JSON format of Kafka's tool."""
 
 import json
 
@@ -17,23 +17,23 @@ from ottla_operator.plan.reassignment_file import InvalidPlan, forward_plan, par
         min_size=1,
     )
 )
-def test_what_is_written_is_read(plan: dict[tuple[str, int], tuple[int, ...]]) -> None:
+def test_written_plan_is_parsed(plan: dict[tuple[str, int], tuple[int, ...]]) -> None:
     assert parse_plan(json.dumps(plan_document(plan)), "plan.json") == plan
 
 
-def test_the_plan_of_moves_and_the_way_back() -> None:
+def test_plan_and_rollback_of_reassignments() -> None:
     moves = [Move("a", 1, (1, 2), (2, 3), 1, 5)]
     assert forward_plan(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [2, 3]}]
     assert rollback_plan(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [1, 2]}]
 
 
-def test_kafka_s_own_form() -> None:
+def test_plan_of_kafkas_tool_is_parsed() -> None:
     text = '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
     assert parse_plan(text, "x") == {("a", 0): (1, 2)}
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         (7, "plan.json: partitions[0]: 7 is not an object with topic, partition and replicas"),
         ({"topic": ""}, 'partitions[0].topic: "" is not a topic name'),
@@ -46,16 +46,16 @@ def test_kafka_s_own_form() -> None:
         ({"replica": [1]}, "partitions[0].replica: unknown field"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_allowed(entry: object, said: str) -> None:
+def test_invalid_entry_is_named_with_what_is_allowed(entry: object, message: str) -> None:
     good = {"topic": "a", "partition": 0, "replicas": [1, 2]}
     entry = good | entry if isinstance(entry, dict) else entry
     with pytest.raises(InvalidPlan) as bad:
         parse_plan(json.dumps({"version": 1, "partitions": [entry]}), "plan.json")
-    assert said in str(bad.value)
+    assert message in str(bad.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "a plan is"),
@@ -67,12 +67,12 @@ def test_what_is_wrong_is_named_with_what_is_allowed(entry: object, said: str) -
         ('{"version": 1, "partitions": [], "more": 1}', "more: unknown field"),
     ],
 )
-def test_what_is_no_plan(text: str, said: str) -> None:
-    with pytest.raises(InvalidPlan, match=said.replace("[", r"\[")):
+def test_invalid_document_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(InvalidPlan, match=message.replace("[", r"\[")):
         parse_plan(text, "plan.json")
 
 
-def test_a_partition_that_comes_twice() -> None:
+def test_duplicate_partition_is_rejected() -> None:
     twice = [{"topic": "a", "partition": 0, "replicas": [it]} for it in (1, 2)]
     with pytest.raises(InvalidPlan, match=r"partitions\[1\]: a-0 is listed twice"):
         parse_plan(json.dumps({"version": 1, "partitions": twice}), "plan.json")

@@ -1,4 +1,6 @@
-"""Every rule gives the same verdict in CEL and in Python, and resources are validated with readable problems."""
+"""Every rule gives the same verdict in CEL and in Python, and resources are validated with readable
+problems.
+"""
 
 from copy import deepcopy
 from typing import Any
@@ -193,7 +195,10 @@ def test_path_of_a_problem_leads_into_lists_and_maps() -> None:
     assert validation_messages(broken) == ["spec.sources.flights.format.typ: unknown field; did you mean 'type'?"]
     del broken["spec"]["sources"]["flights"]["format"]["typ"]
     assert validation_messages(broken) == [
-        "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'nothing' is none of flights, late"
+        (
+            "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'nothing' is "
+            "none of flights, late"
+        )
     ]
     broken["spec"]["sinks"][1] = {"from": "late"}
     assert validation_messages(broken)[0].startswith("spec.sinks[1]: a sink has exactly one target")

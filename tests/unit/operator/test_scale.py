@@ -83,9 +83,14 @@ def test_scaling_ends_with_the_desired_brokers(
 def inputs(**more: object) -> ScaleInputs:
     found = partitions(3, {"a": (3, 2)})
     fields = {
-        "desired": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "available": (UsableBroker(1), UsableBroker(2), UsableBroker(3)), "partitions": found,
-        "moving": 0, "spread_over": frozenset({1, 2, 3}), "replication_factors": {},
-    }  # fmt: skip
+        "desired": frozenset({1, 2, 3}),
+        "present": frozenset({1, 2, 3}),
+        "available": (UsableBroker(1), UsableBroker(2), UsableBroker(3)),
+        "partitions": found,
+        "moving": 0,
+        "spread_over": frozenset({1, 2, 3}),
+        "replication_factors": {},
+    }
     return ScaleInputs(**(fields | more))  # type: ignore[arg-type]
 
 

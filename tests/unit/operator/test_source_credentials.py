@@ -1,4 +1,4 @@
-"""Credentials of a mirror's source: from Secrets to settings, and never to people."""
+"""Credentials of a mirror's source: from Secrets to settings, and redacted in messages."""
 
 import base64
 from pathlib import Path
@@ -43,7 +43,7 @@ CA = {"caSecretRef": {"name": "ca"}}
 
 
 @pytest.mark.parametrize(
-    ("source", "wanted"),
+    ("source", "expected"),
     [
         ({}, {}),
         ({"tls": {}}, {"security.protocol": "SSL"}),
@@ -87,33 +87,34 @@ CA = {"caSecretRef": {"name": "ca"}}
         ),
     ],
 )
-def test_what_brokers_are_set_to(source: dict[str, Any], wanted: dict[str, str]) -> None:
-    assert credential_settings(mirror(**source), SECRETS) == wanted
+def test_secrets_become_settings_of_the_mirror(source: dict[str, Any], expected: dict[str, str]) -> None:
+    assert credential_settings(mirror(**source), SECRETS) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "message"),
     [("nothing", "Secret nothing does not exist"), ("empty", "Secret empty has no password; it has: username")],
 )
-def test_what_is_missing_is_named(name: str, why: str) -> None:
-    with pytest.raises(SecretUnusable, match=why):
+def test_missing_secret_or_key_is_named(name: str, message: str) -> None:
+    with pytest.raises(SecretUnusable, match=message):
         credential_settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
 
 
-def test_secrets_are_set_once_for_each_version_and_unset_with_the_spec_s_field() -> None:
+def test_secrets_are_set_once_per_version_and_removed_with_their_field() -> None:
     source = mirror(tls=CA, credentials=credentials("PLAIN", "login"))
     assert secret_names(source) == ["ca", "login"]
-    wanted = {"topics": "*", **credential_settings(source, SECRETS)}
-    first = plan_mirror_changes(wanted, {})
+    expected = {"topics": "*", **credential_settings(source, SECRETS)}
+    first = plan_mirror_changes(expected, {})
     assert first["sasl.password"] == "hush"
-    observed = {name: "" if name in HIDDEN_SETTINGS else value for name, value in wanted.items()}
-    assert plan_mirror_changes(wanted, observed) == {}
+    observed = {name: "" if name in HIDDEN_SETTINGS else value for name, value in expected.items()}
+    assert plan_mirror_changes(expected, observed) == {}
     newer = {**SECRETS, "login": ObservedSecret({"username": "u", "password": "louder"}, "9")}
     rotated = plan_mirror_changes({"topics": "*", **credential_settings(source, newer)}, observed)
     assert rotated == {"sasl.password": "louder", "credentials.version": "1 9"}
-    assert set(plan_mirror_changes({"topics": "*"}, observed)) == set(wanted) - {"topics"}
+    assert set(plan_mirror_changes({"topics": "*"}, observed)) == set(expected) - {"topics"}
     assert redacted_changes({**first, "groups": None}) == (
-        "topics=*, ssl.truststore.certificates=(certificates), sasl.mechanism=PLAIN, sasl.username=u, sasl.password=(hidden), "
+        "topics=*, ssl.truststore.certificates=(certificates), sasl.mechanism=PLAIN, sasl.username=u, "
+        "sasl.password=(hidden), "
         "security.protocol=SASL_SSL, credentials.version=1 2, groups unset"
     )
     assert "hush" not in repr(SECRETS["login"])
@@ -132,7 +133,7 @@ metadata: {name: ignored}
 """
 
 
-def test_secrets_of_files(tmp_path: Path) -> None:
+def test_secrets_are_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(FILE)
     (document,) = read_files([tmp_path])
     found = local.read_secrets([document.data])

@@ -1,4 +1,4 @@
-"""The throttle of a move, taken off."""
+"""Removal of the throttle of a reassignment."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +12,7 @@ from tests.unit.operator.loop import on_loop
 
 
 class Brokers:
-    """`codes`: topic → what altering it gives. `asked`: what was altered, by name."""
+    """`codes`: error code by topic. `requested`: names of altered resources."""
 
     def __init__(self, **codes: ErrorCode) -> None:
         self.codes = codes
@@ -31,14 +31,14 @@ class Brokers:
 
 
 @on_loop
-async def test_a_topic_that_was_deleted_while_it_moved_leaves_no_broker_throttled() -> None:
-    brokers = Brokers(gone=ErrorCode.unknown_topic_or_partition)
-    await throttle.remove_throttle(cast(KafkaClient, brokers), [1, 2], ["gone", "there"])
-    assert brokers.requested == ["gone", "there", "1", "2"]
+async def test_throttle_of_brokers_is_removed_although_a_topic_was_deleted() -> None:
+    brokers = Brokers(deleted=ErrorCode.unknown_topic_or_partition)
+    await throttle.remove_throttle(cast(KafkaClient, brokers), [1, 2], ["deleted", "existing"])
+    assert brokers.requested == ["deleted", "existing", "1", "2"]
 
 
 @on_loop
-async def test_what_brokers_refuse_is_an_error() -> None:
-    brokers = Brokers(there=ErrorCode.topic_authorization_failed)
+async def test_rejected_removal_is_an_error() -> None:
+    brokers = Brokers(existing=ErrorCode.topic_authorization_failed)
     with pytest.raises(KafkaError):
-        await throttle.remove_throttle(cast(KafkaClient, brokers), [1], ["there"])
+        await throttle.remove_throttle(cast(KafkaClient, brokers), [1], ["existing"])

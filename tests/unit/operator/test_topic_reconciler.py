@@ -1,5 +1,6 @@
-"""Reconciles of Topics: which topics are deleted with their resources, which stay with their records, and what one Topic's
-failure means for the others."""
+"""Reconciles of Topics: which topics are deleted with their resources, which stay with their
+records, and what one Topic's failure means for the others.
+"""
 
 import pytest
 
@@ -107,7 +108,7 @@ async def test_many_deletions_are_one_event() -> None:
 
 
 @on_loop
-async def test_a_topic_that_no_watch_has_shown_yet_stays_recorded() -> None:
+async def test_a_topic_that_no_watch_has_delivered_yet_stays_recorded() -> None:
     world = TopicWorld()
     world.create("flights", deletionPolicy="Delete")
     await world.reconcile()
@@ -160,7 +161,7 @@ async def test_a_rejected_status_of_one_topic_does_not_block_others() -> None:
 
 
 @on_loop
-async def test_an_unavailable_api_server_is_not_asked_for_each_topic() -> None:
+async def test_an_unavailable_api_server_gets_no_request_for_each_topic() -> None:
     world = TopicWorld()
     for number in range(100):
         world.create(f"t{number}")

@@ -22,7 +22,9 @@ WITHIN_S = 20.0
 
 
 class ApiServer:
-    """As much of one as a watch needs. `cut`: ends all watches; what happened since they began is not replayed."""
+    """As much of one as a watch needs. `cut`: ends all watches; what happened since they began is
+    not replayed.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}  # by uid

@@ -40,8 +40,10 @@ def resource(name: str, uid: str, *, kind: str = "Topic", **spec: Any) -> Json:
 
 @dataclass
 class TopicWorld:
-    """`topics`: on the brokers, with their ids. `is_unreachable`: no broker is ready. `unauthorized`: topics that brokers do
-    not describe. `undeletable`: topics that they do not delete, and why. `events`: as `reason: message`."""
+    """`topics`: on the brokers, with their ids. `is_unreachable`: no broker is ready.
+    `unauthorized`: topics that brokers do not describe. `undeletable`: topics that they do not
+    delete, and why. `events`: as `reason: message`.
+    """
 
     api: FakeApi = field(default_factory=FakeApi)
     cache: WatchCache = field(default_factory=WatchCache)
@@ -80,7 +82,7 @@ class TopicWorld:
         self.cache.update(copy.deepcopy(self.api.put(TOPIC, topic)), is_deleted=False)
 
     def delete(self, name: str, **spec: Any) -> None:
-        """`spec`: what was changed just before."""
+        """Deletes the resource after a change of these fields of its spec."""
         deleted = self.api.objects.pop((TOPIC.name, KEY.namespace, name))
         deleted["spec"] |= spec
         self.cache.update(deleted, is_deleted=True)
@@ -135,7 +137,9 @@ class TopicWorld:
         return await self._platform.read_deletion_records(KEY)
 
     async def recorded(self) -> dict[str, bool]:
-        """Topic resources with deletion records, and whether an operator has watched their deletion."""
+        """Topic resources with deletion records, and whether an operator has watched their
+        deletion.
+        """
         return {it.resource: it.is_deleted for it in (await self.deletion_records()).values()}
 
     async def _record_event(self, event: Json) -> Json:

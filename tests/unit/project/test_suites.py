@@ -1,4 +1,6 @@
-"""The Makefile, the pre-commit hooks and CI run the same checks, and no test file is left out of every target."""
+"""The Makefile, the pre-commit hooks and CI run the same checks, and no test file is left out of
+every target.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What is compacted next, and how far: Kafka's rules, each named for its setting."""
+"""Which log is compacted next, and up to which offset: Kafka's rules, each named for its setting."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def segments(*sizes: int, each: int = 100) -> list[SegmentSummary]:
     return [SegmentSummary(n * each, size) for n, size in enumerate(sizes)]
 
 
-def chosen(
+def plan_cleaning(
     found: list[SegmentSummary],
     config: LogConfig = COMPACT,
     *,
@@ -33,21 +33,21 @@ def chosen(
 
 def test_min_cleanable_dirty_ratio() -> None:
     found = segments(50, 50, 7)
-    assert chosen(found) == DirtyRange(0, 200, 0, 100, is_overdue=False)
-    assert chosen(found, checkpoint=100) is None, "a half is not more than a half"
-    assert chosen(found, replace(COMPACT, min_cleanable_dirty_ratio=0.4), checkpoint=100) == DirtyRange(
+    assert plan_cleaning(found) == DirtyRange(0, 200, 0, 100, is_overdue=False)
+    assert plan_cleaning(found, checkpoint=100) is None, "a half is not more than a half"
+    assert plan_cleaning(found, replace(COMPACT, min_cleanable_dirty_ratio=0.4), checkpoint=100) == DirtyRange(
         100, 200, 50, 50, False
     )
 
 
 def test_the_active_segment_is_never_cleaned() -> None:
-    assert chosen(segments(50)) is None
-    assert chosen(segments(50, 50), checkpoint=100) is None
+    assert plan_cleaning(segments(50)) is None
+    assert plan_cleaning(segments(50, 50), checkpoint=100) is None
 
 
 @pytest.mark.parametrize(("stable", "end"), [(199, 100), (200, 200), (150, 100), (250, 200), (300, 300), (99, None)])
 def test_range_ends_at_the_last_stable_offset(stable: int, end: int | None) -> None:
-    found = chosen(segments(10, 10, 10, 10), stable=stable)
+    found = plan_cleaning(segments(10, 10, 10, 10), stable=stable)
     assert (found.end if found else None) == end
 
 
@@ -57,29 +57,29 @@ def test_min_compaction_lag_ms_keeps_the_first_young_segment_and_all_later_ones(
     found[1] = replace(found[1], largest_timestamp=NOW_MS - 2 * HOUR_MS)
     found[2] = replace(found[2], largest_timestamp=NOW_MS - HOUR_MS + 1)
     config = replace(COMPACT, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0)
-    assert chosen(found, config, checkpoint=100) == DirtyRange(100, 200, 10, 10, False)
+    assert plan_cleaning(found, config, checkpoint=100) == DirtyRange(100, 200, 10, 10, False)
     found[2] = replace(found[2], largest_timestamp=NOW_MS - HOUR_MS)
-    assert chosen(found, config, checkpoint=100) == DirtyRange(100, 300, 10, 20, False)
+    assert plan_cleaning(found, config, checkpoint=100) == DirtyRange(100, 300, 10, 20, False)
 
 
 def test_max_compaction_lag_ms_overrides_the_ratio() -> None:
     found = segments(1000, 10, 10)
     config = replace(COMPACT, max_compaction_lag_ms=HOUR_MS)
-    assert chosen(found, config, checkpoint=100) is None
+    assert plan_cleaning(found, config, checkpoint=100) is None
     found[1] = replace(found[1], first_timestamp=NOW_MS - HOUR_MS)
-    assert chosen(found, config, checkpoint=100) is None
+    assert plan_cleaning(found, config, checkpoint=100) is None
     found[1] = replace(found[1], first_timestamp=NOW_MS - HOUR_MS - 1)
-    assert chosen(found, config, checkpoint=100) == DirtyRange(100, 200, 1000, 10, is_overdue=True)
+    assert plan_cleaning(found, config, checkpoint=100) == DirtyRange(100, 200, 1000, 10, is_overdue=True)
 
 
 @pytest.mark.parametrize("checkpoint", [None, 40, 1001])
 def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None) -> None:
-    found = chosen(segments(10, 10, 10), start=50, checkpoint=checkpoint)
+    found = plan_cleaning(segments(10, 10, 10), start=50, checkpoint=checkpoint)
     assert found is not None
     assert found.first_dirty == 50
 
 
-def test_overdue_logs_come_first_then_the_filthiest() -> None:
+def test_overdue_logs_come_first_then_the_highest_dirty_ratio() -> None:
     tidy, filthy, late = DirtyRange(0, 1, 90, 10, False), DirtyRange(0, 1, 10, 90, False), DirtyRange(0, 1, 95, 5, True)
     assert choose_filthiest([("tidy", tidy), ("filthy", filthy)]) == ("filthy", filthy)
     assert choose_filthiest([("late", late), ("filthy", filthy)]) == ("late", late)
@@ -87,7 +87,7 @@ def test_overdue_logs_come_first_then_the_filthiest() -> None:
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 100))
-def test_groups_are_neighbours_that_fit_a_segment(sizes: list[int], limit: int) -> None:
+def test_adjacent_segments_are_grouped_up_to_the_segment_size(sizes: list[int], limit: int) -> None:
     found = segments(*sizes)
     groups = group_segments(found, replace(COMPACT, segment_bytes=limit), 100 * len(sizes))
     assert [segment for group in groups for segment in group] == found
@@ -97,7 +97,7 @@ def test_groups_are_neighbours_that_fit_a_segment(sizes: list[int], limit: int) 
         assert following is None or total + following[0].size > limit
 
 
-def test_groups_fit_the_limits_of_an_index() -> None:
+def test_groups_do_not_exceed_the_limits_of_an_index() -> None:
     fat = [replace(segment, offset_index_size=8) for segment in segments(1, 1, 1)]
     assert [len(group) for group in group_segments(fat, replace(COMPACT, segment_index_bytes=16), 300)] == [2, 1]
     far = segments(1, 1, 1, each=2**30)

@@ -26,12 +26,12 @@ from tests.unit.records.history import (
 DAY_MS = 24 * 3600 * 1000
 
 
-def remembered(producers: ProducerStates) -> dict[int, tuple[int, int, int, int]]:
-    """What decides whether the next batch of each producer is accepted."""
+def producer_entries(producers: ProducerStates) -> dict[int, tuple[int, int, int, int]]:
+    """The state that decides whether the next batch of each producer is accepted."""
     return {p.producer_id: (p.epoch, p.last_sequence, p.last_offset, p.current_txn_first_offset) for p in producers}
 
 
-def everything(log: Log) -> dict[int, Record]:
+def records_by_offset(log: Log) -> dict[int, Record]:
     pairs = zip(log.batches, log.headers(), strict=True)
     return {record.offset: record for batch, header in pairs for record in decode_batch(batch, header)}
 
@@ -45,11 +45,11 @@ def test_cleaning_keeps_what_readers_and_producers_need(history: list[Write | En
     first_dirty = data.draw(st.sampled_from([b for b in bounds if b <= end]))
     after, cleaned_to, tally = cleaned(log, first_dirty=first_dirty, end=end)
 
-    before, left = everything(log), everything(after)
+    before, left = records_by_offset(log), records_by_offset(after)
     assert all(left[offset] == before[offset] for offset in left), "what stays keeps offset, time, key and value"
     assert [offset for offset in left if offset >= end] == [offset for offset in before if offset >= end]
     assert table(committed(after)) == table(committed(log))
-    assert remembered(after.producers) == remembered(log.producers)
+    assert producer_entries(after.producers) == producer_entries(log.producers)
     untouched = [b for b, h in zip(log.batches, log.headers(), strict=True) if h.base_offset >= end]
     assert after.batches[len(after.batches) - len(untouched) :] == untouched
     assert cleaned_to <= end
@@ -73,16 +73,18 @@ def test_several_cleanings_with_little_memory_have_the_same_result(history: list
         )
         assert reached > at, "every cleaning makes progress"
         at = reached
-    assert [r for r in everything(step).values() if r.value] == [r for r in everything(whole).values() if r.value]
-    assert remembered(step.producers) == remembered(log.producers)
+    assert [r for r in records_by_offset(step).values() if r.value] == [
+        r for r in records_by_offset(whole).values() if r.value
+    ]
+    assert producer_entries(step.producers) == producer_entries(log.producers)
 
 
-def test_transaction_before_the_dirty_part_does_not_affect_the_producers_next() -> None:
+def test_transaction_before_the_dirty_part_does_not_affect_the_next_of_its_producer() -> None:
     aborted: list[Write | End] = [Write(2, ((b"a", b"2"),)), End(2, commit=False)]
     log = written([Write(0, ((b"a", b"1"),)), *aborted, Write(2, ((b"a", b"3"),)), End(2, commit=True)])
     after, reached, _ = cleaned(log, first_dirty=3)
     assert reached == 5
-    assert [r.offset for r in everything(after).values() if r.key == b"a"] == [3]
+    assert [r.offset for r in records_by_offset(after).values() if r.key == b"a"] == [3]
 
 
 @settings(max_examples=150)
@@ -92,13 +94,13 @@ def test_tombstones_are_removed_after_their_delete_horizon(history: list[Write |
     step, _, _ = cleaned(log, producers=log.producers)
     last = {r.key: r for r in committed(log) if r.offset < log.stable}
     tombstones = {r.offset for r in last.values() if r.value is None}
-    assert {o for o, r in everything(step).items() if r.value is None and o < log.stable} == tombstones
+    assert {o for o, r in records_by_offset(step).items() if r.value is None and o < log.stable} == tombstones
     for ms in later_ms:
         step, _, _ = cleaned(step, first_dirty=log.stable, end=log.stable, now_ms=NOW_MS + ms, producers=log.producers)
-        left = {o for o, r in everything(step).items() if r.value is None and o < log.stable}
+        left = {o for o, r in records_by_offset(step).items() if r.value is None and o < log.stable}
         assert left == (tombstones if ms < DAY_MS else set())
         assert table(committed(step)) == table(committed(log))
-        assert remembered(step.producers) == remembered(log.producers)
+        assert producer_entries(step.producers) == producer_entries(log.producers)
 
 
 @settings(max_examples=100)
@@ -108,7 +110,7 @@ def test_cleaning_a_clean_log_changes_only_delete_horizons(history: list[Write |
     once, end, _ = cleaned(log, producers=log.producers)
     twice, _, _ = cleaned(once, first_dirty=end, end=log.stable, producers=log.producers)
     thrice, _, _ = cleaned(twice, first_dirty=end, end=log.stable, producers=log.producers)
-    assert everything(twice) == everything(once)
+    assert records_by_offset(twice) == records_by_offset(once)
     assert thrice.batches == twice.batches
 
 
@@ -129,17 +131,21 @@ def test_aborted_transactions_are_removed_and_their_markers_a_day_later() -> Non
     # The producer has expired.
     expired = ProducerStates()
     after, _, _ = cleaned(log, producers=expired)
-    assert sorted(everything(after)) == [1, 2]
+    assert sorted(records_by_offset(after)) == [1, 2]
     assert after.aborted == log.aborted, "its marker stays, and its entry in the transaction index"
     marked, _, _ = cleaned(after, producers=expired, first_dirty=3)
     assert marked.headers()[0].has_delete_horizon
     assert marked.headers()[0].base_timestamp == NOW_MS + DAY_MS
     assert marked.aborted == []
-    assert sorted(everything(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS - 1)[0])) == [
+    assert sorted(
+        records_by_offset(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS - 1)[0])
+    ) == [
         1,
         2,
     ]
-    assert sorted(everything(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS)[0])) == [2]
+    assert sorted(records_by_offset(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS)[0])) == [
+        2
+    ]
 
 
 def test_the_last_batch_of_an_active_producer_stays_without_records() -> None:
@@ -177,7 +183,7 @@ def test_records_without_a_key_are_removed_and_counted() -> None:
         end=3,
     )
     after, _, tally = cleaned(log)
-    assert sorted(everything(after)) == [1, 2]
+    assert sorted(records_by_offset(after)) == [1, 2]
     assert tally.without_key == 1
 
 

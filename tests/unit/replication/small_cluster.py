@@ -1,5 +1,7 @@
-"""A few brokers on the simulated network that host, lead and follow partitions, and a controller that is played by the test: what it says is in
-every image at once, or where it is told to, and the ISRs that leaders propose are taken or held back."""
+"""Brokers that replicate partitions over a simulated network. The test plays the controller: it
+sets the metadata of partitions, which reach all brokers at once or only some, and accepts or
+rejects the ISRs that leaders propose.
+"""
 
 import asyncio
 import gc
@@ -47,7 +49,9 @@ LISTENER = "PLAINTEXT"
 
 
 class Node:
-    """One broker, or rather those parts of it that replicate. Lives are counted in its broker epoch: 10 × id + life."""
+    """The parts of a broker that replicate. Its broker epoch is 10 × id + number of the
+    incarnation.
+    """
 
     def __init__(self, cluster: "SmallCluster", node_id: int) -> None:
         self.node_id = node_id
@@ -55,8 +59,8 @@ class Node:
         self.cluster = cluster
         self.disk = SimulatedDisk(Random(node_id), cluster.loop.time, cluster.now_ms)
         self.disk.mount("/data")
-        self.life = 0
-        self.led: list[tuple[str, int]] = []  # what hosting told of leadership: (led or lost, epoch)
+        self.incarnation = 0
+        self.leadership_changes: list[tuple[str, int]] = []  # ("gained" or "lost", leader epoch)
         self.process: SimulatedProcess
 
     is_active_controller = False
@@ -66,11 +70,11 @@ class Node:
 
     @property
     def epoch(self) -> int:
-        return 10 * self.node_id + self.life
+        return 10 * self.node_id + self.incarnation
 
     def start(self) -> None:
-        self.life += 1
-        self.process = SimulatedProcess(self.cluster.loop, self.host, self.life)
+        self.incarnation += 1
+        self.process = SimulatedProcess(self.cluster.loop, self.host, self.incarnation)
         self.process.on_exit.append(self.disk.release_locks)
         self.process.run(self._serve())
 
@@ -96,7 +100,7 @@ class Node:
             )
         ]
         self.proposals = AlterPartitionSender(
-            self.node_id, lambda: self.epoch, lambda broker: self.image.brokers[broker].epoch, cluster.ask
+            self.node_id, lambda: self.epoch, lambda broker: self.image.brokers[broker].epoch, cluster.send
         )
         self.fetchers = ReplicaFetchers(self.node_id, self.image, self.config, lambda: self.epoch)
         self.replica_manager = ReplicaManager(
@@ -107,11 +111,13 @@ class Node:
             self.runtime,
             self.config,
             self.fetchers,
-            ReplicaMover(self.node_id, self.partitions, self.directories, self.config, lambda: self.epoch, cluster.ask),
+            ReplicaMover(
+                self.node_id, self.partitions, self.directories, self.config, lambda: self.epoch, cluster.send
+            ),
             MetadataClusterView(self.image),
             self.proposals.send,
-            lambda partition: self.led.append(("led", partition.leader_epoch)),
-            lambda partition: self.led.append(("lost", partition.leader_epoch)),
+            lambda partition: self.leadership_changes.append(("gained", partition.leader_epoch)),
+            lambda partition: self.leadership_changes.append(("lost", partition.leader_epoch)),
         )
         self.server = Server(
             cast(Broker, self),
@@ -120,10 +126,10 @@ class Node:
         )
         self.server.bind()
         await self.server.serve()
-        cluster.registered(self)
+        cluster.on_registered(self)
 
-    def tell(self, records: Iterable[PartitionRecord]) -> None:
-        """As when the metadata log brings them; in the process's own context."""
+    def apply_records(self, records: Iterable[PartitionRecord]) -> None:
+        """Applies records of the metadata log, in the context of the broker's process."""
 
         def apply() -> None:
             changes = MetadataDelta()
@@ -144,7 +150,7 @@ class Node:
         if self.process.alive:
             self.process.context.copy().run(apply)
 
-    def brokers_are(self, brokers: dict[int, BrokerRegistration]) -> None:
+    def apply_brokers(self, brokers: dict[int, BrokerRegistration]) -> None:
         def apply() -> None:
             self.image.brokers = dict(brokers)
             self.replica_manager.apply_changes(MetadataDelta(changed_brokers=set(brokers)))
@@ -153,28 +159,30 @@ class Node:
             self.process.context.copy().run(apply)
 
     def partition(self, index: int = 0) -> Partition:
-        found = self.partitions.get(TOPIC, index)
-        assert found is not None
-        return found
+        partition = self.partitions.get(TOPIC, index)
+        assert partition is not None
+        return partition
 
     def values(self, index: int = 0) -> list[bytes | None]:
         log = self.partition(index).log
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         offset = log.start
         while offset < log.end:
             for header, record in iter_records(log.read(offset, 1 << 20, up_to=log.end)):
-                found.append(record.value)
+                values.append(record.value)
                 offset = header.next_offset
-        return found
+        return values
 
     def append(
-        self, *values: bytes, index: int = 0, acks: int = -1, across_leaders: bool = False, **how: Any
+        self, *values: bytes, index: int = 0, acks: int = -1, across_leaders: bool = False, **options: Any
     ) -> "asyncio.Task[int]":
-        """A produce; its task ends when it is acknowledged, or raises KafkaError."""
+        """Produces a batch. The task returns the first offset when it is acknowledged, or raises
+        KafkaError.
+        """
 
         async def produce() -> int:
             partition = self.partitions.leader(TOPIC, index)
-            batch = encode_batch([Record(1, None, value) for value in values], **how)
+            batch = encode_batch([Record(1, None, value) for value in values], **options)
             appended = partition.append_records(batch, acks=acks)
             waiting = partition.commit_future(appended, acks, across_leaders=across_leaders)
             if waiting is not None:
@@ -184,7 +192,7 @@ class Node:
         return self.process.run(produce())
 
     def kill(self) -> None:
-        """Its port refuses, so it is fenced at once."""
+        """Kills the process. The broker is fenced at once, as its port refuses connections."""
         self.process.kill()
         self.cluster.fence(self)
 
@@ -196,8 +204,9 @@ class Node:
 
 
 class SmallCluster:
-    """Brokers 1 to `count`. `state`: of each partition, as the controller has it; `silent`: it answers nobody; `refuse`: what it says to
-    every proposal."""
+    """Brokers 1 to `count`, and the controller. `state`: the controller's record of each partition.
+    `controller_is_silent`: it does not respond. `reject_with`: its error for every proposal.
+    """
 
     def __init__(
         self, loop: SimulatedLoop, count: int = 3, topic_config: dict[str, str] | None = None, **settings: str
@@ -211,12 +220,12 @@ class SmallCluster:
         self.state: dict[int, PartitionRecord] = {}
         self._cuts: list[tuple[str, str]] = []
         self.topic_id = TOPIC_ID
-        self.side = ""  # for a test's own use
-        self.silent = False
-        self.untold: set[int] = set()  # brokers that the metadata do not reach
-        self.refuse: ErrorCode | None = None
-        self.asked: list[AlterPartitionRequest] = []
-        self.isrs: list[tuple[int, ...]] = []  # that were taken, of any partition
+        self.throttle_config = ""  # set and read by tests
+        self.controller_is_silent = False
+        self.without_metadata: set[int] = set()  # brokers that do not get new metadata
+        self.reject_with: ErrorCode | None = None
+        self.requests: list[AlterPartitionRequest] = []
+        self.isrs: list[tuple[int, ...]] = []  # accepted proposals of all partitions
 
     def __getitem__(self, node_id: int) -> Node:
         return self.nodes[node_id]
@@ -224,35 +233,35 @@ class SmallCluster:
     def now_ms(self) -> int:
         return 1_750_000_000_000 + int(self.loop.time() * 1000)
 
-    async def started(self) -> None:
+    async def start(self) -> None:
         for node in self.nodes.values():
             node.start()
-        await self.until(lambda: len(self.brokers) == len(self.nodes))
+        await self.wait_until(lambda: len(self.brokers) == len(self.nodes))
 
-    async def restarted(self, node_id: int) -> None:
+    async def restart(self, node_id: int) -> None:
         node = self.nodes[node_id]
         before = node.epoch
         node.start()
-        await self.until(lambda: self.brokers[node_id].epoch > before)
+        await self.wait_until(lambda: self.brokers[node_id].epoch > before)
 
     def fence(self, node: Node) -> None:
         self.brokers[node.node_id] = replace(self.brokers[node.node_id], fenced=True)
-        for one in self.nodes.values():
-            one.brokers_are(self.brokers)
+        for other in self.nodes.values():
+            other.apply_brokers(self.brokers)
 
-    def registered(self, node: Node) -> None:
+    def on_registered(self, node: Node) -> None:
         endpoints = {LISTENER: Endpoint(node.host, PORT)}
         incarnation = UUID(int=node.epoch)
         self.brokers[node.node_id] = BrokerRegistration(
             node.node_id, node.epoch, incarnation, endpoints, f"rack-{node.node_id}", (), fenced=False
         )
-        for one in self.nodes.values():
-            if one.node_id in self.brokers:
-                one.brokers_are(self.brokers)
-        node.tell(self.state.values())
+        for other in self.nodes.values():
+            if other.node_id in self.brokers:
+                other.apply_brokers(self.brokers)
+        node.apply_records(self.state.values())
 
-    def say(self, index: int = 0, **change: Any) -> None:
-        """The controller changes a partition; a new leader begins a new leader epoch."""
+    def set_partition(self, index: int = 0, **change: Any) -> None:
+        """Creates or changes a partition. A change of the leader increments the leader epoch."""
         old = self.state.get(index)
         if old is None:
             replicas = tuple(change.pop("replicas", self.nodes))
@@ -265,56 +274,56 @@ class SmallCluster:
             new = msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1, **change)
         self.state[index] = new
         for node_id in self.brokers:
-            if node_id not in self.untold:
-                self.nodes[node_id].tell([new])
+            if node_id not in self.without_metadata:
+                self.nodes[node_id].apply_records([new])
 
-    def make_again(self) -> None:
-        """The topic is deleted, and made anew with the partitions that it had."""
+    def recreate_topic(self) -> None:
+        """Deletes the topic and creates it again with the same partitions."""
         self.topic_id = UUID(int=self.topic_id.int + 1)
         replicas = {index: state.replicas for index, state in self.state.items()}
         self.state.clear()
         for index, members in replicas.items():
-            self.say(index, replicas=members)
+            self.set_partition(index, replicas=members)
 
-    def reach(self, node_id: int) -> None:
-        """The metadata reach it again."""
-        self.untold.discard(node_id)
-        self.nodes[node_id].tell(self.state.values())
+    def send_metadata(self, node_id: int) -> None:
+        """Ends `without_metadata` for this broker, and sends all records."""
+        self.without_metadata.discard(node_id)
+        self.nodes[node_id].apply_records(self.state.values())
 
-    async def ask(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        self.asked.append(request)
+    async def send(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        self.requests.append(request)
         await asyncio.sleep(0.001)
-        await self.until(lambda: not self.silent)
+        await self.wait_until(lambda: not self.controller_is_silent)
         return AlterPartitionResponse(
             throttle_time=NO_THROTTLE,
             error_code=ErrorCode.none,
             topics=tuple(
                 TopicData(
                     topic_id=topic.topic_id,
-                    partitions=tuple(self._decide(request.broker_id, one) for one in topic.partitions),
+                    partitions=tuple(self._decide(request.broker_id, it) for it in topic.partitions),
                 )
                 for topic in request.topics
             ),
         )
 
-    def _decide(self, leader: int, wanted: Any) -> PartitionData:
-        state = self.state[wanted.partition_index]
+    def _decide(self, leader: int, proposal: Any) -> PartitionData:
+        state = self.state[proposal.partition_index]
         code = ErrorCode.none
-        epochs = {one.broker_id: one.broker_epoch for one in wanted.new_isr_with_epochs}
-        if self.refuse is not None:
-            code = self.refuse
-        elif wanted.leader_epoch < state.leader_epoch or leader != state.leader:
+        epochs = {it.broker_id: it.broker_epoch for it in proposal.new_isr_with_epochs}
+        if self.reject_with is not None:
+            code = self.reject_with
+        elif proposal.leader_epoch < state.leader_epoch or leader != state.leader:
             code = ErrorCode.fenced_leader_epoch
-        elif wanted.partition_epoch < state.partition_epoch:
+        elif proposal.partition_epoch < state.partition_epoch:
             code = ErrorCode.invalid_update_version
         elif any(self.brokers[broker].epoch != epoch for broker, epoch in epochs.items()):
             code = ErrorCode.ineligible_replica
         if code is ErrorCode.none:
             isr = tuple(epochs)
             self.isrs.append(isr)
-            self.loop.call_soon(lambda: self.say(wanted.partition_index, isr=isr), context=NO_PROCESS)
+            self.loop.call_soon(lambda: self.set_partition(proposal.partition_index, isr=isr), context=NO_PROCESS)
         return PartitionData(
-            partition_index=wanted.partition_index,
+            partition_index=proposal.partition_index,
             error_code=code,
             leader_id=cast(Any, state.leader),
             leader_epoch=cast(Any, state.leader_epoch),
@@ -322,36 +331,39 @@ class SmallCluster:
             partition_epoch=cast(Any, state.partition_epoch + (code is ErrorCode.none)),
         )
 
-    def cut(self, source: int, target: int) -> None:
-        """From now on nothing arrives in this direction."""
+    def cut_link(self, source: int, target: int) -> None:
+        """Drops all packets in this direction."""
         self._cuts.append((self.nodes[source].host, self.nodes[target].host))
         self.network.cut_link(*self._cuts[-1])
 
-    def mend(self) -> None:
+    def restore_links(self) -> None:
         while self._cuts:
             self.network.restore_link(*self._cuts.pop())
 
-    async def until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
-        """How long it took, in virtual seconds."""
-        began = self.loop.time()
+    async def wait_until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
+        """Returns the virtual seconds that passed."""
+        started_s = self.loop.time()
         while not condition():
-            assert self.loop.time() - began < within_s, "it never came"
+            assert self.loop.time() - started_s < within_s, f"not within {within_s} s"
             await asyncio.sleep(0.0005)
-        return self.loop.time() - began
+        return self.loop.time() - started_s
 
-    async def until_equal(self, index: int = 0, *nodes: int) -> None:
-        """All replicas (or these) hold the same, and know it to be committed."""
+    async def wait_until_equal(self, index: int = 0, *nodes: int) -> None:
+        """Waits until all replicas, or those of these nodes, have the same records and high
+        watermark.
+        """
         chosen = [self.nodes[node_id] for node_id in nodes or self.state[index].replicas]
 
-        def equal() -> bool:
+        def is_equal() -> bool:
             logs = [node.partition(index).log for node in chosen]
             return all((log.end, log.high_watermark) == (logs[0].end, logs[0].end) for log in logs)
 
-        await self.until(equal)
+        await self.wait_until(is_equal)
         assert all(node.values(index) == chosen[0].values(index) for node in chosen)
 
 
-async def failure(work: Awaitable[Any]) -> ErrorCode:
+async def error_of(work: Awaitable[Any]) -> ErrorCode:
+    """Code of the KafkaError that is raised, or `none`."""
     try:
         await work
     except KafkaError as reason:
@@ -359,19 +371,21 @@ async def failure(work: Awaitable[Any]) -> ErrorCode:
     return ErrorCode.none
 
 
-def simulated(run: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
-    gc.freeze()  # what is there already need not be looked at when the run's own is collected
+def run_simulation(main: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
+    gc.freeze()  # so that the collection at the end of the run visits only objects of the run
     loop = SimulatedLoop()
     try:
-        return cast(T, loop.run_until_complete(loop.create_task(cast(Any, run(loop)))))
+        return cast(T, loop.run_until_complete(loop.create_task(cast(Any, main(loop)))))
     finally:
         _close(loop)
 
 
 def _close(loop: SimulatedLoop) -> None:
-    """What the coroutines of processes that were never ended say when they are collected concerns nobody."""
+    """Closes the loop, and discards what coroutines of killed processes log when they are
+    collected.
+    """
     for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # some are collected later than here
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # some are collected after this
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

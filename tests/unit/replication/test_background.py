@@ -1,4 +1,4 @@
-"""Background work that dies must not die unseen."""
+"""Background tasks of a broker: failures, and settings that change."""
 
 import asyncio
 import logging
@@ -8,31 +8,31 @@ import pytest
 
 from ottla_broker.http.server import readiness_problems
 from ottla_broker.replication.log_maintenance import LogMaintenance
-from tests.unit.running import running
+from tests.unit.broker_without_sockets import run_broker
 
 
-def test_a_maintenance_that_ends_turns_readiness_red_and_is_logged(
+def test_failed_log_maintenance_is_logged_and_makes_the_broker_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def breaks(self: LogMaintenance) -> None:
-        raise RuntimeError("a mistake of ours")
+    async def fail(self: LogMaintenance) -> None:
+        raise RuntimeError("a bug")
 
-    monkeypatch.setattr(LogMaintenance, "run", breaks)
+    monkeypatch.setattr(LogMaintenance, "run", fail)
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             for _ in range(3):
                 await asyncio.sleep(0)
-            assert readiness_problems(broker) == ["background task failed: RuntimeError('a mistake of ours')"]
+            assert readiness_problems(broker) == ["background task failed: RuntimeError('a bug')"]
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
-    assert "a mistake of ours" in caplog.text
+    assert "a bug" in caplog.text
 
 
-def test_what_may_change_while_it_runs_is_followed(tmp_path: Path) -> None:
+def test_dynamic_settings_of_logs_are_applied(tmp_path: Path) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             (directory,) = broker.log_dirs
             broker.config.set_dynamic({"producer.id.expiration.ms": "7", "log.cleaner.backoff.ms": "8"}, {})
             assert (directory.producer_expiration_ms, directory.cleaner.config.backoff_ms) == (7, 8)

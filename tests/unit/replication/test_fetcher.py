@@ -1,4 +1,4 @@
-"""A fetcher's own timers, on the loop that a broker runs on."""
+"""Timers of a fetcher on uvloop."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,8 +9,8 @@ import uvloop
 from ottla_broker.replication.fetcher import Fetcher, FetcherTiming
 
 
-def test_a_retry_time_that_has_passed_can_be_scheduled_twice() -> None:
-    """uvloop gives no timer for a time that has passed."""
+def test_retry_time_in_the_past_can_be_scheduled_twice() -> None:
+    """uvloop returns no timer for a time in the past."""
 
     async def test() -> None:
         owner = SimpleNamespace(name="test", timing=FetcherTiming(1, 1, 1, 1))

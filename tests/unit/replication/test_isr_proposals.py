@@ -1,4 +1,4 @@
-"""ISRs on their way to the controller."""
+"""AlterPartition requests, by which a leader proposes ISRs to the controller."""
 
 import asyncio
 from pathlib import Path
@@ -11,36 +11,36 @@ from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.replication.leading import BATCH, Peers, committed, fetch, led
-from tests.unit.replication.test_leading import on_a_loop
+from tests.unit.async_tests import async_test
+from tests.unit.replication.leader_partition import BATCH, FakeClusterView, create_leader, record_fetch, update_metadata
 
 
-class Controller:
-    """Answers with what the test says, in order; an exception stands for an answer that was lost."""
+class FakeController:
+    """Responds with these error codes in order. An exception stands for a lost response."""
 
-    def __init__(self, *answers: ErrorCode | Exception, bump: int = 1) -> None:
-        self.answers = list(answers)
+    def __init__(self, *results: ErrorCode | Exception, bump: int = 1) -> None:
+        self.results = list(results)
         self.bump = bump
         self.requests: list[AlterPartitionRequest] = []
 
-    async def ask(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    async def send(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         self.requests.append(request)
         await asyncio.sleep(0)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
         topics = tuple(
             TopicData(
                 topic_id=topic.topic_id,
                 partitions=tuple(
                     PartitionData(
-                        partition_index=one.partition_index,
-                        error_code=answer,
+                        partition_index=partition.partition_index,
+                        error_code=result,
                         leader_id=cast(Any, 1),
-                        leader_epoch=one.leader_epoch,
-                        partition_epoch=cast(Any, one.partition_epoch + self.bump),
+                        leader_epoch=partition.leader_epoch,
+                        partition_epoch=cast(Any, partition.partition_epoch + self.bump),
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ),
             )
             for topic in request.topics
@@ -50,26 +50,29 @@ class Controller:
     @property
     def isrs(self) -> list[list[tuple[int, int]]]:
         return [
-            [(member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs]
+            [(member.broker_id, member.broker_epoch) for member in partition.new_isr_with_epochs]
             for request in self.requests
             for topic in request.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
 
-class Sending(Peers):
+class SendingClusterView(FakeClusterView):
+    """Sends proposed ISRs to the controller."""
+
     proposals: AlterPartitionSender
 
     def propose(self, partition: Partition) -> None:
         self.proposals.send(partition)
 
 
-def proposing(folder: Path, controller: Controller) -> Partition:
-    peers = Sending()
-    peers.proposals = AlterPartitionSender(1, lambda: 10, lambda broker: broker * 10, controller.ask)
-    partition = led(folder, peers, isr=(1, 2))
-    fetch(partition, 2, 0)
-    fetch(partition, 3, 0)
+def propose_isr(folder: Path, controller: FakeController) -> Partition:
+    """A leader that proposes to add broker 3 to the ISR of brokers 1 and 2."""
+    view = SendingClusterView()
+    view.proposals = AlterPartitionSender(1, lambda: 10, lambda broker: broker * 10, controller.send)
+    partition = create_leader(folder, view, isr=(1, 2))
+    record_fetch(partition, 2, 0)
+    record_fetch(partition, 3, 0)
     return partition
 
 
@@ -79,79 +82,81 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-@on_a_loop
-async def test_a_proposal_names_the_lives_of_all_members_and_counts_until_the_metadata_tell(tmp_path: Path) -> None:
-    controller = Controller(ErrorCode.none)
-    partition = proposing(tmp_path, controller)
-    await until(lambda: controller.requests and not controller.answers)
+@async_test
+async def test_proposal_has_broker_epochs_of_all_members_and_is_pending_until_new_metadata(tmp_path: Path) -> None:
+    controller = FakeController(ErrorCode.none)
+    partition = propose_isr(tmp_path, controller)
+    await until(lambda: controller.requests and not controller.results)
     await asyncio.sleep(0.01)
     assert controller.isrs == [[(1, 10), (2, 20), (3, 30)]]
     assert controller.requests[0].broker_epoch == 10
     assert partition.pending_isr_change is not None
-    committed(partition, isr=(1, 2, 3))
+    update_metadata(partition, isr=(1, 2, 3))
     assert partition.pending_isr_change is None
 
 
-@on_a_loop
-async def test_an_unknown_outcome_is_asked_about_again_with_the_same_epochs(tmp_path: Path) -> None:
-    controller = Controller(
+@async_test
+async def test_proposal_with_unknown_outcome_is_repeated_with_the_same_epochs(tmp_path: Path) -> None:
+    controller = FakeController(
         ConnectionResetError("gone"),
         KafkaError(ErrorCode.not_controller),
         ErrorCode.unknown_server_error,
         ErrorCode.none,
     )
-    partition = proposing(tmp_path, controller)
-    await until(lambda: not controller.answers)
+    partition = propose_isr(tmp_path, controller)
+    await until(lambda: not controller.results)
     assert controller.isrs == [[(1, 10), (2, 20), (3, 30)]] * 4
     assert len({repr(request) for request in controller.requests}) == 1
     assert partition.pending_isr_change is not None
 
 
-@on_a_loop
-async def test_rule_1_a_newer_leader_stops_us_and_a_newer_state_is_waited_for(tmp_path: Path) -> None:
-    for code, leads, pends in (
+@async_test
+async def test_rule_1_fenced_leader_stops_and_an_outdated_proposal_waits_for_metadata(tmp_path: Path) -> None:
+    for code, is_leader, is_pending in (
         (ErrorCode.fenced_leader_epoch, False, True),
         (ErrorCode.invalid_update_version, True, True),
         (ErrorCode.ineligible_replica, True, False),
     ):
-        controller = Controller(code)
-        partition = proposing(tmp_path / code.name, controller)
-        await until(lambda: not controller.answers)  # noqa: B023
+        controller = FakeController(code)
+        partition = propose_isr(tmp_path / code.name, controller)
+        await until(lambda: not controller.results)  # noqa: B023
         await asyncio.sleep(0.01)
-        assert (partition.is_leader, partition.pending_isr_change is not None) == (leads, pends), code
+        assert (partition.is_leader, partition.pending_isr_change is not None) == (is_leader, is_pending), code
 
 
-@on_a_loop
-async def test_a_refusal_proves_nothing_of_a_proposal_that_was_sent_before(tmp_path: Path) -> None:
-    """The first copy may still come to be: the ISR as it is, proposed anew, ends that, and until then the member counts."""
-    controller = Controller(ConnectionResetError("gone"), ErrorCode.ineligible_replica, ErrorCode.none)
-    partition = proposing(tmp_path, controller)
-    await until(lambda: not controller.answers)
+@async_test
+async def test_rejected_repetition_does_not_end_a_proposal_that_may_have_been_accepted(tmp_path: Path) -> None:
+    """The first request may still be processed. A proposal of the current ISR prevents that, and
+    until it is committed the proposed member counts.
+    """
+    controller = FakeController(ConnectionResetError("gone"), ErrorCode.ineligible_replica, ErrorCode.none)
+    partition = propose_isr(tmp_path, controller)
+    await until(lambda: not controller.results)
     await asyncio.sleep(0.01)
     assert controller.isrs[-1] == [(1, 10), (2, 20)]
     partition.append_records(BATCH, acks=1)
-    fetch(partition, 2, 1)
+    record_fetch(partition, 2, 1)
     assert partition.log.high_watermark == 0
-    cast(Sending, partition._cluster).joinable.clear()
-    committed(partition, isr=(1, 2))
+    cast(SendingClusterView, partition._cluster).joinable.clear()
+    update_metadata(partition, isr=(1, 2))
     assert partition.log.high_watermark == 1
 
 
-@on_a_loop
-async def test_what_is_so_already_is_no_proposal(tmp_path: Path) -> None:
-    controller = Controller(ErrorCode.none, bump=0)
-    partition = proposing(tmp_path, controller)
+@async_test
+async def test_proposal_ends_if_the_controller_already_has_this_isr(tmp_path: Path) -> None:
+    controller = FakeController(ErrorCode.none, bump=0)
+    partition = propose_isr(tmp_path, controller)
     await until(lambda: partition.pending_isr_change is None)
 
 
-@on_a_loop
-async def test_an_unregistered_broker_asks_nobody(tmp_path: Path) -> None:
-    controller = Controller()
-    proposals = AlterPartitionSender(1, lambda: -1, lambda broker: -1, controller.ask)
-    peers = Sending()
-    peers.proposals = proposals
-    partition = led(tmp_path, peers, isr=(1, 2))
-    fetch(partition, 3, 0)
+@async_test
+async def test_unregistered_broker_sends_no_proposal(tmp_path: Path) -> None:
+    controller = FakeController()
+    proposals = AlterPartitionSender(1, lambda: -1, lambda broker: -1, controller.send)
+    view = SendingClusterView()
+    view.proposals = proposals
+    partition = create_leader(tmp_path, view, isr=(1, 2))
+    record_fetch(partition, 3, 0)
     await asyncio.sleep(0.01)
     assert controller.requests == []
     assert partition.pending_isr_change is not None

@@ -1,4 +1,4 @@
-"""DeleteRecords answers when the records are gone from every replica that lives, as Kafka does: not only from its leader."""
+"""DeleteRecords responds when every live replica has deleted the records, as in Kafka."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,22 +14,24 @@ from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode
 from tests.sim.processes import SimulatedLoop
-from tests.unit.replication.small_cluster import TOPIC, Node, SmallCluster, simulated
+from tests.unit.replication.small_cluster import TOPIC, Node, SmallCluster, run_simulation
 
 Result = tuple[ErrorCode, int]
 
 
 def run(scenario: Callable[[SmallCluster], Awaitable[None]]) -> None:
-    async def started(loop: SimulatedLoop) -> None:
+    async def main(loop: SimulatedLoop) -> None:
         cluster = SmallCluster(loop)
-        await cluster.started()
+        await cluster.start()
         await scenario(cluster)
 
-    simulated(started)
+    run_simulation(main)
 
 
-def asked(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.Task[list[Result]]":
-    """Of each partition the records below one of the offsets; its error and its low watermark."""
+def delete_below(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.Task[list[Result]]":
+    """Deletes records below an offset for each partition. The task's result has the error and the
+    low watermark of each.
+    """
     request = DeleteRecordsRequest(
         topics=(
             DeleteRecordsTopic(
@@ -43,78 +45,84 @@ def asked(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.Task[lis
         timeout=to_timedelta_field(within_s),
     )
 
-    async def ask() -> list[Result]:
+    async def send() -> list[Result]:
         context = RequestContext(cast(Any, node), ConnectionState("client", 0, "PLAINTEXT"), 2, None, AllowAll())
-        answer = await delete_records(context, request)
-        return [(one.error_code, int(one.low_watermark)) for one in answer.topics[0].partitions]
+        response = await delete_records(context, request)
+        return [(it.error_code, int(it.low_watermark)) for it in response.topics[0].partitions]
 
-    return node.process.run(ask())
+    return node.process.run(send())
 
 
-async def with_records(cluster: SmallCluster, partitions: int = 1) -> None:
+async def create_partitions(cluster: SmallCluster, partitions: int = 1) -> None:
     for index in range(partitions):
-        cluster.say(index, replicas=(1, 2, 3))
+        cluster.set_partition(index, replicas=(1, 2, 3))
         for number in range(5):
             await cluster[1].append(b"%d" % number, index=index)
 
 
-def test_it_is_answered_when_the_followers_have_let_the_records_go() -> None:
+def test_response_waits_until_followers_have_deleted_the_records() -> None:
     async def scenario(cluster: SmallCluster) -> None:
-        await with_records(cluster)
-        cluster.cut(1, 3)
-        answer = asked(cluster[1], 4)
-        await cluster.until(lambda: cluster[2].partition().log.start == 4)
+        await create_partitions(cluster)
+        cluster.cut_link(1, 3)
+        deletion = delete_below(cluster[1], 4)
+        await cluster.wait_until(lambda: cluster[2].partition().log.start == 4)
         await asyncio.sleep(0.5)
-        assert not answer.done(), "broker 3 has all records, and lives"
-        cluster.mend()
-        assert await answer == [(ErrorCode.none, 4)]
+        assert not deletion.done(), "broker 3 is alive and has all records"
+        cluster.restore_links()
+        assert await deletion == [(ErrorCode.none, 4)]
         assert [cluster[node].partition().log.start for node in (1, 2, 3)] == [4, 4, 4]
 
     run(scenario)
 
 
-def test_with_nothing_else_to_tell_a_follower_tells_at_once_that_its_records_are_gone() -> None:
+def test_follower_reports_its_log_start_at_once() -> None:
     async def scenario(cluster: SmallCluster) -> None:
-        await with_records(cluster, 3)
-        began = cluster.loop.time()
-        assert await asked(cluster[1], 2, -1, 5) == [(ErrorCode.none, 2), (ErrorCode.none, 5), (ErrorCode.none, 5)]
-        assert cluster.loop.time() - began < 0.2  # not the time for which a fetch waits
+        await create_partitions(cluster, 3)
+        started = cluster.loop.time()
+        assert await delete_below(cluster[1], 2, -1, 5) == [
+            (ErrorCode.none, 2),
+            (ErrorCode.none, 5),
+            (ErrorCode.none, 5),
+        ]
+        assert cluster.loop.time() - started < 0.2  # less than a fetch waits
 
     run(scenario)
 
 
-def test_a_follower_that_does_not_come_in_time_is_told_as_such() -> None:
+def test_response_is_a_timeout_if_a_follower_does_not_respond() -> None:
     async def scenario(cluster: SmallCluster) -> None:
-        await with_records(cluster, 2)
-        cluster.cut(1, 3)
-        began = cluster.loop.time()
-        assert [code for code, _ in await asked(cluster[1], 4, 5, within_s=1.0)] == [ErrorCode.request_timed_out] * 2
-        assert 1.0 <= cluster.loop.time() - began < 1.1  # for all of them together
+        await create_partitions(cluster, 2)
+        cluster.cut_link(1, 3)
+        started = cluster.loop.time()
+        assert [code for code, _ in await delete_below(cluster[1], 4, 5, within_s=1.0)] == [
+            ErrorCode.request_timed_out
+        ] * 2
+        assert 1.0 <= cluster.loop.time() - started < 1.1  # one timeout for all partitions
         assert cluster[1].partition().log.start == 4
 
     run(scenario)
 
 
-def test_who_does_not_live_is_not_waited_for() -> None:
+def test_response_does_not_wait_for_fenced_brokers() -> None:
     async def scenario(cluster: SmallCluster) -> None:
-        await with_records(cluster)
-        cluster.cut(1, 3)
-        answer = asked(cluster[1], 4)
+        await create_partitions(cluster)
+        cluster.cut_link(1, 3)
+        deletion = delete_below(cluster[1], 4)
         await asyncio.sleep(0.5)
         cluster[3].kill()
-        assert await answer == [(ErrorCode.none, 4)]
-        assert await asked(cluster[1], 5) == [(ErrorCode.none, 5)]
+        assert await deletion == [(ErrorCode.none, 4)]
+        assert await delete_below(cluster[1], 5) == [(ErrorCode.none, 5)]
 
     run(scenario)
 
 
-def test_who_stops_leading_meanwhile_says_so() -> None:
+def test_response_is_an_error_if_leadership_is_lost_meanwhile() -> None:
     async def scenario(cluster: SmallCluster) -> None:
-        await with_records(cluster)
-        cluster.cut(1, 3)
-        answer = asked(cluster[1], 4)
+        await create_partitions(cluster)
+        cluster.cut_link(1, 3)
+        deletion = delete_below(cluster[1], 4)
         await asyncio.sleep(0.1)
-        cluster.say(leader=2)
-        assert [code for code, _ in await answer] == [ErrorCode.not_leader_or_follower]
+        cluster.set_partition(leader=2)
+        assert [code for code, _ in await deletion] == [ErrorCode.not_leader_or_follower]
 
     run(scenario)

@@ -1,3 +1,5 @@
+"""A partition of a single broker: acks, fsync, leader epochs and waiting readers."""
+
 import asyncio
 import os
 import threading
@@ -10,16 +12,16 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.replication.partition import ALL_REPLICAS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.unit.making_topics import make_topic
-from tests.unit.running import running
+from tests.unit.broker_without_sockets import run_broker
+from tests.unit.topic_creation import create_topic
 
 BATCH = encode_batch([Record(1, None, b"v")])
 
 
-class HeldFile(OsFile):
-    """fsync waits until it is let go, and counts."""
+class BlockingFile(OsFile):
+    """A file whose fsync waits for the disk's gate and is recorded."""
 
-    def __init__(self, path: str, disk: "HeldDisk") -> None:
+    def __init__(self, path: str, disk: "BlockingDisk") -> None:
         super().__init__(path, os.open(path, os.O_RDWR))
         self._disk = disk
 
@@ -29,8 +31,8 @@ class HeldFile(OsFile):
         super().sync()
 
 
-class HeldDisk(OsDisk):
-    """Holds back the fsyncs of topic `t`'s log."""
+class BlockingDisk(OsDisk):
+    """Delays the fsyncs of topic `t`'s log until the gate is open."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -38,18 +40,18 @@ class HeldDisk(OsDisk):
         self.syncs: list[str] = []
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> OsFile:
-        made = super().open(path, create=create, read_only=read_only)
+        file = super().open(path, create=create, read_only=read_only)
         if "/t-0/" not in path or not path.endswith(".log"):
-            return made
-        made.close()
-        return HeldFile(path, self)
+            return file
+        file.close()
+        return BlockingFile(path, self)
 
 
-def test_rule_17_an_ack_needs_the_page_cache_only(tmp_path: Path) -> None:
+def test_rule_17_records_are_acknowledged_without_fsync(tmp_path: Path) -> None:
     async def run() -> None:
-        disk = HeldDisk()
-        async with running(tmp_path, disk=disk) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        disk = BlockingDisk()
+        async with run_broker(tmp_path, disk=disk) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             disk.syncs.clear()
             partition = broker.partitions.leader("t", 0)
             assert partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) is None
@@ -59,25 +61,25 @@ def test_rule_17_an_ack_needs_the_page_cache_only(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(tmp_path: Path) -> None:
+def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_fsync(tmp_path: Path) -> None:
     async def run() -> None:
-        disk = HeldDisk()
-        async with running(tmp_path, disk=disk) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1, config={"flush.messages": "1"}))
+        disk = BlockingDisk()
+        async with run_broker(tmp_path, disk=disk) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1, config={"flush.messages": "1"}))
             partition = broker.partitions.leader("t", 0)
             disk.gate.clear()
             disk.syncs.clear()
-            waits = [
+            futures = [
                 partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS)
                 for _ in range(50)
             ]
             await asyncio.sleep(0)
-            assert all(wait is not None for wait in waits)
+            assert all(future is not None for future in futures)
             assert partition.readable_end(0) == 0
             disk.gate.set()
-            await asyncio.gather(*(wait for wait in waits if wait is not None))
+            await asyncio.gather(*(future for future in futures if future is not None))
             assert partition.readable_end(0) == 50
-            assert len(disk.syncs) <= 2  # the one that was under way, and one for all that came meanwhile
+            assert len(disk.syncs) <= 2  # the running one, and one for all later appends
 
     asyncio.run(run())
 
@@ -86,24 +88,24 @@ def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(t
     ("epoch", "code"),
     [(99, ErrorCode.unknown_leader_epoch), (0, None), (-1, None), (-2, ErrorCode.fenced_leader_epoch)],
 )
-def test_rule_2_epochs_are_checked(tmp_path: Path, epoch: int, code: ErrorCode | None) -> None:
+def test_rule_2_leader_epoch_of_a_request_is_checked(tmp_path: Path, epoch: int, code: ErrorCode | None) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             if code is None:
                 assert broker.partitions.leader("t", 0, epoch=epoch).is_leader
                 return
-            with pytest.raises(KafkaError) as caught:
+            with pytest.raises(KafkaError) as raised:
                 broker.partitions.leader("t", 0, epoch=epoch)
-            assert caught.value.code is code
+            assert raised.value.code is code
 
     asyncio.run(run())
 
 
-def test_readers_are_woken_by_appends_and_by_deletion(tmp_path: Path) -> None:
+def test_waiting_readers_are_called_on_append_and_deletion(tmp_path: Path) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             partition = broker.partitions.leader("t", 0)
             woken: list[int] = []
 
@@ -116,8 +118,8 @@ def test_readers_are_woken_by_appends_and_by_deletion(tmp_path: Path) -> None:
             await broker.active_controller().delete_topic("t")
             assert len(woken) == 2
             partition.read_waiters.remove(wake)
-            with pytest.raises(KafkaError) as caught:
+            with pytest.raises(KafkaError) as raised:
                 partition.append_records(BATCH, acks=1)
-            assert caught.value.code is ErrorCode.unknown_topic_or_partition
+            assert raised.value.code is ErrorCode.unknown_topic_or_partition
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Moved replicas are copied no faster than they may be."""
+"""Throttled replication of reassigned replicas."""
 
 from ottla_broker.config.value_types import MAX_INT64
 from ottla_broker.replication.throttle import Throttle, is_throttled
@@ -8,7 +8,7 @@ class Clock:
     now = 100.0
 
 
-def test_what_is_taken_is_paid_for_by_waiting() -> None:
+def test_throttle_time_is_proportional_to_bytes_beyond_the_burst() -> None:
     rate = 1_000
     throttle = Throttle(lambda: rate, lambda: Clock.now)
     assert throttle.throttle_time_s() == 0
@@ -20,23 +20,23 @@ def test_what_is_taken_is_paid_for_by_waiting() -> None:
     assert throttle.throttle_time_s() == 0
 
 
-def test_over_a_long_time_no_more_than_the_rate_is_taken() -> None:
+def test_average_rate_is_the_configured_rate() -> None:
     throttle = Throttle(lambda: 1_000, lambda: Clock.now)
-    began, taken = Clock.now, 0
+    started, sent = Clock.now, 0
     for _ in range(1_000):
         Clock.now += max(throttle.throttle_time_s(), 0.001)
         throttle.record_bytes(700)
-        taken += 700
-    assert 0.95 < taken / (Clock.now - began) / 1_000 < 1.05
+        sent += 700
+    assert 0.95 < sent / (Clock.now - started) / 1_000 < 1.05
 
 
-def test_without_a_rate_nothing_is_counted() -> None:
+def test_without_a_rate_there_is_no_throttle_time() -> None:
     throttle = Throttle(lambda: MAX_INT64, lambda: Clock.now)
     throttle.record_bytes(1 << 50)
     assert throttle.throttle_time_s() == 0
 
 
-def test_which_replicas_are_throttled() -> None:
+def test_throttled_replicas_are_matched() -> None:
     assert not is_throttled((), 1, 2)
     assert is_throttled(("*",), 1, 2)
     assert is_throttled(("0:2", "1:2"), 1, 2)

@@ -1,4 +1,4 @@
-"""When the loop polls for a client, and for how long."""
+"""Busy polling: which connections the event loop polls for, and for how long."""
 
 from itertools import count
 
@@ -9,7 +9,7 @@ MAX_NS = MAX_US * 1000
 
 
 def credit_after(*gaps: int) -> PollCredit:
-    """After requests that came so many nanoseconds after the answer before them."""
+    """The credit after requests, each of which came this number of ns after the previous response."""
     credit = PollCredit()
     for gap in gaps:
         credit.on_response(0)
@@ -17,7 +17,7 @@ def credit_after(*gaps: int) -> PollCredit:
     return credit
 
 
-def test_a_connection_earns_a_poll_with_quick_requests() -> None:
+def test_connection_earns_a_poll_with_quick_requests() -> None:
     assert not credit_after(*[MAX_NS] * (SHARES_PER_POLL - 1)).is_sufficient
     assert credit_after(*[MAX_NS] * SHARES_PER_POLL).is_sufficient
 
@@ -26,12 +26,12 @@ def test_a_slow_client_never_earns_a_poll() -> None:
     assert not credit_after(*[MAX_NS + 1] * 1000).is_sufficient
 
 
-def test_after_a_poll_in_vain_the_next_is_earned_again() -> None:
+def test_poll_without_a_request_uses_up_the_credit() -> None:
     assert not credit_after(*[1] * SHARES_PER_POLL, MAX_NS + 1).is_sufficient
     assert not credit_after(*[1] * SHARES_PER_POLL, MAX_NS + 1, *[1] * (SHARES_PER_POLL - 1)).is_sufficient
 
 
-def test_few_polls_in_vain_follow_the_longest_row_of_quick_requests() -> None:
+def test_number_of_polls_without_a_request_is_bounded_after_any_number_of_quick_requests() -> None:
     slow = MAX_SHARES // SHARES_PER_POLL
     assert credit_after(*[1] * 100_000, *[MAX_NS + 1] * (slow - 1)).is_sufficient
     assert not credit_after(*[1] * 100_000, *[MAX_NS + 1] * slow).is_sufficient
@@ -44,15 +44,17 @@ def test_requests_before_the_response_earn_nothing() -> None:
     assert not credit.is_sufficient
 
 
-class Loop:
-    """A loop that is turned by hand. Each reading of its clock takes a tenth of the longest poll."""
+class ManualLoop:
+    """A loop that the test runs. Each reading of its clock advances it by a tenth of the longest
+    poll.
+    """
 
     def __init__(self) -> None:
         self._clock = count(step=MAX_NS // 10)
         self.soon: list[Poll] = []
         self.busy_poll = BusyPoll(self.soon.append, MAX_US, lambda: next(self._clock))
 
-    def turns_until_it_sleeps(self) -> int:
+    def count_iterations_until_idle(self) -> int:
         for turn in count():
             if not self.soon:
                 return turn
@@ -61,22 +63,22 @@ class Loop:
 
 
 def test_the_loop_does_not_poll_for_a_new_connection() -> None:
-    loop = Loop()
+    loop = ManualLoop()
     loop.busy_poll.on_response(PollCredit())
-    assert loop.turns_until_it_sleeps() == 0
+    assert loop.count_iterations_until_idle() == 0
 
 
-def test_a_poll_in_vain_ends_after_its_time() -> None:
-    loop = Loop()
+def test_poll_without_a_request_ends_after_its_maximum_time() -> None:
+    loop = ManualLoop()
     loop.busy_poll.on_response(credit_after(*[1] * SHARES_PER_POLL))
-    assert loop.turns_until_it_sleeps() == 10
+    assert loop.count_iterations_until_idle() == 10
 
 
-def test_a_poll_ends_with_a_request_of_the_awaited_client_only() -> None:
-    loop, awaited = Loop(), credit_after(*[1] * SHARES_PER_POLL)
+def test_poll_ends_only_with_a_request_of_the_awaited_client() -> None:
+    loop, awaited = ManualLoop(), credit_after(*[1] * SHARES_PER_POLL)
     loop.busy_poll.on_response(awaited)
     loop.busy_poll.on_request(PollCredit())
     loop.soon.pop()()
     assert loop.soon
     loop.busy_poll.on_request(awaited)
-    assert loop.turns_until_it_sleeps() == 1
+    assert loop.count_iterations_until_idle() == 1

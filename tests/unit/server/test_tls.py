@@ -1,4 +1,4 @@
-"""Connections over TLS: the same promises as in the open, and handshakes that fail or never end."""
+"""Connections over TLS: the same limits as without, and handshakes that fail or do not end."""
 
 import asyncio
 import socket
@@ -17,157 +17,168 @@ from ottla_broker import handshakes
 from ottla_broker.connection import ConnectionLimits
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
 from ottla_broker.server import Server
+from ottla_broker.wire.api_keys import ApiKey
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
-from tests.unit.api.brokers import SmallBroker, Wire, batch, serve
+from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve
 from tests.unit.api.requests import fetch_request, produce_request
-from tests.unit.server.certificates import broker_with, keystore, made
-from tests.unit.server.test_server import capture, eventually, hello, slow_socket
+from tests.unit.server.certificates import authority, keystore, tls_broker
+from tests.unit.server.connections import capture_log, eventually, request_api_versions, slow_socket
 
-__all__ = ["keystore", "made"]  # fixtures
+__all__ = ["authority", "keystore"]  # fixtures
 
 
-def on_tls(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
-    """With a broker that has a listener in the open and one of TLS, on uvloop as the broker runs."""
+def tls_test(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """Runs a test with a broker that has a PLAINTEXT and an SSL listener on uvloop, for at most 30
+    s.
+    """
 
     def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
         @wraps(test)
-        def run(tmp_path: Path, made: CertificateAuthority, keystore: Path) -> None:
+        def run(tmp_path: Path, authority: CertificateAuthority, keystore: Path) -> None:
             async def with_broker() -> None:
-                broker = broker_with(tmp_path, keystore, **settings)
+                broker = tls_broker(tmp_path, keystore, **settings)
                 try:
-                    await asyncio.wait_for(test(broker, made), 30)
+                    await asyncio.wait_for(test(broker, authority), 30)
                 finally:
                     broker.close()
 
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(with_broker())
 
-        del run.__wrapped__  # pytest is to see the fixtures
+        del run.__wrapped__  # so that pytest passes the fixtures
         return run
 
     return decorate
 
 
-async def listening(server: Server) -> tuple[int, int]:
-    """The ports: in the open, and of TLS."""
-    at = server.bind()
+async def start_listening(server: Server) -> tuple[int, int]:
+    """Starts to serve. Returns the PLAINTEXT and the SSL port."""
+    addresses = server.bind()
     await server.serve()
-    return at["PLAINTEXT"].port, at["SSL"].port
+    return addresses["PLAINTEXT"].port, addresses["SSL"].port
 
 
-def trusting(made: CertificateAuthority, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=made.certificate)
+def client_context(authority: CertificateAuthority, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.certificate)
     if certificate:
         context.load_cert_chain(*certificate)
     return context
 
 
-async def secured(port: int, context: ssl.SSLContext) -> Wire:
-    return Wire(
+async def connect_with_tls(port: int, context: ssl.SSLContext) -> RawConnection:
+    return RawConnection(
         *await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost", limit=1 << 26)
     )
 
 
-async def refusal(wire: Wire) -> str:
-    """The alert that ends a connection, in OpenSSL's words."""
-    with pytest.raises(ssl.SSLError) as refused:
-        await wire.receive()
-    return str(refused.value)
+async def received_alert(connection: RawConnection) -> str:
+    """OpenSSL's text of the alert with which the broker closes a connection."""
+    with pytest.raises(ssl.SSLError) as raised:
+        await connection.receive()
+    return str(raised.value)
 
 
 def shake_hands(port: int, context: ssl.SSLContext) -> None:
-    """With a socket that waits, which tells the other side why it ends: asyncio's does not."""
+    """Uses a blocking socket, which sends an alert when the handshake fails; asyncio does not."""
     with socket.create_connection(("127.0.0.1", port)) as sock, context.wrap_socket(sock, server_hostname="localhost"):
         pass
 
 
-@on_tls()
-async def test_requests_of_any_size_are_answered_over_tls(broker: SmallBroker, made: CertificateAuthority) -> None:
+@tls_test()
+async def test_requests_and_responses_of_any_size_work_over_tls(
+    broker: SmallBroker, authority: CertificateAuthority
+) -> None:
     (partition,) = broker.add_topic("a")
     server = serve(broker)
-    _, port = await listening(server)
-    wire = await secured(port, trusting(made))
-    assert (await hello(wire)).error_code is ErrorCode.none
+    _, port = await start_listening(server)
+    connection = await connect_with_tls(port, client_context(authority))
+    assert (await request_api_versions(connection)).error_code is ErrorCode.none
     for size in (1, 5_000, 16 << 10, 300_000, 900_000):
-        wire.send(0, 9, size, produce_request({("a", 0): batch(bytes(size))}))
-        assert (await wire.receive())[:4] == struct.pack(">i", size)
+        connection.send(ApiKey.PRODUCE, 9, size, produce_request({("a", 0): batch(bytes(size))}))
+        assert (await connection.receive())[:4] == struct.pack(">i", size)
     for _ in range(4):
         partition.append_records(batch(bytes(1_000_000)), acks=1)
-    wire.send(1, 12, 7, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    assert len(await wire.receive()) > 5_000_000
-    for correlation in range(50):  # pipelined: many small answers, in order
-        wire.send(0, 9, correlation, produce_request({("a", 0): batch(b"x")}))
-    assert [int.from_bytes((await wire.receive())[:4]) for _ in range(50)] == list(range(50))
-    wire.close()
+    connection.send(ApiKey.FETCH, 12, 7, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
+    assert len(await connection.receive()) > 5_000_000
+    for correlation in range(50):  # pipelined requests
+        connection.send(ApiKey.PRODUCE, 9, correlation, produce_request({("a", 0): batch(b"x")}))
+    assert [int.from_bytes((await connection.receive())[:4]) for _ in range(50)] == list(range(50))
+    connection.close()
     await eventually(lambda: not server.connections)
     await server.close()
 
 
-@on_tls(ssl_enabled_protocols="TLSv1.2")
-async def test_only_versions_that_are_allowed_are_spoken(broker: SmallBroker, made: CertificateAuthority) -> None:
+@tls_test(ssl_enabled_protocols="TLSv1.2")
+async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, authority: CertificateAuthority) -> None:
     server = serve(broker)
-    _, port = await listening(server)
-    wire = await secured(port, trusting(made))
-    assert wire.writer.get_extra_info("ssl_object").version() == "TLSv1.2"
-    assert (await hello(wire)).error_code is ErrorCode.none
-    lines, newest = capture(), trusting(made)
+    _, port = await start_listening(server)
+    connection = await connect_with_tls(port, client_context(authority))
+    assert connection.writer.get_extra_info("ssl_object").version() == "TLSv1.2"
+    assert (await request_api_versions(connection)).error_code is ErrorCode.none
+    lines, newest = capture_log(), client_context(authority)
     newest.minimum_version = ssl.TLSVersion.TLSv1_3
     with pytest.raises(ssl.SSLError):
-        await secured(port, newest)
+        await connect_with_tls(port, newest)
     await eventually(lambda: bool(lines()))
     assert "the client supports no TLS version that ssl.enabled.protocols allows" in lines()[0]
     await server.close()
 
 
-@on_tls(ssl_client_auth="required", ssl_truststore_location="THE_AUTHORITY")
-async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: CertificateAuthority) -> None:
+@tls_test(ssl_client_auth="required", ssl_truststore_location="THE_AUTHORITY")
+async def test_principal_of_a_connection_is_that_of_the_client_certificate(
+    broker: SmallBroker, authority: CertificateAuthority
+) -> None:
     server = serve(broker)
-    _, port = await listening(server)
-    wire = await secured(port, trusting(made, create_client_certificate(made, "alice")))
-    assert (await hello(wire)).error_code is ErrorCode.none
-    (connection,) = server.connections
-    assert str(connection.state.principal) == "User:CN=alice"
-    lines = capture()
-    nobody = await secured(port, trusting(made))  # in TLS 1.3 a client hears of it only after its own half
-    assert "certificate required" in await refusal(nobody)
+    _, port = await start_listening(server)
+    connection = await connect_with_tls(port, client_context(authority, create_client_certificate(authority, "alice")))
+    assert (await request_api_versions(connection)).error_code is ErrorCode.none
+    (accepted,) = server.connections
+    assert str(accepted.state.principal) == "User:CN=alice"
+    lines = capture_log()
+    without_certificate = await connect_with_tls(
+        port, client_context(authority)
+    )  # with TLS 1.3 the client completes its handshake before
+    assert "certificate required" in await received_alert(without_certificate)
     await eventually(lambda: bool(lines()))
     assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")
     await server.close()
 
 
-@on_tls(ssl_client_auth="requested", ssl_truststore_location="THE_AUTHORITY")
-async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong(
-    broker: SmallBroker, made: CertificateAuthority
+@tls_test(ssl_client_auth="requested", ssl_truststore_location="THE_AUTHORITY")
+async def test_requested_client_certificate_may_be_missing_but_not_invalid(
+    broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     server = serve(broker)
-    _, port = await listening(server)
-    wire = await secured(port, trusting(made))
-    assert (await hello(wire)).error_code is ErrorCode.none
-    (connection,) = server.connections
-    assert connection.state.principal == ANONYMOUS
-    others = create_certificate_authority(made.folder / "others", [], ["x"])
-    lines = capture()
-    stranger = await secured(port, trusting(made, create_client_certificate(others, "eve")))
-    assert "unknown ca" in await refusal(stranger)
+    _, port = await start_listening(server)
+    connection = await connect_with_tls(port, client_context(authority))
+    assert (await request_api_versions(connection)).error_code is ErrorCode.none
+    (accepted,) = server.connections
+    assert accepted.state.principal == ANONYMOUS
+    other_authority = create_certificate_authority(authority.folder / "others", [], ["x"])
+    lines = capture_log()
+    untrusted = await connect_with_tls(
+        port, client_context(authority, create_client_certificate(other_authority, "eve"))
+    )
+    assert "unknown ca" in await received_alert(untrusted)
     await eventually(lambda: bool(lines()))
     assert "the client's certificate is rejected: unable to get local issuer certificate" in lines()[0]
     await server.close()
 
 
-@on_tls()
-async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
-    broker: SmallBroker, made: CertificateAuthority
+@tls_test()
+async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
+    broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     server = serve(broker)
-    plain, port = await listening(server)
-    bystander = await secured(port, trusting(made))
-    lines = capture()
-    in_the_open = await Wire.to(port)
-    in_the_open.writer.write(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
-    assert await in_the_open.closed()
+    plain, port = await start_listening(server)
+    other = await connect_with_tls(port, client_context(authority))
+    lines = capture_log()
+    plain_connection = await RawConnection.open(port)
+    plain_connection.writer.write(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
+    assert await plain_connection.is_closed_by_peer()
     assert lines()[0].endswith("the client does not use TLS, and this listener requires it")
-    broken = await Wire.to(port)
-    broken.writer.write(b"\x16\x03\x01\x00\x05hello")
+    malformed = await RawConnection.open(port)
+    malformed.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
     assert "no TLS with 127.0.0.1:" in lines()[1]
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -175,162 +186,168 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     await eventually(lambda: len(lines()) == 3)
     assert lines()[2].endswith("the client does not trust this broker's certificate (unknown authority)")
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        await secured(plain, trusting(made))
+        await connect_with_tls(plain, client_context(authority))
     assert lines()[3].endswith("the client uses TLS, and this listener does not")
-    for _ in range(20):  # the same again and again is said once in a while
-        again = await Wire.to(port)
-        again.writer.write(b"GET / HTTP/1.0\r\n\r\n")
-        assert await again.closed()
-    knocking = await Wire.to(port)  # a load balancer that looks whether somebody listens
-    knocking.close()
+    for _ in range(20):  # repeated failures are logged at intervals
+        repeated = await RawConnection.open(port)
+        repeated.writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        assert await repeated.is_closed_by_peer()
+    probe = await RawConnection.open(port)  # as load balancers check whether the port is open
+    probe.close()
     assert len(lines()) == 4
-    assert (await hello(bystander)).error_code is ErrorCode.none
+    assert (await request_api_versions(other)).error_code is ErrorCode.none
     await eventually(lambda: len(server.connections) == 1)
     await server.close()
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.3)
     monkeypatch.setattr(handshakes, "MAX_IN_PROGRESS", 5)
     yield
 
 
-@pytest.mark.usefixtures("impatient")
-@on_tls()
-async def test_rule_18_handshakes_are_bounded_in_time_and_number(
-    broker: SmallBroker, made: CertificateAuthority
+@pytest.mark.usefixtures("short_timeout")
+@tls_test()
+async def test_rule_18_time_and_number_of_handshakes_are_bounded(
+    broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     server = serve(broker)
-    _, port = await listening(server)
-    lines = capture()
-    idle = [await Wire.to(port) for _ in range(5)]
+    _, port = await start_listening(server)
+    lines = capture_log()
+    idle = [await RawConnection.open(port) for _ in range(5)]
     await eventually(lambda: len(server._handshakes) == 5)
-    sixth = await Wire.to(port)
-    assert await sixth.closed()
+    sixth = await RawConnection.open(port)
+    assert await sixth.is_closed_by_peer()
     assert lines()[0].endswith("5 other handshakes are in progress")
     assert not server.connections
-    assert all([await one.closed() for one in idle])
+    assert all([await it.is_closed_by_peer() for it in idle])
     assert lines()[1].endswith("it was not done within 0 s")
     assert not len(server._handshakes)
-    assert (await hello(await secured(port, trusting(made)))).error_code is ErrorCode.none
+    assert (
+        await request_api_versions(await connect_with_tls(port, client_context(authority)))
+    ).error_code is ErrorCode.none
     await server.close()
 
 
 @pytest.fixture
-def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_IN_PROGRESS", 5)
     monkeypatch.setattr(handshakes, "MIN_AGE_S", 0.0)
 
 
-@pytest.mark.usefixtures("crowded")
-@on_tls()
-async def test_rule_18_who_never_ends_a_handshake_gives_way_to_others(
-    broker: SmallBroker, made: CertificateAuthority
+@pytest.mark.usefixtures("few_handshakes")
+@tls_test()
+async def test_rule_18_unfinished_handshakes_are_closed_for_new_ones(
+    broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     server = serve(broker)
-    _, port = await listening(server)
-    idle = [await Wire.to(port) for _ in range(5)]
+    _, port = await start_listening(server)
+    idle = [await RawConnection.open(port) for _ in range(5)]
     await eventually(lambda: len(server._handshakes) == 5)
     for first in range(3):
-        honest = await secured(port, trusting(made))
-        assert (await hello(honest)).error_code is ErrorCode.none
-        assert await idle[first].closed()
-        idle.append(await Wire.to(port))
+        new = await connect_with_tls(port, client_context(authority))
+        assert (await request_api_versions(new)).error_code is ErrorCode.none
+        assert await idle[first].is_closed_by_peer()
+        idle.append(await RawConnection.open(port))
         await eventually(lambda: len(server._handshakes) == 5)
     await server.close()
 
 
-@on_tls()
-async def test_handshakes_count_as_connections(broker: SmallBroker, made: CertificateAuthority) -> None:
+@tls_test()
+async def test_handshakes_count_as_connections(broker: SmallBroker, authority: CertificateAuthority) -> None:
     broker.config.set_dynamic(cluster={"max.connections.per.ip": "2"}, broker={})
     server = serve(broker)
-    plain, port = await listening(server)
-    shaking, open_ = await Wire.to(port), await Wire.to(plain)
-    assert (await hello(open_)).error_code is ErrorCode.none
-    for third in (await Wire.to(port), await Wire.to(plain)):
-        assert await third.closed()
-    shaking.close()
+    plain, port = await start_listening(server)
+    handshaking, plain_connection = await RawConnection.open(port), await RawConnection.open(plain)
+    assert (await request_api_versions(plain_connection)).error_code is ErrorCode.none
+    for third in (await RawConnection.open(port), await RawConnection.open(plain)):
+        assert await third.is_closed_by_peer()
+    handshaking.close()
     await eventually(lambda: not len(server._handshakes))
-    assert (await hello(await secured(port, trusting(made)))).error_code is ErrorCode.none
+    assert (
+        await request_api_versions(await connect_with_tls(port, client_context(authority)))
+    ).error_code is ErrorCode.none
     await server.close()
 
 
-@on_tls()
-async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
-    broker: SmallBroker, made: CertificateAuthority
+@tls_test()
+async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
+    broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    """What was written and has not gone is known to the last byte, encrypted or not."""
+    """Bytes that were written and not sent are counted, encrypted or not."""
     (partition,) = broker.add_topic("a")
     for _ in range(16):
         partition.append_records(batch(bytes(1_000_000)), acks=1)
     bound = 24 << 20
     server = serve(broker, ConnectionLimits(all_responses_bytes=bound))
-    _, port = await listening(server)
-    context = trusting(made)
+    _, port = await start_listening(server)
+    context = client_context(authority)
     slow = [
-        Wire(
+        RawConnection(
             *await asyncio.open_connection(sock=slow_socket(port), ssl=context, server_hostname="localhost", limit=1024)
         )
         for _ in range(40)
     ]
-    for wire in slow:
+    for connection in slow:
         for correlation in range(3):
-            wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
+            connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
     await eventually(
         lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
     )
-    left = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
-    below = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
+    unsent = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
+    encrypted = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
     assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
-    assert left <= server.responses.allocated_bytes + 40 * (64 << 10)
-    assert below <= 40 * (200 << 10), "only what the socket was about to take is encrypted"
-    other = await secured(port, context)
-    assert (await hello(other)).error_code is ErrorCode.none
-    other.send(1, 12, 5, fetch_request({("a", 0): 0}))
-    for wire in slow:
-        wire.close()
-        wire.writer.transport.abort()
+    assert unsent <= server.responses.allocated_bytes + 40 * (64 << 10)
+    assert encrypted <= 40 * (200 << 10), "only what fits into the socket soon is encrypted"
+    other = await connect_with_tls(port, context)
+    assert (await request_api_versions(other)).error_code is ErrorCode.none
+    other.send(ApiKey.FETCH, 12, 5, fetch_request({("a", 0): 0}))
+    for connection in slow:
+        connection.close()
+        connection.writer.transport.abort()
     assert len(await other.receive()) > 900_000
     await eventually(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
-@on_tls()
-async def test_rule_18_large_requests_over_tls_wait_for_memory_and_others_do_not(
-    broker: SmallBroker, made: CertificateAuthority
+@tls_test()
+async def test_rule_18_large_requests_over_tls_wait_for_memory(
+    broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     (partition,) = broker.add_topic("a")
     server = serve(broker, ConnectionLimits(all_requests_bytes=1 << 20))
-    _, port = await listening(server)
-    context = trusting(made)
-    hogs = [await secured(port, context) for _ in range(4)]
-    for hog in hogs:
-        hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
+    _, port = await start_listening(server)
+    context = client_context(authority)
+    large_senders = [await connect_with_tls(port, context) for _ in range(4)]
+    for sender in large_senders:
+        sender.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
     assert server.requests.allocated_bytes <= 2 << 20
-    large = await secured(port, context)
-    large.send(0, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
-    for hog in hogs:
-        hog.writer.transport.abort()
+    large = await connect_with_tls(port, context)
+    large.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
+    for sender in large_senders:
+        sender.writer.transport.abort()
     assert await large.receive()
     assert partition.log.end == 1
     await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 
-@on_tls()
-async def test_closing_ends_connections_and_handshakes(broker: SmallBroker, made: CertificateAuthority) -> None:
+@tls_test()
+async def test_closing_the_server_closes_connections_and_handshakes(
+    broker: SmallBroker, authority: CertificateAuthority
+) -> None:
     broker.add_topic("a")
     server = serve(broker)
-    _, port = await listening(server)
-    shaking, waiting = await Wire.to(port), await secured(port, trusting(made))
-    waiting.send(1, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
+    _, port = await start_listening(server)
+    handshaking, waiting = await RawConnection.open(port), await connect_with_tls(port, client_context(authority))
+    waiting.send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
     await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
     await server.close()
-    assert await shaking.closed()
-    assert await waiting.receive()  # what was taken is answered
-    assert await waiting.closed()
+    assert await handshaking.is_closed_by_peer()
+    assert await waiting.receive()  # a received request gets its response
+    assert await waiting.is_closed_by_peer()
 
 
 def test_principals_have_the_form_of_rfc_2253() -> None:

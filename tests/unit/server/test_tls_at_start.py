@@ -1,4 +1,4 @@
-"""What is wrong with a listener's keys and certificates is known before anybody connects."""
+"""Keys and certificates of a listener are checked when the broker starts."""
 
 import asyncio
 import ssl
@@ -11,10 +11,10 @@ from ottla_broker.config.description import describe_broker
 from ottla_broker.server import ListenError
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import serve
-from tests.unit.server.certificates import broker_with, keystore, made
-from tests.unit.server.test_server import capture
+from tests.unit.server.certificates import authority, keystore, tls_broker
+from tests.unit.server.connections import capture_log
 
-__all__ = ["keystore", "made"]  # fixtures
+__all__ = ["authority", "keystore"]  # fixtures
 
 Settings = dict[str, str]
 
@@ -43,30 +43,30 @@ Settings = dict[str, str]
         ),
     ],
 )
-def test_what_is_wrong_with_certificates_is_said_at_start(
-    tmp_path: Path, made: CertificateAuthority, keystore: Path, settings: Settings, sentence: str
+def test_invalid_certificates_are_reported_at_start(
+    tmp_path: Path, authority: CertificateAuthority, keystore: Path, settings: Settings, sentence: str
 ) -> None:
-    files = {"CA": made.certificate, "KEY": made.server_key, **broken_ones(tmp_path, made)}
+    files = {"CA": authority.certificate, "KEY": authority.server_key, **write_invalid_files(tmp_path, authority)}
     given = {name: str(files.get(value, value)) for name, value in settings.items()}
 
     async def bind() -> None:
-        broker = broker_with(tmp_path, keystore, **given)
+        broker = tls_broker(tmp_path, keystore, **given)
         serve(broker).bind()
 
-    with pytest.raises(ListenError) as refused:
+    with pytest.raises(ListenError) as raised:
         asyncio.run(bind())
-    (line,) = str(refused.value).splitlines()
+    (line,) = str(raised.value).splitlines()
     assert line.startswith("listeners=SSL://127.0.0.1:0: ")
     assert sentence in line
 
 
-def broken_ones(folder: Path, made: CertificateAuthority) -> dict[str, Path]:
-    _, other_key = create_server_certificate(made, "other", ["DNS:x"])
-    client, client_key = create_client_certificate(made, "a-client")
+def write_invalid_files(folder: Path, authority: CertificateAuthority) -> dict[str, Path]:
+    _, other_key = create_server_certificate(authority, "other", ["DNS:x"])
+    client, client_key = create_client_certificate(authority, "a-client")
     contents = {
         "JKS": ("x.jks", b"\xfe\xed\xfe\xed\0\0\0\2"),
-        "OTHER": ("other.pem", made.server_certificate.read_bytes() + other_key.read_bytes()),
-        "LOCKED": ("locked.pem", made.server_certificate.read_bytes() + locked(made.server_key)),
+        "OTHER": ("other.pem", authority.server_certificate.read_bytes() + other_key.read_bytes()),
+        "LOCKED": ("locked.pem", authority.server_certificate.read_bytes() + encrypt_key(authority.server_key)),
         "CLIENT": ("client.pem", client.read_bytes() + client_key.read_bytes()),
     }
     for name, content in contents.values():
@@ -74,23 +74,23 @@ def broken_ones(folder: Path, made: CertificateAuthority) -> dict[str, Path]:
     return {key: folder / name for key, (name, _) in contents.items()}
 
 
-def locked(key: Path) -> bytes:
+def encrypt_key(key: Path) -> bytes:
     return subprocess.run(
         ["openssl", "pkcs8", "-topk8", "-in", key, "-passout", "pass:secret"], capture_output=True, check=True
     ).stdout
 
 
-def test_a_key_may_have_a_password_and_an_expired_certificate_is_told(
-    tmp_path: Path, made: CertificateAuthority, keystore: Path
+def test_key_may_have_a_password_and_an_expired_certificate_is_logged(
+    tmp_path: Path, authority: CertificateAuthority, keystore: Path
 ) -> None:
-    (tmp_path / "locked.pem").write_bytes(made.server_certificate.read_bytes() + locked(made.server_key))
+    (tmp_path / "locked.pem").write_bytes(authority.server_certificate.read_bytes() + encrypt_key(authority.server_key))
 
     async def bind() -> list[str]:
-        broker = broker_with(
+        broker = tls_broker(
             tmp_path, keystore, **{"ssl.keystore.location": str(tmp_path / "locked.pem"), "ssl.key.password": "secret"}
         )
         months_later = broker.runtime.now_ms() + 90 * 86_400_000
-        lines = capture()
+        lines = capture_log()
         serve(broker).bind()
         assert lines() == []
         broker.runtime.now_ms = lambda: months_later
@@ -102,19 +102,19 @@ def test_a_key_may_have_a_password_and_an_expired_certificate_is_told(
     assert "locked.pem: it expired on " in line
 
 
-def test_a_listener_may_have_settings_of_its_own_and_all_may_be_inline(
-    tmp_path: Path, made: CertificateAuthority, keystore: Path
+def test_listener_may_have_tls_settings_of_its_own_and_inline_certificates(
+    tmp_path: Path, authority: CertificateAuthority, keystore: Path
 ) -> None:
-    broker = broker_with(
+    broker = tls_broker(
         tmp_path,
         keystore,
         **{
             "listener.name.ssl.ssl.client.auth": "requested",
-            "ssl.truststore.certificates": made.certificate.read_text(),
+            "ssl.truststore.certificates": authority.certificate.read_text(),
         },
     )
     assert broker.config.tls("SSL").client_auth == "requested"
     assert broker.config.tls("PLAINTEXT").client_auth == "none"
     assert broker.config.tls("SSL").load()[0].verify_mode is ssl.CERT_OPTIONAL
-    shown = next(entry for entry in describe_broker(broker.config) if entry.name == "ssl.truststore.certificates")
-    assert shown.value is None
+    entry = next(it for it in describe_broker(broker.config) if it.name == "ssl.truststore.certificates")
+    assert entry.value is None

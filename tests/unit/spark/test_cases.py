@@ -1,4 +1,6 @@
-"""Test cases without Spark: parsing of given lines, and comparison of rows. Also dead letters and source options."""
+"""Test cases without Spark: parsing of given lines, and comparison of rows. Also dead letters and
+source options.
+"""
 
 from __future__ import annotations
 
@@ -84,9 +86,13 @@ def test_source_reads_committed_records_from_the_beginning_by_default() -> None:
         "kafka.isolation.level": "read_committed",
     }
     other = Source(
-        topic="t", format=Format(type="raw"), on_data_loss="continue", isolation="read_uncommitted", starting_offsets="latest",
+        topic="t",
+        format=Format(type="raw"),
+        on_data_loss="continue",
+        isolation="read_uncommitted",
+        starting_offsets="latest",
         max_offsets_per_trigger=9,
-    )  # fmt: skip
+    )
     found = stream_options(other, {})
     assert (found["failOnDataLoss"], found["kafka.isolation.level"]) == ("false", "read_uncommitted")
     assert (found["startingOffsets"], found["maxOffsetsPerTrigger"]) == ("latest", "9")

@@ -103,7 +103,10 @@ def test_unset_fields_have_defaults() -> None:
         ),
         (
             changed("spec", "sinks", 0, "from", to="bigg"),
-            "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'bigg' is none of big, events",
+            (
+                "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'bigg' is "
+                "none of big, events"
+            ),
         ),
         (changed("spec", "sinks", 0, "topic", to=None), "exactly one target"),
         (changed("spec", "sinks", 0, "console", to={}), "exactly one target"),

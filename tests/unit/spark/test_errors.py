@@ -10,9 +10,13 @@ from ottla_spark.streaming.session import spark_interval
 
 
 def test_marked_message_is_found_in_sparks_error() -> None:
-    wrapped = f"""[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 0 in stage 3.0 failed
-Lost task 0.0 (TID 9): org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {mark_message("a row of x breaks y: z > 0")} SQLSTATE: P0001
-\tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:2700)"""
+    wrapped = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: "
+        "Task 0 in stage 3.0 failed\n"
+        "Lost task 0.0 (TID 9): org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] "
+        f"{mark_message('a row of x breaks y: z > 0')} SQLSTATE: P0001\n"
+        "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:2700)"
+    )
     assert describe_error(RuntimeError(wrapped)) == "a row of x breaks y: z > 0"
 
 
@@ -24,45 +28,63 @@ def test_pipeline_error_describes_itself() -> None:
     ("said", "words"),
     [
         (
-            "[TABLE_OR_VIEW_NOT_FOUND] The table or view `flihts` cannot be found. Verify the spelling. SQLSTATE: 42P01; line 1 pos 14;\n"
+            "[TABLE_OR_VIEW_NOT_FOUND] The table or view `flihts` cannot be found. Verify the "
+            "spelling. SQLSTATE: 42P01; line 1 pos 14;\n"
             "'Project [*]\n+- 'UnresolvedRelation [flihts], [], false\n",
             "there is no source or step `flihts` (line 1, pos 14)",
         ),
         (
-            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `f`.`delai` cannot be resolved. "
-            "Did you mean one of the following? [`delay`, `carrier`]. SQLSTATE: 42703; line 2 pos 7;\n'Project [carrier#1, 'delai]\n",
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name "
+            "`f`.`delai` cannot be resolved. "
+            "Did you mean one of the following? [`delay`, `carrier`]. SQLSTATE: 42703; line 2 pos 7;\n"
+            "'Project [carrier#1, 'delai]\n",
             "there is no column `f`.`delai` (line 2, pos 7); the nearest are `delay`, `carrier`",
         ),
         (
-            "[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] A column, variable, or function parameter with name `a` cannot be resolved.  SQLSTATE: 42703; line 1 pos 7;\n'Project ['a]\n",
+            (
+                "[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] A column, variable, or function parameter with "
+                "name `a` cannot be resolved.  SQLSTATE: 42703; line 1 pos 7;\n'Project ['a]\n"
+            ),
             "there is no column `a` (line 1, pos 7)",
         ),
         (
-            '[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] Cannot resolve "(a + b)" due to data type mismatch. SQLSTATE: 42K09; line 1 pos 7;\n\'Project\n',
+            (
+                '[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] Cannot resolve "(a + b)" due to data type '
+                "mismatch. SQLSTATE: 42K09; line 1 pos 7;\n'Project\n"
+            ),
             'Cannot resolve "(a + b)" due to data type mismatch (line 1, pos 7)',
         ),
         (
             "org.apache.spark.SparkException: Job aborted\n\tat a.b.c(D.scala:1)\n"
-            "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic x not present in metadata after 60000 ms.\n\tat e.f(G.java:2)",
+            "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic x not present in "
+            "metadata after 60000 ms.\n\tat e.f(G.java:2)",
             "Topic x not present in metadata after 60000 ms.",
         ),
         (
-            "java.lang.IllegalStateException: Some data may have been lost because they are not available in Kafka any more",
+            (
+                "java.lang.IllegalStateException: Some data may have been lost because they are not "
+                "available in Kafka any more"
+            ),
             "records were",
         ),
         (
             "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
-            '  File "steps.py", line 3, in score\n    return 1 / 0\nZeroDivisionError: division by zero\n\n\tat a.b(C.scala:1)',
+            '  File "steps.py", line 3, in score\n    return 1 / 0\nZeroDivisionError: division by '
+            "zero\n\n\tat a.b(C.scala:1)",
             "Python raised ZeroDivisionError: division by zero",
         ),
         (
-            '[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time `id` has the invalid type "INT".;\n~EventTimeWatermark x, id#20: int\n+- ~Project\n',
+            (
+                '[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time `id` has the invalid type "INT".;\n'
+                "~EventTimeWatermark x, id#20: int\n+- ~Project\n"
+            ),
             'The event time `id` has the invalid type "INT".',
         ),
         (
             "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
             '  File "sink.py", line 101, in write_records\n    records.save()\n'
-            "pyspark.errors.exceptions.captured.ArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n"
+            "pyspark.errors.exceptions.captured.ArithmeticException: [DIVIDE_BY_ZERO] Division by "
+            "zero. SQLSTATE: 22012\n"
             "== SQL (line 1, position 8) ==\nSELECT 1/(id-id) AS s FROM orders\n",
             "Division by zero.",
         ),

@@ -153,8 +153,9 @@ def test_fetch_responses(version: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_rule_16_old_produce_requests_can_be_read_and_answered(version: int) -> None:
-    """kio has no classes below 3: a request with one topic, one partition and three bytes, and the layout of its
-    answer."""
+    """kio has no classes below 3: a request with one topic, one partition and three bytes, and the
+    layout of its answer.
+    """
     body = b"\xff\xff" + (1000).to_bytes(4) + b"\0\0\0\x01\0\x01t" + b"\0\0\0\x01" + b"\0\0\0\x07" + b"\0\0\0\x03abc"
     frame = bytearray(b"\0\0" + version.to_bytes(2) + b"\0\0\0\x05" + b"\0\x02me" + body)
     found = read_produce_request(frame, read_request_header(frame))

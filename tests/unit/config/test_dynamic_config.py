@@ -1,4 +1,4 @@
-"""What changes while a broker runs: layers, who is told, what DescribeConfigs shows, what may not be changed."""
+"""Dynamic configs: precedence, subscribers, descriptions, and changes that are rejected."""
 
 import logging
 
@@ -36,7 +36,7 @@ def config(**values: str) -> Config:
     return Config.of({"log.dirs": "/data", **{name.replace("_", "."): value for name, value in values.items()}})
 
 
-def named(entries: list[ConfigEntry], name: str) -> ConfigEntry:
+def entry_named(entries: list[ConfigEntry], name: str) -> ConfigEntry:
     return next(entry for entry in entries if entry.name == name)
 
 
@@ -44,7 +44,7 @@ LAYER = st.none() | st.integers(0, 100)
 
 
 @given(LAYER, LAYER, LAYER, LAYER)
-def test_the_strongest_layer_wins_and_describe_tells_the_same(
+def test_value_and_description_are_those_of_the_source_with_the_highest_precedence(
     static: int | None, cluster: int | None, broker: int | None, topic: int | None
 ) -> None:
     live = config(**({} if static is None else {"message_max_bytes": str(static)}))
@@ -53,22 +53,22 @@ def test_the_strongest_layer_wins_and_describe_tells_the_same(
         {} if broker is None else {"message.max.bytes": str(broker)},
     )
     overrides = {} if topic is None else {"max.message.bytes": str(topic)}
-    places = [(T, topic), (D, broker), (C, cluster), (S, static), (DEFAULT, 1048588)]
-    expected = [(source, value) for source, value in places if value is not None]
+    sources = [(T, topic), (D, broker), (C, cluster), (S, static), (DEFAULT, 1048588)]
+    expected = [(source, value) for source, value in sources if value is not None]
     assert live.topic(TOPIC_MAX_MESSAGE_BYTES, overrides) == expected[0][1]
     assert live.log_config(overrides).max_message_bytes == expected[0][1]
     assert live(BROKER_SETTINGS["message.max.bytes"]) == next(value for source, value in expected if source is not T)
 
-    entry = named(describe_topic(live, overrides), "max.message.bytes")
+    entry = entry_named(describe_topic(live, overrides), "max.message.bytes")
     assert (entry.source, entry.value) == (expected[0][0], str(expected[0][1]))
     assert [(synonym.source, synonym.value) for synonym in entry.synonyms] == [(s, str(v)) for s, v in expected]
     assert {synonym.name for synonym in entry.synonyms if synonym.source is not T} == {"message.max.bytes"}
-    entry = named(describe_broker(live), "message.max.bytes")
+    entry = entry_named(describe_broker(live), "message.max.bytes")
     assert entry.value == str(live(BROKER_SETTINGS["message.max.bytes"]))
 
 
-def test_hours_behind_a_topics_retention_are_shown_as_milliseconds() -> None:
-    entry = named(describe_topic(config(log_retention_hours="2"), {}), "retention.ms")
+def test_retention_hours_of_the_broker_are_described_in_milliseconds_for_topics() -> None:
+    entry = entry_named(describe_topic(config(log_retention_hours="2"), {}), "retention.ms")
     assert entry.value == "7200000"
     assert entry.source is S
     assert entry.synonyms == (
@@ -78,21 +78,21 @@ def test_hours_behind_a_topics_retention_are_shown_as_milliseconds() -> None:
     )
 
 
-def test_subscribers_hear_of_what_is_different_and_only_then() -> None:
+def test_subscribers_are_called_only_when_the_value_changes() -> None:
     live = config()
-    heard: list[int] = []
-    end = live.subscribe(MAX_CONNECTIONS, heard.append)
+    values: list[int] = []
+    unsubscribe = live.subscribe(MAX_CONNECTIONS, values.append)
     live.set_dynamic({"max.connections": "10"}, {})
     live.set_dynamic({"max.connections": "10"}, {"max.connections": "10"})
     live.set_dynamic({"max.connections": "10"}, {"max.connections": "20", "message.max.bytes": "5"})
     live.set_dynamic({}, {"message.max.bytes": "5"})
-    assert heard == [10, 20, 2**31 - 1]
-    end()
+    assert values == [10, 20, 2**31 - 1]
+    unsubscribe()
     live.set_dynamic({"max.connections": "10"}, {})
-    assert len(heard) == 3
+    assert len(values) == 3
 
 
-def test_what_another_version_wrote_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_names_and_invalid_values_of_another_version_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     live = config()
     with caplog.at_level(logging.WARNING):
         live.set_dynamic({"max.connections": "many", "from.the.future": "1", "num.partitions": "9"}, {})
@@ -111,13 +111,13 @@ def test_topics_with_equal_overrides_share_their_log_config() -> None:
     assert (before.retention_ms, live.log_config({}).retention_ms) == (604800000, 77)
 
 
-def test_entries_say_type_and_what_is_fixed() -> None:
+def test_entries_have_a_type_and_say_whether_they_are_read_only() -> None:
     entries = describe_broker(config())
     assert [entry.name for entry in entries] == sorted(entry.name for entry in entries)
-    assert named(entries, "num.partitions").is_read_only
-    assert not named(entries, "max.connections").is_read_only
-    assert named(entries, "log.retention.ms").value is None
-    assert named(entries, "log.cleanup.policy").type is ConfigType.LIST
+    assert entry_named(entries, "num.partitions").is_read_only
+    assert not entry_named(entries, "max.connections").is_read_only
+    assert entry_named(entries, "log.retention.ms").value is None
+    assert entry_named(entries, "log.cleanup.policy").type is ConfigType.LIST
     live = config()
     live.set_dynamic({"max.connections": "4"}, {})
     assert [(e.name, e.value, e.source) for e in describe_cluster_defaults(live)] == [("max.connections", "4", C)]
@@ -138,14 +138,14 @@ def test_entries_say_type_and_what_is_fixed() -> None:
         ),
     ],
 )
-def test_what_a_topic_may_not_be_given(changes: dict[str, str | None], sentence: str) -> None:
-    with pytest.raises(KafkaError) as refused:
+def test_invalid_topic_configs_are_rejected(changes: dict[str, str | None], sentence: str) -> None:
+    with pytest.raises(KafkaError) as raised:
         check_topic_changes(changes, {"max.compaction.lag.ms": "5"})
-    assert refused.value.code is ErrorCode.invalid_config
-    assert sentence in str(refused.value)
+    assert raised.value.code is ErrorCode.invalid_config
+    assert sentence in str(raised.value)
 
 
-def test_what_a_topic_may_be_given() -> None:
+def test_valid_topic_configs_are_accepted() -> None:
     check_topic_changes({"cleanup.policy": "compact,delete", "retention.ms": "-1", "remote.storage.enable": "false"})
     check_topic_changes({"gone.with.a.version": None}, {"gone.with.a.version": "1"})
     check_topic_changes({"leader.replication.throttled.replicas": "0:1,2:3"})
@@ -164,11 +164,11 @@ def test_what_a_topic_may_be_given() -> None:
         ({"max.connections": "-2"}, True, "allowed: a 32-bit integer, at least 0"),
     ],
 )
-def test_what_a_broker_may_not_be_given(changes: dict[str, str | None], cluster_wide: bool, sentence: str) -> None:
-    with pytest.raises(KafkaError) as refused:
+def test_invalid_broker_configs_are_rejected(changes: dict[str, str | None], cluster_wide: bool, sentence: str) -> None:
+    with pytest.raises(KafkaError) as raised:
         check_broker_changes(changes, cluster_wide=cluster_wide)
-    assert refused.value.code is ErrorCode.invalid_config
-    assert sentence in str(refused.value)
+    assert raised.value.code is ErrorCode.invalid_config
+    assert sentence in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_a_broker_may_not_be_given(changes: dict[str, str | None], cluster_
         ("zookeeper.connect", "there is no ZooKeeper"),
     ],
 )
-def test_configs_that_kafka_accepts_and_ignores_are_accepted_and_noted(
+def test_broker_configs_without_effect_are_accepted_with_a_warning(
     name: str, note: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     check_broker_changes({name: "8"}, cluster_wide=False)
@@ -191,11 +191,11 @@ def test_configs_that_kafka_accepts_and_ignores_are_accepted_and_noted(
         live.set_dynamic({}, {name: "8"})
     assert f"dynamic config {name} has no effect: " in caplog.text
     assert note in caplog.text
-    entry = named(describe_broker(live), name)
+    entry = entry_named(describe_broker(live), name)
     assert (entry.value, entry.source, entry.is_sensitive, entry.is_read_only) == (None, D, True, True)
     assert describe_cluster_defaults(live) == []
     live.set_dynamic({name: "8"}, {})
-    assert [(one.name, one.value, one.source) for one in describe_cluster_defaults(live)] == [(name, None, C)]
+    assert [(it.name, it.value, it.source) for it in describe_cluster_defaults(live)] == [(name, None, C)]
 
 
 def test_levels_of_loggers() -> None:
@@ -205,6 +205,6 @@ def test_levels_of_loggers() -> None:
     assert len(find_level_problems({name: "LOUD", "root": None, "no.such.logger": "INFO"})) == 3
     set_levels({name: "warn"})
     assert logging.getLogger(name).level == logging.WARNING
-    assert named(describe_loggers(), name).value == "WARN"
+    assert entry_named(describe_loggers(), name).value == "WARN"
     set_levels({name: None})
     assert logging.getLogger(name).level == logging.NOTSET

@@ -1,4 +1,4 @@
-"""Every kind: what it allows it gives back, what it does not allow is an error and nothing else."""
+"""Value types of settings: any text is parsed to a value or rejected with ValueError."""
 
 import pytest
 from hypothesis import given
@@ -26,18 +26,18 @@ SETTINGS: list[Setting[object]] = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.va
 
 
 @given(st.sampled_from(SETTINGS), st.one_of(st.text(max_size=30), st.integers().map(str), st.floats().map(str)))
-def test_any_text_is_a_value_that_survives_its_own_text_or_a_value_error(setting: Setting[object], text: str) -> None:
+def test_any_text_is_rejected_or_parsed_to_a_value_with_an_equal_text(setting: Setting[object], text: str) -> None:
     try:
         value = setting.type.parse(text)
     except ValueError:
         return
-    written = setting.type.text(value)
-    if written:  # an empty text is "not given" for those that cannot be empty
-        assert setting.type.parse(written) == value
+    formatted = setting.type.text(value)
+    if formatted:  # an empty text means "not set" where a value cannot be empty
+        assert setting.type.parse(formatted) == value
 
 
 @given(st.integers(-(2**70), 2**70))
-def test_integers_are_those_of_java(number: int) -> None:
+def test_integers_have_the_ranges_of_java(number: int) -> None:
     for kind, bits in ((short(), 16), (integer(), 32), (long(), 64)):
         fits = -(2 ** (bits - 1)) <= number < 2 ** (bits - 1)
         if fits:
@@ -48,7 +48,7 @@ def test_integers_are_those_of_java(number: int) -> None:
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-100, 100), st.integers(0, 100))
-def test_bounds_hold(number: int, low: int, width: int) -> None:
+def test_integers_out_of_bounds_are_rejected(number: int, low: int, width: int) -> None:
     kind = integer(low, low + width, also=-500)
     allowed = low <= number <= low + width or number == -500
     if allowed:
@@ -59,13 +59,13 @@ def test_bounds_hold(number: int, low: int, width: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1_000", "0x10", "1.0", "１", "--1", "+", "true", "9" * 5000])
-def test_no_integer(text: str) -> None:
+def test_text_that_is_no_integer_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         long().parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "-Infinity", "1_0", "x", "1.5", "-0.1"])
-def test_no_ratio(text: str) -> None:
+def test_text_that_is_no_ratio_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         double(0, 1).parse(text)
 
@@ -89,16 +89,16 @@ def test_no_ratio(text: str) -> None:
         (MAX_INT64, "9223372036854775807"),
     ],
 )
-def test_text_is_javas(value: object, text: str) -> None:
+def test_values_are_formatted_as_java_does(value: object, text: str) -> None:
     assert plain_text(value) == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_double_survives_its_text(value: float) -> None:
+def test_formatted_double_is_parsed_to_the_same_value(value: float) -> None:
     assert float(plain_text(value)) == value
 
 
-def test_words() -> None:
+def test_booleans_choices_and_lists_are_parsed() -> None:
     assert boolean().parse(" TRUE ") is True
     assert one_of("a", "B").parse("B") == "B"
     assert one_of("up", "down", any_case=True).parse("UP") == "up"
@@ -110,7 +110,7 @@ def test_words() -> None:
             kind.parse(wrong)
 
 
-def test_listeners() -> None:
+def test_listeners_are_parsed() -> None:
     assert parse_listeners("PLAINTEXT://:9092, int-1://[::1]:0,B://h.example:65535") == (
         Listener("PLAINTEXT", "", 9092),
         Listener("INT-1", "::1", 0),
@@ -136,10 +136,10 @@ def test_listeners() -> None:
         "A://[x]:1",
     ],
 )
-def test_no_listeners(text: str) -> None:
+def test_invalid_listeners_are_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         parse_listeners(text)
 
 
-def test_the_largest_default_fits() -> None:
+def test_largest_default_is_in_range() -> None:
     assert integer().parse(str(MAX_INT32)) == MAX_INT32

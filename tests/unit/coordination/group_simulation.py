@@ -1,4 +1,6 @@
-"""Clients of one group on a pure clock: they do what the Java client does, as fast or as slowly as a test lets them."""
+"""Clients of a classic group without I/O and on a simulated clock. They follow the protocol as the
+Java client does, and the test decides when each takes its next step.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ RANGE = (("range", b"topics"),)
 
 @dataclass(eq=False)
 class Client:
-    """`doing`: what it does at its next step, or what it waits for."""
+    """`phase`: the request that the client sends at its next step, or the response it waits for."""
 
     name: str
     instance: str | None = None
@@ -38,42 +40,44 @@ class Client:
     member_id: str = ""
     generation: int = -1
     is_leader: bool = False
-    told: JoinResult | None = None  # the last answer to a JoinGroup
-    doing: Literal["join", "joining", "sync", "syncing", "member", "nothing"] = "join"
+    join_result: JoinResult | None = None  # the last successful one
+    phase: Literal["join", "joining", "sync", "syncing", "member", "nothing"] = "join"
     assignment: bytes | None = None
     errors: list[ErrorCode] = field(default_factory=list)
 
     def owner(self) -> str:
-        """Whose assignment it gets: a static member's outlives its member id."""
+        """Name in assignments: a static member keeps its assignment when its member id changes."""
         return self.instance or self.member_id
 
     def receive(self, result: JoinResult | SyncResult) -> None:
         if result.error is not ErrorCode.none:
-            self._refused(result)
+            self.handle_error(result)
         elif isinstance(result, JoinResult):
-            self.told, self.member_id, self.generation = result, result.member_id, result.generation
+            self.join_result, self.member_id, self.generation = result, result.member_id, result.generation
             self.is_leader = result.leader == result.member_id
-            self.doing = "sync"
+            self.phase = "sync"
         else:
-            self.assignment, self.doing = result.assignment, "member"
+            self.assignment, self.phase = result.assignment, "member"
 
-    def _refused(self, result: JoinResult | SyncResult) -> None:
+    def handle_error(self, result: JoinResult | SyncResult) -> None:
         self.errors.append(result.error)
-        self.doing = "join"
+        self.phase = "join"
         if result.error in (
             ErrorCode.fenced_instance_id,
             ErrorCode.group_max_size_reached,
             ErrorCode.inconsistent_group_protocol,
         ):
-            self.doing, self.alive = "nothing", False
+            self.phase, self.alive = "nothing", False
         elif result.error is ErrorCode.member_id_required and isinstance(result, JoinResult):
             self.member_id = result.member_id
         elif result.error is ErrorCode.unknown_member_id:
             self.member_id = ""
 
 
-class World:
-    """One group, its clients, its clock, and its writes, which end when the test says so."""
+class GroupSimulation:
+    """A group, its clients, its clock, and its writes, which complete when the test calls
+    `end_write`.
+    """
 
     def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
         self.settings = settings or GroupCoordinatorConfig(group_initial_rebalance_delay_ms=3_000)
@@ -82,9 +86,9 @@ class World:
         self.clients: list[Client] = []
         self.writes: deque[WriteGroupMetadata] = deque()
         self.written: list[WriteGroupMetadata] = []
-        self.waiting: dict[int, Client] = {}  # tickets
-        self._tickets = 0
-        self.leaders: dict[int, set[str]] = {}  # generation → who was asked to assign
+        self.waiting: dict[int, Client] = {}  # by the id of their request
+        self._request_ids = 0
+        self.leaders: dict[int, set[str]] = {}  # generation → members that were told to assign partitions
 
     def state(self) -> GroupState:
         return self.group.state
@@ -92,10 +96,10 @@ class World:
     def now(self) -> Timestamps:
         return Timestamps(self.ms, 1_700_000_000_000 + self.ms)
 
-    def ticket(self, client: Client) -> int:
-        self._tickets += 1
-        self.waiting[self._tickets] = client
-        return self._tickets
+    def add_request(self, client: Client) -> int:
+        self._request_ids += 1
+        self.waiting[self._request_ids] = client
+        return self._request_ids
 
     def run(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -119,7 +123,7 @@ class World:
         if isinstance(result, SyncResult) and result.error is ErrorCode.none:
             assert result.assignment == f"{client.generation}:{client.owner()}".encode(), (client, result)
 
-    # -- what clients do ---------------------------------------------------------------------------
+    # --- clients
 
     def start(self, client: Client) -> Client:
         self.clients.append(client)
@@ -128,41 +132,55 @@ class World:
     def step(self, client: Client) -> None:
         if not client.alive:
             return
-        if client.doing == "join":
+        if client.phase == "join":
             self.join(client)
-        elif client.doing == "sync":
+        elif client.phase == "sync":
             self.sync(client)
-        elif client.doing == "member":
-            self.beat(client)
+        elif client.phase == "member":
+            self.send_heartbeat(client)
 
     def join(self, client: Client) -> None:
-        client.doing = "joining"
+        client.phase = "joining"
         request = JoinRequest(
-            client.member_id, client.instance, client.name, "/127.0.0.1", client.rebalance_ms, client.session_ms,
-            "consumer", client.protocols, unique_suffix=str(self._tickets),
-            needs_member_id=client.version >= 4, may_skip_assignment=client.version >= 9,
-        )  # fmt: skip
-        self.run(join_group(self.group, request, self.ticket(client), self.now()))
+            client.member_id,
+            client.instance,
+            client.name,
+            "/127.0.0.1",
+            client.rebalance_ms,
+            client.session_ms,
+            "consumer",
+            client.protocols,
+            unique_suffix=str(self._request_ids),
+            needs_member_id=client.version >= 4,
+            may_skip_assignment=client.version >= 9,
+        )
+        self.run(join_group(self.group, request, self.add_request(client), self.now()))
 
     def sync(self, client: Client) -> None:
-        client.doing = "syncing"
-        told = client.told
-        assert told is not None
+        client.phase = "syncing"
+        joined = client.join_result
+        assert joined is not None
         assignments = {}
-        if client.is_leader and not told.skip_assignment:
+        if client.is_leader and not joined.skip_assignment:
             assignments = {
-                m.member_id: f"{told.generation}:{m.group_instance_id or m.member_id}".encode() for m in told.members
+                m.member_id: f"{joined.generation}:{m.group_instance_id or m.member_id}".encode()
+                for m in joined.members
             }
         request = SyncRequest(
-            client.member_id, client.instance, client.generation, told.protocol_type, told.protocol_name, assignments
+            client.member_id,
+            client.instance,
+            client.generation,
+            joined.protocol_type,
+            joined.protocol_name,
+            assignments,
         )
-        self.run(sync_group(self.group, request, self.ticket(client)))
+        self.run(sync_group(self.group, request, self.add_request(client)))
 
-    def beat(self, client: Client) -> None:
+    def send_heartbeat(self, client: Client) -> None:
         try:
             heartbeat(self.group, client.member_id, client.instance, client.generation, self.now())
         except KafkaError as reason:
-            client._refused(SyncResult(reason.code))
+            client.handle_error(SyncResult(reason.code))
 
     def leave(self, client: Client) -> list[ErrorCode]:
         client.alive = False
@@ -170,20 +188,20 @@ class World:
         self.run(effects)
         return codes
 
-    # -- what time and the log do ------------------------------------------------------------------
+    # --- time and the log
 
     def advance(self, ms: int) -> None:
-        until = self.ms + ms
-        while self.group.next_deadline_ms is not None and self.group.next_deadline_ms <= until:
+        end_ms = self.ms + ms
+        while self.group.next_deadline_ms is not None and self.group.next_deadline_ms <= end_ms:
             self.ms = max(self.ms, self.group.next_deadline_ms)
             self.run(rebalance.expire_deadlines(self.group, self.now()))
             assert self.group.next_deadline_ms is None or self.group.next_deadline_ms > self.ms or self._is_due(), (
-                "time stands still"
+                "an expired deadline is set again"
             )
-        self.ms = until
+        self.ms = end_ms
 
     def _is_due(self) -> bool:
-        return self.group.join_deadline_ms == self.ms  # a rebalance that began in this tick and has no time at all
+        return self.group.join_deadline_ms == self.ms  # a rebalance that began at this time and has no delay
 
     def end_write(self, error: ErrorCode = ErrorCode.none) -> None:
         write = self.writes.popleft()
@@ -192,7 +210,7 @@ class World:
         self.run(rebalance.on_write_completed(self.group, write.purpose, error, self.now()))
 
     def settle(self, seconds: int = 420) -> None:
-        """Time passes, writes succeed, and whoever is alive does what it should."""
+        """Completes writes, steps all clients and advances the time until the group is stable."""
         for _ in range(seconds):
             while self.writes:
                 self.end_write()
@@ -202,17 +220,17 @@ class World:
                 return
             self.advance(1_000)
 
-    def living(self) -> list[Client]:
+    def live_clients(self) -> list[Client]:
         return [client for client in self.clients if client.alive]
 
     def is_settled(self) -> bool:
-        living = self.living()
+        live = self.live_clients()
         if self.waiting or self.group.pending_joins:
             return False
-        if set(self.group.members) != {client.member_id for client in living}:
+        if set(self.group.members) != {client.member_id for client in live}:
             return False
-        if not living:
+        if not live:
             return self.group.state is GroupState.empty
         return self.group.state is GroupState.stable and all(
-            client.doing == "member" and client.generation == self.group.generation for client in living
+            client.phase == "member" and client.generation == self.group.generation for client in live
         )

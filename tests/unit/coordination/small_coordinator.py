@@ -1,5 +1,4 @@
-"""What the handlers of groups and offsets ask of a broker, and a client's way to them: through the codec, in any
-version."""
+"""A broker with only a group coordinator, whose API handlers are called through the codec."""
 
 import datetime
 from collections.abc import Awaitable, Callable
@@ -14,8 +13,8 @@ from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.requests.api import error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
-from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource, ResourceType
-from ottla_broker.security.principal import Principal
+from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
     read_request,
     read_request_header,
@@ -27,28 +26,14 @@ from ottla_broker.wire.codec import (
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import MessageSchema, schema_of
 from tests.sim.virtual_loop import run_in_virtual_time
-from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
+from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
-DESCRIBE, LIST, INIT_PRODUCER_ID, DELETE, OFFSET_DELETE = 15, 16, 22, 42, 47
 TOPIC = TopicImage("t", UUID(int=7), {p: PartitionRecord(UUID(int=7), p, (1,), (1,), 1) for p in range(2)})
 OFFSETS = TopicImage("__consumer_offsets", UUID(int=8), {0: PartitionRecord(UUID(int=8), 0, (1,), (1,), 1)})
 
 
-class Nobody:
-    """Refuses everything."""
-
-    allows_everything = False
-
-    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        return False
-
-    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
-        return False
-
-
-class Small:
-    """What the handlers ask of a broker, and a client's way to them: through the codec, in any version."""
+class SmallCoordinator:
+    """What the handlers of groups and offsets need of a broker."""
 
     def __init__(self) -> None:
         self.runtime = virtual_runtime()
@@ -56,8 +41,8 @@ class Small:
         for topic in (TOPIC, OFFSETS):
             self.image.topics[topic.name] = topic
             self.image.topic_names[topic.id] = topic.name
-        at = {"PLAINTEXT": Endpoint("here", 9092)}
-        self.image.brokers[1] = BrokerRegistration(1, 1, UUID(int=9), at, None, (), fenced=False)
+        endpoints = {"PLAINTEXT": Endpoint("here", 9092)}
+        self.image.brokers[1] = BrokerRegistration(1, 1, UUID(int=9), endpoints, None, (), fenced=False)
         self.group_coordinator = GroupCoordinator(
             self.runtime,
             GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10),
@@ -77,8 +62,8 @@ class Small:
     async def auto_create_topic(self, name: str) -> None:
         raise KafkaError(ErrorCode.invalid_replication_factor, "too few brokers")
 
-    async def ask(self, key: int, version: int, request: Any) -> Any:
-        """The answer to one request, both through the wire's bytes."""
+    async def send_message(self, key: int, version: int, request: Any) -> Any:
+        """The response to a request. Both are encoded and decoded."""
         frame = bytes(write_request(key, version, 1, "me", request)[4:])
         header = read_request_header(frame)
         handler = find_handler(key, version)
@@ -92,25 +77,28 @@ class Small:
             response = error_response(handler.response, reason)
         return read_response(bytes(write_response(key, version, 1, response)[4:]), key, version)
 
-    async def named(self, api: int, version: int, /, **fields: Any) -> Any:
-        """The same, with a request made of these fields; plain dictionaries stand for what is nested."""
-        return await self.ask(api, version, made(schema_of(request_class(api, version)), fields))
+    async def send(self, api: int, version: int, /, **fields: Any) -> Any:
+        """Sends a request with these fields. Nested entities are dictionaries."""
+        return await self.send_message(api, version, build_message(schema_of(request_class(api, version)), fields))
 
 
-def made(schema: MessageSchema, fields: dict[str, Any]) -> Any:
-    shapes = {field.name: field for field in schema.all_fields}
-    values = {name: getattr(schema.default(), name) for name in shapes}
+def build_message(schema: MessageSchema, fields: dict[str, Any]) -> Any:
+    """A message with these fields, as far as it has them, and defaults for the others."""
+    fields_by_name = {field.name: field for field in schema.all_fields}
+    values = {name: getattr(schema.default(), name) for name in fields_by_name}
     for name, value in fields.items():
-        if name not in shapes:
+        if name not in fields_by_name:
             continue
-        entity = shapes[name].entity
-        values[name] = tuple(made(entity, one) for one in value) if entity is not None and value is not None else value
+        entity = fields_by_name[name].entity
+        values[name] = (
+            tuple(build_message(entity, it) for it in value) if entity is not None and value is not None else value
+        )
     return schema.cls(**values)
 
 
-def scenario(test: Callable[[Small], Awaitable[None]]) -> None:
+def scenario(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:
     async def main() -> None:
-        broker = Small()
+        broker = SmallCoordinator()
         await broker.group_coordinator.load(0, MemoryJournal())
         try:
             await test(broker)
@@ -129,13 +117,15 @@ def partition(index: int, offset: int = 5, metadata: str | None = "m") -> dict[s
     }
 
 
-def codes(answer: Any) -> list[ErrorCode]:
-    return [partition.error_code for topic in answer.topics for partition in topic.partitions]
+def error_codes(response: Any) -> list[ErrorCode]:
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
-async def commit(broker: Small, version: int, *partitions: dict[str, Any], **more: Any) -> list[ErrorCode]:
+async def commit(
+    broker: SmallCoordinator, version: int, *partitions: dict[str, Any], **additional: Any
+) -> list[ErrorCode]:
     """Commits offsets of topic t in group g."""
     topics = [{"name": "t", "topic_id": TOPIC.id, "partitions": partitions}]
-    fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics} | more
+    fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics} | additional
     fields.setdefault("retention_time", datetime.timedelta(milliseconds=-1))
-    return codes(await broker.named(OFFSET_COMMIT, version, **fields))
+    return error_codes(await broker.send(ApiKey.OFFSET_COMMIT, version, **fields))

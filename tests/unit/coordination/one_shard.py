@@ -1,4 +1,4 @@
-"""A coordinator with one partition on virtual time, and what most tests do with it."""
+"""A group coordinator with one partition, on virtual time."""
 
 from collections.abc import Awaitable, Callable
 from uuid import UUID
@@ -14,21 +14,21 @@ from ottla_broker.coordination.records import (
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, iter_records
 from tests.sim.virtual_loop import run_in_virtual_time
-from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
+from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 
 TOPIC_ID = UUID(int=77)
 SUBSCRIBED_TO_T = bytes.fromhex("000000000001000174")
 
 
-class Broker:
-    """A coordinator with one partition, which a test can take away and give back."""
+class CoordinatorBroker:
+    """A group coordinator with one partition, which can be restarted from its journal."""
 
     def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
         self.journal = MemoryJournal()
         self.settings = settings or GroupCoordinatorConfig(offsets_retention_minutes=10)
         self.groups = GroupCoordinator(virtual_runtime(), self.settings, lambda: 1)
 
-    async def start(self) -> "Broker":
+    async def start(self) -> "CoordinatorBroker":
         await self.groups.load(0, self.journal)
         return self
 
@@ -41,9 +41,11 @@ class Broker:
         return [record for _, record in iter_records(bytes(self.journal.log))]
 
 
-def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupCoordinatorConfig | None = None) -> None:
+def scenario(
+    test: Callable[[CoordinatorBroker], Awaitable[None]], settings: GroupCoordinatorConfig | None = None
+) -> None:
     async def main() -> None:
-        broker = await Broker(settings).start()
+        broker = await CoordinatorBroker(settings).start()
         try:
             await test(broker)
         finally:
@@ -52,7 +54,7 @@ def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupCoordinat
     run_in_virtual_time(main())
 
 
-def wish(member_id: str = "", metadata: bytes = b"", **more: object) -> JoinRequest:
+def join_request(member_id: str = "", metadata: bytes = b"", **additional: object) -> JoinRequest:
     return JoinRequest(
         member_id,
         None,
@@ -63,24 +65,25 @@ def wish(member_id: str = "", metadata: bytes = b"", **more: object) -> JoinRequ
         "consumer",
         (("range", metadata),),
         needs_member_id=False,
-        **more,  # type: ignore[arg-type]
+        **additional,  # type: ignore[arg-type]
     )
 
 
-async def member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
-    """The only member of a stable group."""
-    joined = await groups.join_group(group, wish(metadata=metadata))
+async def join_as_only_member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
+    """Joins and syncs, so that the group is stable with one member."""
+    joined = await groups.join_group(group, join_request(metadata=metadata))
     request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
     synced = await groups.sync_group(group, request)
     assert synced == SyncResult(protocol_type="consumer", protocol_name="range", assignment=b"mine")
     return joined
 
 
-async def refused(call: Awaitable[object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as reason:
+async def error_of(call: Awaitable[object]) -> ErrorCode:
+    """Code of the KafkaError that the call must raise."""
+    with pytest.raises(KafkaError) as raised:
         await call
-    return reason.value.code
+    return raised.value.code
 
 
-def commits(offset: int = 5, topic: str = "t", at: int = 0) -> dict[tuple[str, int], OffsetCommit]:
-    return {(topic, at): OffsetCommit(offset, 1, "", 0, topic_id=TOPIC_ID)}
+def commits(offset: int = 5, topic: str = "t", partition: int = 0) -> dict[tuple[str, int], OffsetCommit]:
+    return {(topic, partition): OffsetCommit(offset, 1, "", 0, topic_id=TOPIC_ID)}

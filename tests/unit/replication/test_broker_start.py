@@ -1,4 +1,4 @@
-"""What a broker finds when it starts again, and what it makes of folders that the metadata do not know."""
+"""Restarts of a broker, and partition folders that are not in the metadata."""
 
 import asyncio
 import json
@@ -21,66 +21,66 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.log_dirs import open_log_dir
-from tests.unit.making_topics import make_topic
-from tests.unit.running import records_of, running
+from tests.unit.broker_without_sockets import readable_values, run_broker
+from tests.unit.topic_creation import create_topic
 
 BATCH = encode_batch([Record(1, b"k", b"v")])
 
 
-def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: Path) -> None:
+def test_topics_configs_records_and_ids_survive_a_restart(tmp_path: Path) -> None:
     async def first() -> object:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "77"}))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "77"}))
             broker.partitions.leader("t", 1).append_records(BATCH, acks=-1)
-            return what_stays(broker)
+            return state_to_keep(broker)
 
     async def second() -> object:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             assert broker.partitions.leader("t", 1).log.config.retention_ms == 77
-            assert records_of(broker, "t", 1) == [b"v"]
-            assert broker.image.topics["t"].partitions[1].leader_epoch > 0  # another life, another epoch
-            return what_stays(broker)
+            assert readable_values(broker, "t", 1) == [b"v"]
+            assert broker.image.topics["t"].partitions[1].leader_epoch > 0  # a new incarnation has a new epoch
+            return state_to_keep(broker)
 
-    def what_stays(broker: Broker) -> object:
+    def state_to_keep(broker: Broker) -> object:
         topic = broker.image.topics["t"]
         return broker.cluster_id, topic.id, [(p.leader, p.isr, p.directories) for p in topic.partitions.values()]
 
     assert asyncio.run(first()) == asyncio.run(second())
 
 
-def test_the_broker_epoch_rises_with_every_start(tmp_path: Path) -> None:
+def test_broker_epoch_increases_with_every_start(tmp_path: Path) -> None:
     async def epoch() -> int:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             return broker.image.brokers[broker.node_id].epoch
 
     epochs = [asyncio.run(epoch()) for _ in range(3)]
     assert epochs == sorted(set(epochs))
 
 
-def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: Path) -> None:
+def test_partition_folders_at_the_first_start_become_topics(tmp_path: Path) -> None:
     directory = open_log_dir(tmp_path)
     topic_id = Runtime().new_uuid()
-    for partition in (0, 2):  # a hole in the numbers: only those that are there are taken in
+    for partition in (0, 2):  # partition 1 is missing
         directory.create_log("moved", partition, topic_id, LogConfig()).append_as_leader(
             BATCH, leader_epoch=4, now_ms=1
         )
     asyncio.run(directory.close())
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             topic = broker.image.topics["moved"]
             assert topic.id == topic_id
             assert sorted(topic.partitions) == [0, 2]
-            assert (
-                topic.partitions[0].leader_epoch == 5
-            )  # no client takes this leader for the one that wrote the folder
-            assert records_of(broker, "moved", 2) == [b"v"]
+            assert topic.partitions[0].leader_epoch == 5  # newer than the epochs in the folder
+            assert readable_values(broker, "moved", 2) == [b"v"]
 
     asyncio.run(run())
 
 
-def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_path: Path) -> None:
-    """Apache Kafka's cleaner leaves segments that do not meet; after a kill nothing but the topic's settings tells that from a loss."""
+def test_adopted_folder_with_offset_gaps_of_compaction_is_complete(tmp_path: Path) -> None:
+    """Compaction of Apache Kafka leaves gaps between segments. After a kill they are distinguished
+    from a loss only by the topic's configs.
+    """
     directory = open_log_dir(tmp_path)
     log = directory.create_log("kept", 0, Runtime().new_uuid(), LogConfig())
     log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
@@ -93,8 +93,8 @@ def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_p
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            assert records_of(broker, "kept", 0) == [b"v"]
+        async with run_broker(tmp_path) as broker:
+            assert readable_values(broker, "kept", 0) == [b"v"]
             assert broker.partitions.leader("kept", 0).log.end == 11
 
     asyncio.run(run())
@@ -102,65 +102,65 @@ def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_p
     asyncio.run(run())
 
 
-def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: Path) -> None:
+def test_folder_of_an_unknown_topic_is_renamed_and_kept(tmp_path: Path) -> None:
     async def start_once() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
-    async def with_a_stranger() -> None:
-        async with running(tmp_path) as broker:
+    async def start_with_unknown_folder() -> None:
+        async with run_broker(tmp_path) as broker:
             assert sorted(broker.image.topics) == ["t"]
 
     asyncio.run(start_once())
-    shutil.copytree(tmp_path / "t-0", tmp_path / "stranger-0")
-    asyncio.run(with_a_stranger())
-    (stray,) = tmp_path.glob("stranger-0.*-stray")
+    shutil.copytree(tmp_path / "t-0", tmp_path / "unknown-0")
+    asyncio.run(start_with_unknown_folder())
+    (stray,) = tmp_path.glob("unknown-0.*-stray")
     assert (stray / "00000000000000000000.log").stat().st_size == len(BATCH)
 
 
-def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it(tmp_path: Path) -> None:
-    async def make(keep: Path | None) -> None:
-        async with running(tmp_path) as broker:
-            if keep:
+def test_rule_13_folder_of_a_deleted_topic_is_not_used_for_a_topic_of_the_same_name(tmp_path: Path) -> None:
+    async def create(recreate: bool) -> None:
+        async with run_broker(tmp_path) as broker:
+            if recreate:
                 await broker.active_controller().delete_topic("t")
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            if not keep:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            if not recreate:
                 broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
-    async def look() -> None:
-        async with running(tmp_path) as broker:
-            assert records_of(broker, "t", 0) == []
+    async def read() -> None:
+        async with run_broker(tmp_path) as broker:
+            assert readable_values(broker, "t", 0) == []
 
-    asyncio.run(make(None))
+    asyncio.run(create(recreate=False))
     old = tmp_path.parent / "old"
     shutil.copytree(tmp_path / "t-0", old)
-    asyncio.run(make(old))
+    asyncio.run(create(recreate=True))
     shutil.rmtree(tmp_path / "t-0")
     shutil.copytree(old, tmp_path / "t-0")  # as after a restore from a backup
-    asyncio.run(look())
+    asyncio.run(read())
     assert list(tmp_path.glob("t-0.*-stray"))
 
 
-def test_rule_13_a_re_created_topic_is_another_topic_to_whoever_knows_its_id(tmp_path: Path) -> None:
+def test_rule_13_recreated_topic_has_another_id(tmp_path: Path) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            old = await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            old = await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             await broker.active_controller().delete_topic("t")
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            with pytest.raises(KafkaError) as caught:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            with pytest.raises(KafkaError) as raised:
                 broker.partitions.leader("t", 0, topic_id=old)
-            assert caught.value.code is ErrorCode.inconsistent_topic_id
-            with pytest.raises(KafkaError) as caught:
+            assert raised.value.code is ErrorCode.inconsistent_topic_id
+            with pytest.raises(KafkaError) as raised:
                 broker.partitions.topic_name(old)
-            assert caught.value.code is ErrorCode.unknown_topic_id
+            assert raised.value.code is ErrorCode.unknown_topic_id
 
     asyncio.run(run())
 
 
-def test_a_metadata_log_of_something_else_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_unknown_records_in_the_metadata_log_are_an_error(tmp_path: Path) -> None:
     async def run() -> None:
-        async with running(tmp_path):
+        async with run_broker(tmp_path):
             pass
 
     asyncio.run(run())
@@ -171,29 +171,29 @@ def test_a_metadata_log_of_something_else_is_refused_in_a_sentence(tmp_path: Pat
         asyncio.run(run())
 
 
-def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_that_cannot_be_committed_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object) -> None:
         raise KafkaError(ErrorCode.kafka_storage_error, "the disk is full")
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             with monkeypatch.context() as patch:
                 patch.setattr(RaftQuorum, "commit", refuse)
                 with pytest.raises(KafkaError, match="the disk is full"):
-                    await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+                    await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert broker.image.topics == {}
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert "t" in broker.image.topics
 
     asyncio.run(run())
 
 
-def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Path) -> None:
-    """Else the next start would believe a tail that nobody has looked at."""
+def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> None:
+    """With the file, the next start would not check the tails of the logs."""
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
     asyncio.run(run())
@@ -213,28 +213,26 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
     state.write_text(kept)
 
-    async def look() -> None:
-        async with running(tmp_path) as broker:
-            assert records_of(broker, "t", 0) == [b"v"]
+    async def read() -> None:
+        async with run_broker(tmp_path) as broker:
+            assert readable_values(broker, "t", 0) == [b"v"]
 
-    asyncio.run(look())
+    asyncio.run(read())
 
 
-def test_settings_that_change_while_a_broker_starts_are_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has read its logs, and waits to be registered: then nobody follows the metadata closely yet."""
-    enter = Broker._register_broker
+def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They change after the logs were loaded and before the broker is registered."""
+    register_broker = Broker._register_broker
 
-    async def entered(broker: Broker, endpoints: Mapping[str, Endpoint]) -> None:
+    async def change_and_register(broker: Broker, endpoints: Mapping[str, Endpoint]) -> None:
         await broker.active_controller().alter_configs(BROKER_RESOURCE, "", {"max.connections": "7"})
-        await enter(broker, endpoints)
+        await register_broker(broker, endpoints)
 
     async def run() -> None:
-        async with running(tmp_path):
+        async with run_broker(tmp_path):
             pass
-        monkeypatch.setattr(Broker, "_register_broker", entered)
-        async with running(tmp_path) as broker:
+        monkeypatch.setattr(Broker, "_register_broker", change_and_register)
+        async with run_broker(tmp_path) as broker:
             assert broker.config(MAX_CONNECTIONS) == 7
 
     asyncio.run(run())
@@ -248,8 +246,8 @@ def test_the_only_broker_of_a_cluster_with_a_register_is_taken_over(
     async def first() -> tuple[str, UUID]:
         with monkeypatch.context() as patch:
             patch.setattr(MetadataLog, "append_voters", lambda log, *_: log.end_offset)
-            async with running(tmp_path) as broker:
-                await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            async with run_broker(tmp_path) as broker:
+                await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
                 return broker.cluster_id, broker.log_dirs[0].directory_id
 
     cluster_id, directory = asyncio.run(first())
@@ -259,7 +257,7 @@ def test_the_only_broker_of_a_cluster_with_a_register_is_taken_over(
     state.write_text(json.dumps({"cluster_id": cluster_id, "epoch": epoch, "leader": 1, "isr": [voter]}))
 
     async def second() -> None:
-        async with running(tmp_path) as broker:
+        async with run_broker(tmp_path) as broker:
             assert broker.cluster_id == cluster_id and "t" in broker.image.topics
             assert broker.quorum.epoch == epoch + 1
             log = broker.quorum.metadata_log

@@ -1,4 +1,4 @@
-"""A journal that lives in memory, and can be slow, refuse or lose its leader."""
+"""A journal in memory, whose appends can be slow or fail."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from ottla_broker.wire.errors import KafkaError
 
 
 class MemoryJournal:
-    """`delay_s`: how long replication takes; `failure`: what appends are refused with."""
+    """`delay_s`: duration of replication. `failure`: error of each append."""
 
     def __init__(self, partition: int = 0) -> None:
         self.partition = partition
@@ -41,6 +41,6 @@ class MemoryJournal:
 
 
 def virtual_runtime(seed: int = 1, started_ms: int = 1_700_000_000_000) -> Runtime:
-    """Wall time that runs with the loop's, and chance from a seed."""
+    """A runtime whose wall clock follows the loop's time, with random numbers from a seed."""
     loop = asyncio.get_running_loop()
     return Runtime(now_ms=lambda: started_ms + round(loop.time() * 1000), random=random.Random(seed))

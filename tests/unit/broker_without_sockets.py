@@ -1,4 +1,4 @@
-"""A whole broker without sockets, for tests of what it keeps."""
+"""A broker without sockets."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from ottla_broker.wire.records import iter_records
 
 
 @asynccontextmanager
-async def running(folder: Path, *, disk: Disk | None = None, **settings: str) -> AsyncIterator[Broker]:
+async def run_broker(folder: Path, *, disk: Disk | None = None, **settings: str) -> AsyncIterator[Broker]:
     config = Config.of({"log.dirs": str(folder), **{key.replace("_", "."): value for key, value in settings.items()}})
     runtime = Runtime()
     broker = Broker(config, answer_locally, runtime=runtime, disk=disk)
@@ -25,8 +25,8 @@ async def running(folder: Path, *, disk: Disk | None = None, **settings: str) ->
         await broker.stop()
 
 
-def records_of(broker: Broker, topic: str, partition: int) -> list[bytes | None]:
-    """The values of everything that a reader may see."""
-    found = broker.partitions.leader(topic, partition)
-    end = found.readable_end(0)
-    return [record.value for _, record in iter_records(found.log.read(found.log.start, 1 << 20, up_to=end))]
+def readable_values(broker: Broker, topic: str, partition: int) -> list[bytes | None]:
+    """Values of all records that a consumer may read."""
+    leader = broker.partitions.leader(topic, partition)
+    end = leader.readable_end(0)
+    return [record.value for _, record in iter_records(leader.log.read(leader.log.start, 1 << 20, up_to=end))]

@@ -1,4 +1,4 @@
-"""What a broker is started with: files, --set, and the sentence for each thing that is wrong."""
+"""Configs at start: files, --set, precedence, and an error message for each problem."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from ottla_broker.config import (
     SettingError,
 )
 
-# The keys and shapes of the file that Kafka ships for a single node.
-KAFKAS_OWN = """\
+# The keys and the format of the file that Kafka ships for a single node.
+KAFKA_FILE = """\
 process.roles=broker,controller
 node.id=7
 controller.quorum.bootstrap.servers=localhost:9093
@@ -36,14 +36,14 @@ log.retention.hours=168
 
 
 def problems(values: dict[str, str]) -> tuple[str, ...]:
-    with pytest.raises(SettingError) as refused:
+    with pytest.raises(SettingError) as raised:
         Config.of({"log.dirs": "/data", **values})
-    return refused.value.problems
+    return raised.value.problems
 
 
-def test_a_file_made_for_kafka_works_and_says_what_it_does_not_do(tmp_path: Path) -> None:
+def test_file_of_kafka_is_accepted_with_notes_about_settings_without_effect(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text(KAFKAS_OWN)
+    file.write_text(KAFKA_FILE)
     config = Config.load([file])
     assert config.node_id == 7
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
@@ -54,7 +54,7 @@ def test_a_file_made_for_kafka_works_and_says_what_it_does_not_do(tmp_path: Path
     assert config.quorum_bootstrap_servers == ()
 
 
-def test_later_files_and_set_win_and_a_key_given_twice_is_told(tmp_path: Path) -> None:
+def test_later_files_and_set_take_precedence_and_duplicate_keys_are_reported(tmp_path: Path) -> None:
     first, second = tmp_path / "a.properties", tmp_path / "b.properties"
     first.write_text("log.dirs=/a\nnum.partitions=2\nnum.partitions=3\nbroker.rack=one")
     second.write_text("num.partitions=4")
@@ -66,12 +66,12 @@ def test_later_files_and_set_win_and_a_key_given_twice_is_told(tmp_path: Path) -
     assert config(BROKER_RACK) == "one"
 
 
-def test_everything_wrong_in_a_file_is_said_at_once_with_its_place(tmp_path: Path) -> None:
+def test_all_problems_of_a_file_are_reported_with_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.dirs=/a\nnum.partiton=2\nlog.segment.bytes=1\nauthorizer.class.name=x.Y\n")
-    with pytest.raises(SettingError) as refused:
+    with pytest.raises(SettingError) as raised:
         Config.load([file])
-    assert refused.value.problems == (
+    assert raised.value.problems == (
         f"{file}:2: num.partiton is no setting of a broker; did you mean num.partitions?",
         f"{file}:3: log.segment.bytes cannot be '1'; allowed: a 32-bit integer, at least 14",
         f"{file}:4: authorizer.class.name cannot be 'x.Y'; allowed: "
@@ -79,7 +79,7 @@ def test_everything_wrong_in_a_file_is_said_at_once_with_its_place(tmp_path: Pat
     )
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"missing\.properties: No such file"):
         Config.load([tmp_path / "missing.properties"])
     binary = tmp_path / "binary"
@@ -131,17 +131,17 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ({"listener.name.internal.max.connections": "3"}, "is no setting of a broker"),
     ],
 )
-def test_what_is_wrong_is_said(values: dict[str, str], sentence: str) -> None:
+def test_invalid_values_are_reported(values: dict[str, str], sentence: str) -> None:
     found = problems(values)
     assert len(found) == 1, found
     assert sentence in found[0]
 
 
-def test_harmless_values_of_refused_settings_pass() -> None:
+def test_values_that_disable_an_unsupported_feature_are_accepted() -> None:
     Config.of({"log.dirs": "/data", "authorizer.class.name": "", "remote.log.storage.system.enable": "false"})
 
 
-def test_broker_id_is_another_name_for_node_id() -> None:
+def test_broker_id_is_an_alias_of_node_id() -> None:
     assert Config.of({"log.dirs": "/data", "broker.id": "3"}).node_id == 3
 
 
@@ -156,19 +156,19 @@ def test_broker_id_is_another_name_for_node_id() -> None:
         ({"log.retention.ms": "-1", "log.retention.hours": "5"}, -1),
     ],
 )
-def test_milliseconds_win_over_minutes_over_hours(values: dict[str, str], retention_ms: int) -> None:
+def test_milliseconds_take_precedence_over_minutes_and_hours(values: dict[str, str], retention_ms: int) -> None:
     config = Config.of({"log.dirs": "/data", **values})
     assert config.topic(TOPIC_RETENTION_MS, {}) == retention_ms
     assert config.log_config({}).retention_ms == retention_ms
 
 
-def test_hours_of_rolling_count_too() -> None:
+def test_log_roll_hours_apply_without_log_roll_ms() -> None:
     config = Config.of({"log.dirs": "/data", "log.roll.hours": "2"})
     assert config.topic(TOPIC_SEGMENT_MS, {}) == 7_200_000
     assert config(LOG_RETENTION_MS) is None
 
 
-def test_what_clients_are_told_is_left_open_where_the_listener_is() -> None:
+def test_advertised_listeners_default_to_the_listeners() -> None:
     config = Config.of(
         {
             "log.dirs": "/data",
@@ -184,7 +184,7 @@ def test_what_clients_are_told_is_left_open_where_the_listener_is() -> None:
     )
 
 
-def test_a_file_takes_values_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_substituted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.properties"
     file.write_text(
         "log.dirs=/a\nnode.id=${env:ID}\nadvertised.listeners=PLAINTEXT://${env:POD}.x.${env:NS}.svc:9092\nbroker.rack=${env:RACK}"
@@ -198,6 +198,6 @@ def test_a_file_takes_values_from_the_environment(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("RACK", "west")
     assert Config.load([file])(BROKER_RACK) == "west"
     monkeypatch.delenv("RACK")
-    with pytest.raises(SettingError) as refused:
+    with pytest.raises(SettingError) as raised:
         Config.load([file])
-    assert refused.value.problems == (f"{file}:4: broker.rack=${{env:RACK}}: there is no environment variable 'RACK'",)
+    assert raised.value.problems == (f"{file}:4: broker.rack=${{env:RACK}}: there is no environment variable 'RACK'",)

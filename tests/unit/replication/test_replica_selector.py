@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to (KIP-392)."""
+"""The replica that a consumer is told to read from (KIP-392)."""
 
 from uuid import UUID
 
@@ -13,32 +13,32 @@ def broker(node: int, rack: str | None, *, fenced: bool = False) -> BrokerRegist
     return BrokerRegistration(node, 1, UUID(int=node), {}, rack, (), fenced=fenced)
 
 
-def choose(rack: str, offset: int, isr: tuple[int, ...] = (1, 2, 3), *, fenced: bool = False) -> int | None:
+def select(rack: str, offset: int, isr: tuple[int, ...] = (1, 2, 3), *, fenced: bool = False) -> int | None:
     brokers = {1: broker(1, "a"), 2: broker(2, "b"), 3: broker(3, "b", fenced=fenced)}
     followers = [Follower(2, log_end=10, log_start=5), Follower(3, log_end=20, log_start=0)]
     return select_replica(rack, offset, 1, isr, followers, brokers)
 
 
 @pytest.mark.parametrize(
-    ("rack", "offset", "isr", "fenced", "chosen"),
+    ("rack", "offset", "isr", "fenced", "expected"),
     [
-        ("b", 7, (1, 2, 3), False, 3),  # the longest log of those in the rack
+        ("b", 7, (1, 2, 3), False, 3),  # the longest log in the rack
         ("b", 7, (1, 2), False, 2),
         ("b", 7, (1, 2, 3), True, 2),
-        ("b", 15, (1, 2), False, None),  # it has not come so far
-        ("b", 3, (1, 2), False, None),  # nor kept it
-        ("a", 7, (1, 2, 3), False, None),  # the leader is there
+        ("b", 15, (1, 2), False, None),  # above its log end
+        ("b", 3, (1, 2), False, None),  # below its log start
+        ("a", 7, (1, 2, 3), False, None),  # the leader is in this rack
         ("c", 7, (1, 2, 3), False, None),
     ],
 )
-def test_the_nearest_replica_that_is_in_sync_and_has_it(
-    rack: str, offset: int, isr: tuple[int, ...], fenced: bool, chosen: int | None
+def test_replica_in_the_rack_that_is_in_sync_and_has_the_offset_is_selected(
+    rack: str, offset: int, isr: tuple[int, ...], fenced: bool, expected: int | None
 ) -> None:
-    assert choose(rack, offset, isr, fenced=fenced) == chosen
+    assert select(rack, offset, isr, fenced=fenced) == expected
 
 
 @pytest.mark.parametrize(
-    ("selector", "by_rack"),
+    ("selector", "expected"),
     [
         ("org.apache.kafka.common.replica.RackAwareReplicaSelector", True),
         ("RackAwareReplicaSelector", True),
@@ -46,5 +46,5 @@ def test_the_nearest_replica_that_is_in_sync_and_has_it(
         (None, False),
     ],
 )
-def test_what_is_rack_aware(selector: str | None, by_rack: bool) -> None:
-    assert is_rack_aware(selector) is by_rack
+def test_rack_aware_selectors(selector: str | None, expected: bool) -> None:
+    assert is_rack_aware(selector) is expected

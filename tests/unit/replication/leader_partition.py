@@ -1,4 +1,4 @@
-"""A partition on a real log in a folder, led by broker 1 among peers that a test plays."""
+"""A partition with a log in a folder that broker 1 leads. The test plays the followers."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +21,11 @@ BATCH = encode_batch([Record(1, None, b"v")])
 
 
 @dataclass
-class Peers:
-    """`joinable`: broker → the epoch that is registered and unfenced; `registered`: of brokers whose fetches must be of that epoch to count."""
+class FakeClusterView:
+    """The leader's view of the cluster, as the test sets it. `joinable`: epochs of unfenced
+    brokers. `registered`: broker epochs that fetches must have; others may have any. `proposed`:
+    proposed ISRs.
+    """
 
     time_s: float = 100.0
     joinable: dict[int, int] = field(default_factory=lambda: {2: 20, 3: 30})
@@ -46,23 +49,29 @@ class Peers:
         self.proposed.append(partition.pending_isr_change.isr)
 
 
-def state(isr: tuple[int, ...] = (1, 2, 3), **how: object) -> PartitionRecord:
-    return PartitionRecord(**({"topic": TOPIC, "partition": 0, "replicas": (1, 2, 3), "isr": isr, "leader": ME} | how))  # type: ignore[arg-type]
+def partition_record(isr: tuple[int, ...] = (1, 2, 3), **fields: object) -> PartitionRecord:
+    defaults = {"topic": TOPIC, "partition": 0, "replicas": (1, 2, 3), "isr": isr, "leader": ME}
+    return PartitionRecord(**(defaults | fields))  # type: ignore[arg-type]
 
 
-def led(folder: Path, peers: Peers, isr: tuple[int, ...] = (1, 2, 3), records: int = 0, **config: int) -> Partition:
-    """Broker 1's replica, with some records in it from an earlier epoch, from which on it leads in epoch 1."""
+def create_leader(
+    folder: Path, peers: FakeClusterView, isr: tuple[int, ...] = (1, 2, 3), records: int = 0, **config: int
+) -> Partition:
+    """Broker 1's replica, which leads in epoch 1. `records`: number of records of epoch 0 in the
+    log.
+    """
     log = create_log(Storage(OsDisk(), Runtime()), str(folder / "t-0"), "t", 0, TOPIC, LogConfig(**config))  # type: ignore[arg-type]
     for _ in range(records):
         log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
-    return Partition("t", TOPIC, 0, log, state(isr, leader_epoch=1), ME, lambda: 1, peers, peers.propose)
+    return Partition("t", TOPIC, 0, log, partition_record(isr, leader_epoch=1), ME, lambda: 1, peers, peers.propose)
 
 
-def committed(partition: Partition, **change: object) -> None:
-    """The metadata move on by one partition epoch."""
+def update_metadata(partition: Partition, **change: object) -> None:
+    """Applies a change of the partition's metadata, which increments the partition epoch."""
     old = partition.registration
     partition.update_registration(msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1, **change))
 
 
-def fetch(partition: Partition, broker: int, offset: int) -> None:
+def record_fetch(partition: Partition, broker: int, offset: int) -> None:
+    """A fetch of this follower at its log end `offset`."""
     partition.leader.record_fetch(broker, broker * 10, offset, 0)

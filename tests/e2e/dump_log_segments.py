@@ -1,0 +1,42 @@
+"""Apache Kafka's DumpLogSegments: runs it on files of a partition and finds the faults that it
+prints.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.jars import java_command, kafka_classpath
+
+FAULTS = re.compile(
+    r"Mismatches|Non-secutive|Non-consecutive|Found timestamp mismatch|Found out of order|not found in|failed|invalid"
+    r"|isvalid: false|bytes of (garbage|trailing)|corrupt|No time index found|index .* is empty",
+    re.IGNORECASE,
+)
+
+
+def run_dump_log_segments(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Raises AssertionError if the tool fails. It succeeds even when it finds faults."""
+    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Exception" not in result.stderr, result.stderr
+    return result
+
+
+def dump_log_segments(*arguments: str) -> str:
+    """Standard output and, with some of the faults, standard error."""
+    result = run_dump_log_segments(*arguments)
+    return result.stdout + result.stderr
+
+
+def assert_no_faults(output: str) -> None:
+    faults = [line for line in output.splitlines() if FAULTS.search(line)]
+    assert not faults, "\n".join(faults[:20])
+
+
+def join_files(folder: Path, suffix: str) -> str:
+    """Paths of all files of a folder with this suffix, as the tool's `--files` takes them."""
+    paths = sorted(map(str, folder.glob("*" + suffix)))
+    assert paths, f"no {suffix} in {sorted(folder.iterdir())}"
+    return ",".join(paths)

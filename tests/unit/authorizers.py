@@ -1,0 +1,16 @@
+"""Authorizers for tests."""
+
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.security.principal import Principal
+
+
+class DenyAll:
+    """Allows no operation to anybody."""
+
+    allows_everything = False
+
+    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return False
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        return False
