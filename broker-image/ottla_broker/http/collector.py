@@ -147,7 +147,8 @@ def _groups(broker: Broker) -> Iterator[Family]:
 
 def _server(server: Server) -> Iterator[Family]:
     served = server.dispatcher.request_counts
-    yield metrics.REQUESTS, [Sample((key.title,), served[key]) for key in ApiKey if served[key]]
+    counted = [key for key in ApiKey if key < metrics.API_KEY_LIMIT and served[key]]  # Ottla's own are not
+    yield metrics.REQUESTS, [Sample((key.title,), served[key]) for key in counted]
     listeners = Counter(connection.state.listener for connection in server.connections)
     yield metrics.CONNECTIONS, [Sample((name,), count) for name, count in sorted(listeners.items())]
     yield single_sample(metrics.CONNECTIONS_REFUSED, server.refused_connections)

@@ -17,7 +17,7 @@ from ottla_broker.connection import ConnectionLimits
 from ottla_broker.replication.pending_acks import CommitCallback
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.server import ListenError
-from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.codec import read_response, request_class
 from tests.unit.api.brokers import SmallBroker, Wire, batch, listening, serve
 from tests.unit.api.requests import fetch_request, produce_request
@@ -64,7 +64,7 @@ async def test_api_versions_tells_the_table(broker: SmallBroker) -> None:
     for version in range(5):
         answer = await hello(wire, version)
         assert {(api.api_key, api.min_version, api.max_version) for api in answer.api_keys} == {
-            (key, first, last) for key, (first, last) in SERVED_VERSIONS.items()
+            (key, first, last) for key, (first, last) in SERVED_VERSIONS.items() if key < FIRST_OWN_KEY
         }
     await server.close()
 
