@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -84,6 +84,16 @@ class NamespaceNetwork:
     def restore_all_links(self) -> None:
         for sender, receiver in tuple(self._cuts):
             self.restore_link(sender, receiver)
+
+    def move_host(self, name: str, address: str) -> None:
+        """Give a host another address. What is sent to the former one still arrives, and is dropped."""
+        before = self.hosts[name]
+        host = self.hosts[name] = replace(before, address=address)
+        _run_ip(host, "address", "del", f"{before.address}/24", "dev", host.device)
+        _run_ip(host, "address", "add", f"{address}/24", "dev", host.device)
+        for other in self.hosts:
+            if other != name:
+                self.restore_link(other, name)
 
     def _set_neighbour(self, sender: str, receiver: str, hardware: str) -> None:
         here, there = self.hosts[sender], self.hosts[receiver]

@@ -30,6 +30,7 @@ from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_
 from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
+from ottla_broker.log.future_log import find_duplicates
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.broker_lifecycle import NO_BROKER_EPOCH, BrokerLifecycle
@@ -59,6 +60,7 @@ from ottla_broker.replication.pending_acks import HANDOVER_TIMEOUT_S
 from ottla_broker.replication.produce_forwarder import ProduceForwarder
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
+from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.scram import ScramCredential
@@ -172,6 +174,9 @@ class Broker:
             self._tasks,
             self.acl_authorizer,
         )
+        self.replica_mover = ReplicaMover(
+            node_id, partitions, self.log_dirs, config, self._broker_epoch, channel.send_request
+        )
         self._replica_manager = ReplicaManager(
             node_id,
             image,
@@ -180,6 +185,7 @@ class Broker:
             runtime,
             config,
             self.replica_fetchers,
+            self.replica_mover,
             MetadataClusterView(image),
             self._alter_partition_sender.send,
             self._publisher.on_leadership_gained,
@@ -211,6 +217,7 @@ class Broker:
         if is_first_start:
             await self._adopt_orphans()
             await self._add_first_users()
+        self.replica_mover.resume_moves()
         self._tasks.start(log_maintenance.run())
         self._tasks.start(self._replica_manager.shrink_isrs())
         self._tasks.start(self.appended_retention.run())
@@ -237,6 +244,7 @@ class Broker:
         self.produce_forwarder.close()
         self._replica_manager.close()
         self._alter_partition_sender.close()
+        await self.replica_mover.close()
         await self.mirrors.close()
         await self.replica_fetchers.close()
         await self._tasks.cancel()
@@ -262,6 +270,9 @@ class Broker:
             log_dir.load(
                 lambda topic: self.config.log_config(self.image.topic_config(topic)), gapless=not is_first_start
             )
+        for log_dir, log in find_duplicates(self.log_dirs):
+            logger.warning("another log directory has more of it: renaming %s to a stray folder", log.directory)
+            log_dir.move_to_stray(log.topic, log.partition)
 
     async def _adopt_orphans(self) -> None:
         """Create the topics of which a first start found partitions."""

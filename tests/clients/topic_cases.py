@@ -211,6 +211,24 @@ async def describe_log_dirs(session: ApiSession) -> None:
     await session.send_case("everything", topics=None, only_own=True)
 
 
+async def alter_replica_log_dirs(session: ApiSession) -> None:
+    there = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2")])
+    described = await session.send("describe_log_dirs", topics=None)
+    home = described.results[0].log_dir
+
+    async def ask(case: str, path: str, topic: str, *partitions: int) -> None:
+        await session.send_case(case, dirs=[{"path": path, "topics": [{"name": topic, "partitions": partitions}]}])
+
+    await ask("to where they are", home, there, 0, 1)
+    await ask("an unknown directory", "/no/such/directory", there, 0)
+    await ask("a relative path", home.lstrip("/"), there, 0)
+    await ask("an unknown partition", home, there, 0, 9)
+    await ask("an unknown topic", home, session.unique_name("unknown"), 0)
+    await ask("a topic whose name is too long", home, "x" * 240, 0)
+    await ask("no partition", home, there)
+    await session.send_case("no directory", dirs=())
+
+
 async def describe_topic_partitions(session: ApiSession) -> None:
     first, second = await session.create_topic("a", 3), await session.create_topic("b", 2)
 
@@ -426,6 +444,7 @@ TOPIC_CASES = (
     delete_records,
     describe_cluster,
     describe_log_dirs,
+    alter_replica_log_dirs,
     describe_topic_partitions,
     find_coordinator,
     describe_configs,

@@ -34,10 +34,13 @@ SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SS
 @API.handler()
 async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
     ctx.check_authorized(Operation.cluster_action, CLUSTER)
-    if request.cluster_id != ctx.broker.cluster_id:
+    controller = ctx.broker.active_controller()
+    # The quorum's, because a controller that has just started may be elected before the broker has taken it over.
+    cluster_id = ctx.broker.quorum.cluster_id
+    if request.cluster_id != cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
-            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {ctx.broker.cluster_id}",
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {cluster_id}",
         )
     registration = RegisterBrokerRecord(
         request.broker_id,
@@ -46,9 +49,7 @@ async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRe
         rack=request.rack,
         directories=tuple(directory for directory in request.log_dirs if directory is not None),
     )
-    epoch = await ctx.broker.active_controller().cluster_control.register_broker(
-        registration, request.previous_broker_epoch
-    )
+    epoch = await controller.cluster_control.register_broker(registration, request.previous_broker_epoch)
     return BrokerRegistrationResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch))
 
 

@@ -4,13 +4,12 @@
   their sizes.
 - The lag of a partition is the distance from its log end to its high watermark: above 0 only on a follower that is
   catching up.
-- Replicas do not move between directories, so none is a future replica.
+- A replica that moves to a directory is listed there as a future replica; its lag is what is not copied yet.
 - A failed directory is KAFKA_STORAGE_ERROR without partitions. Topics without a replica here are omitted; null means
   all.
 - v3 adds a top-level error; before it, a client that may not describe the cluster gets an empty response.
 """
 
-import os
 from collections import defaultdict
 from typing import cast
 
@@ -63,30 +62,35 @@ async def describe_log_dir(
     space = await ctx.broker.runtime.run_in_thread(read_file_system_space, directory.path)
     return DescribeLogDirsResult(
         error_code=ErrorCode.kafka_storage_error if directory.failure else ErrorCode.none,
-        log_dir=absolute_path(directory.path),
-        topics=() if directory.failure else describe_topics(directory, requested),
+        log_dir=directory.absolute_path,
+        topics=() if directory.failure else describe_topics(ctx, directory, requested),
         total_bytes=i64(space.total),
         usable_bytes=i64(space.usable),
     )
 
 
-def describe_topics(directory: LogDir, requested: RequestedPartitions) -> tuple[DescribeLogDirsTopic, ...]:
+def describe_topics(
+    ctx: RequestContext, directory: LogDir, requested: RequestedPartitions
+) -> tuple[DescribeLogDirsTopic, ...]:
     found: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+
+    def is_requested(topic: str, partition: int) -> bool:
+        return topic != METADATA_TOPIC and (requested is None or partition in requested.get(topic, ()))
+
     for (topic, partition), log in sorted(directory.logs.items()):
-        if topic != METADATA_TOPIC and (requested is None or partition in requested.get(topic, ())):
-            found[topic].append(describe_partition(partition, log))
+        if is_requested(topic, partition):
+            found[topic].append(describe_partition(partition, log, max(0, log.high_watermark - log.end), False))
+    for (topic, partition), log in sorted(directory.future_logs.items()):
+        moving = ctx.broker.partitions.get(topic, partition)
+        if is_requested(topic, partition) and moving is not None:
+            found[topic].append(describe_partition(partition, log, max(0, moving.log.end - log.end), True))
     return tuple(DescribeLogDirsTopic(name=TopicName(topic), partitions=tuple(held)) for topic, held in found.items())
 
 
-def describe_partition(partition: int, log: PartitionLog) -> DescribeLogDirsPartition:
+def describe_partition(partition: int, log: PartitionLog, lag: int, is_future: bool) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=cast(i32, partition),
         partition_size=cast(i64, log.size),
-        offset_lag=cast(i64, max(0, log.high_watermark - log.end)),
-        is_future_key=False,
+        offset_lag=cast(i64, lag),
+        is_future_key=is_future,
     )
-
-
-def absolute_path(path: str) -> str:
-    """Of the text alone: a simulated disk has no file system."""
-    return os.path.abspath(path)  # noqa: PTH100

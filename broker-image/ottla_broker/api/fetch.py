@@ -259,14 +259,23 @@ class Fetch:
                 due = due or reader.is_due(cached, data)
             found.append((cached, data))
         self.size = size
-        return due or size >= self.request.min_bytes or self._is_full()
+        return due or size >= min(self.request.min_bytes, limit) or self._is_full()
 
     def _is_full(self) -> bool:
-        """True if a partition has records behind those that were read, which did not fit or lie in the next segment."""
+        """True if a partition has records that were not read (they did not fit, beside another partition's or behind
+        its own, or they lie in the next segment), or if the fetcher catches up from an older segment, as in Kafka."""
         if not self.size:
             return False
         return any(
-            data.records and cached.partition is not None and self._reader.has_records_behind(cached, data.records)
+            cached.has_more
+            or (
+                data.records
+                and cached.partition is not None
+                and (
+                    cached.request.offset < cached.partition.log.segments.active.base
+                    or self._reader.has_records_behind(cached, data.records)
+                )
+            )
             for cached, data in self._found
         )
 

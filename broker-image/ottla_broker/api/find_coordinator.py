@@ -26,12 +26,14 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.node_endpoints import NodeEndpoint
 
 API = Api(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
+NO_COORDINATOR = NodeEndpoint(-1, "", -1)
 NO_TRANSACTIONS = "transactions are not implemented; leave transactional.id unset"
 
 
@@ -66,14 +68,21 @@ async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
         if kind != GROUP_KEY_TYPE:
             raise KafkaError(ErrorCode.invalid_request, f"coordinators of key type {kind} are not served")
         ctx.check_authorized(Operation.describe, Resource.group(key))
-        node, host, port = await find_endpoint(ctx, key)
+        error, found = NO_ERROR, await find_endpoint(ctx, key)
     except KafkaError as reason:
-        return coordinator_result(key, -1, "", -1, reason.code, reason.message)
-    return coordinator_result(key, node, host, port, ErrorCode.none, None)
+        error, found = reason, NO_COORDINATOR
+    return Coordinator(
+        key=key,
+        node_id=BrokerId(cast(i32, found.broker)),
+        host=found.host,
+        port=cast(i32, found.port),
+        error_code=error.code,
+        error_message=error.message,
+    )
 
 
-async def find_endpoint(ctx: RequestContext, group: str) -> tuple[int, str, int]:
-    """Broker id, host and port at the client's listener. Raises COORDINATOR_NOT_AVAILABLE."""
+async def find_endpoint(ctx: RequestContext, group: str) -> NodeEndpoint:
+    """The coordinator at the client's listener. Raises COORDINATOR_NOT_AVAILABLE."""
     broker = ctx.broker
     if OFFSETS_TOPIC not in broker.image.topics:
         try:
@@ -89,7 +98,7 @@ async def find_endpoint(ctx: RequestContext, group: str) -> tuple[int, str, int]
         raise KafkaError(
             ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{state.partition} has no leader at this listener"
         )
-    return leader.id, endpoint.host, endpoint.port
+    return NodeEndpoint(leader.id, endpoint.host, endpoint.port)
 
 
 def offsets_partition(image: MetadataImage, partition: int) -> PartitionRecord:
@@ -99,14 +108,3 @@ def offsets_partition(image: MetadataImage, partition: int) -> PartitionRecord:
     if state is None:
         raise KafkaError(ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{partition} was deleted")
     return state
-
-
-def coordinator_result(key: str, node: int, host: str, port: int, code: ErrorCode, message: str | None) -> Coordinator:
-    return Coordinator(
-        key=key,
-        node_id=BrokerId(cast(i32, node)),
-        host=host,
-        port=cast(i32, port),
-        error_code=code,
-        error_message=message,
-    )

@@ -53,9 +53,9 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.row(
     "follower.replication.throttled.rate", long(at_least=0), MAX_INT64,
     "Maximum bytes per second that the broker fetches for throttled replicas of partitions that it follows.",
     UpdateMode.PER_BROKER)
-_replication.row("replica.alter.log.dirs.io.max.bytes.per.second", long(at_least=0), MAX_INT64,
-    "Maximum bytes per second at which the broker moves replicas between its log directories.", UpdateMode.PER_BROKER,
-    no_effect="replicas cannot move between log directories yet")
+REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = _replication.row(
+    "replica.alter.log.dirs.io.max.bytes.per.second", long(at_least=0), MAX_INT64,
+    "Maximum bytes per second at which the broker moves replicas between its log directories.", UpdateMode.PER_BROKER)
 
 _lifecycle = Section("Broker lifecycle and controller", BROKER_SETTINGS)
 

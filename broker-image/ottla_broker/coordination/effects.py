@@ -103,10 +103,9 @@ class AssignmentWrite:
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberWrite:
-    """Writes a static member that rejoined a stable group under a new member id. `old_*` is restored if the write
-    fails."""
+    """Writes a static member that rejoined a stable group under a new member id. The old id and what the member had
+    requested under it are restored if the write fails."""
 
-    group_instance_id: str
     old_member_id: str
     new_member_id: str
     old_leader: str | None

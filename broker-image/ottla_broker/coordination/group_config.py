@@ -1,8 +1,18 @@
 """The broker's settings for the group coordinator, under Kafka's names with underscores for dots."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from ottla_broker.config import BROKER_SETTINGS, Config
+from ottla_broker.config import (
+    GROUP_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_MAX_SESSION_TIMEOUT_MS,
+    GROUP_MAX_SIZE,
+    GROUP_MIN_SESSION_TIMEOUT_MS,
+    OFFSET_METADATA_MAX_BYTES,
+    OFFSETS_COMMIT_TIMEOUT_MS,
+    OFFSETS_RETENTION_CHECK_INTERVAL_MS,
+    OFFSETS_RETENTION_MINUTES,
+    Config,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +34,13 @@ class GroupCoordinatorConfig:
 
     @classmethod
     def from_config(cls, config: Config) -> "GroupCoordinatorConfig":
-        values = {one.name: config(BROKER_SETTINGS[one.name.replace("_", ".")]) for one in fields(cls)}
-        return cls(**values)  # type: ignore[arg-type]  # by field name
+        return cls(
+            group_min_session_timeout_ms=config(GROUP_MIN_SESSION_TIMEOUT_MS),
+            group_max_session_timeout_ms=config(GROUP_MAX_SESSION_TIMEOUT_MS),
+            group_initial_rebalance_delay_ms=config(GROUP_INITIAL_REBALANCE_DELAY_MS),
+            group_max_size=config(GROUP_MAX_SIZE),
+            offset_metadata_max_bytes=config(OFFSET_METADATA_MAX_BYTES),
+            offsets_retention_minutes=config(OFFSETS_RETENTION_MINUTES),
+            offsets_retention_check_interval_ms=config(OFFSETS_RETENTION_CHECK_INTERVAL_MS),
+            offsets_commit_timeout_ms=config(OFFSETS_COMMIT_TIMEOUT_MS),
+        )

@@ -141,7 +141,6 @@ def _replace_static_member(
     member = group.replace_static_member(old_id, new_id)
     group.schedule_session_timeout(member, now)
     previous = StaticMemberWrite(
-        group_instance_id=request.group_instance_id or "",
         old_member_id=old_id,
         new_member_id=new_id,
         old_leader=old_leader,

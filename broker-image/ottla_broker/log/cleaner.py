@@ -132,7 +132,7 @@ class Cleaner:
         return choose_filthiest(
             (log, dirty)
             for partition, log in list(self.logs.items())
-            if log.config.cleanup_compact and len(log.segments) > 1 and log.failure is None
+            if log.config.cleanup_compact and len(log.segments) > 1 and log.failure is None and not log.is_moving
             if partition not in self.uncleanable and (dirty := self._choose_range(partition, log, now_ms)) is not None
         )
 
@@ -201,7 +201,8 @@ class Cleaner:
         await self._run_in_thread(disk.sync_directory, log.directory)
 
     def _is_current(self, job: CleaningJob, sources: Sequence[SourceSegment]) -> bool:
-        return self.logs.get((job.log.topic, job.log.partition)) is job.log and job.is_current(sources)
+        log = job.log
+        return self.logs.get((log.topic, log.partition)) is log and not log.is_moving and job.is_current(sources)
 
     async def _run_paced(self, steps: Iterator[int]) -> None:
         """Runs steps off the protocol's thread, each of which yields how many bytes it moved, at

@@ -20,6 +20,8 @@ SWAP: Final = ".swap"
 
 DELETE_FOLDER: Final = "-delete"
 STRAY_FOLDER: Final = "-stray"
+FUTURE_FOLDER: Final = "-future"
+MAX_FILE_NAME: Final = 255
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -46,6 +48,17 @@ def offset_of(name: str) -> int | None:
 
 def partition_folder(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
+
+
+def future_folder(topic: str, partition: int, unique_id: str) -> str:
+    """Of a replica that moves to another log directory. `unique_id`: 32 hexadecimal digits."""
+    return f"{partition_folder(topic, partition)}.{unique_id}{FUTURE_FOLDER}"
+
+
+def partition_of_future(folder: str) -> tuple[str, int] | None:
+    """(topic, partition) of a future replica's folder; None for any other name."""
+    name, dot, _ = folder.rpartition(".")
+    return partition_of(name) if dot and folder.endswith(FUTURE_FOLDER) else None
 
 
 def partition_of(folder: str) -> tuple[str, int] | None:

@@ -86,9 +86,15 @@ async def checkpoint(log: LogState) -> None:
 
 
 async def _run(log: LogState, work: FlushWork) -> None:
-    state = log.flush
-    with log.storage_errors("fsync", log.directory, work.end):
+    state, directory = log.flush, log.directory
+    try:
         await log.storage.runtime.run_in_thread(flush_to_device, log.storage.disk, work)
+    except OSError as error:
+        if log.directory != directory:
+            return  # the log has moved, and its former folder is gone
+        raise log.storage_error("fsync", log.directory, error) from error
+    if log.directory != directory:
+        return
     if work.directories:
         state.is_folder_name_durable = True
         state.durable_names = max(state.durable_names, work.created_names)

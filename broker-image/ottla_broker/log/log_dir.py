@@ -3,6 +3,7 @@ partitions."""
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -37,7 +38,6 @@ PREVIOUS_CLUSTER_ID: Final = "previous.cluster.id"
 NO_EPOCH: Final = -1
 _CHECKPOINTS: Final = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS, file_names.LOG_STARTS)
 _MAX_CLOSING_LOGS: Final = 16
-_MAX_FILE_NAME: Final = 255
 
 
 class LogDirError(Exception):
@@ -82,6 +82,9 @@ class LogDir:
         self.cluster_id = cluster_id
         self.previous_cluster_id = previous_cluster_id
         self.logs: dict[tuple[str, int], PartitionLog] = {}
+        # Copies of logs that move here (`log.future_log`), and the folders of those that a stop interrupted.
+        self.future_logs: dict[tuple[str, int], PartitionLog] = {}
+        self.interrupted_moves: dict[str, tuple[str, int]] = {}
         self.failure: str | None = None
         self.was_clean_shutdown = False
         self.previous_broker_epoch = NO_EPOCH
@@ -99,6 +102,11 @@ class LogDir:
         self._written: dict[str, bytes] = {}
         # Partitions that were deleted or moved away and that the checkpoint files still name.
         self._removed: set[tuple[str, int]] = set()
+
+    @property
+    def absolute_path(self) -> str:
+        """The path as clients name it; of the text alone, because a simulated disk has no file system."""
+        return os.path.abspath(self.path)  # noqa: PTH100
 
     @classmethod
     def attach(cls, path: str, *, disk: Disk, runtime: Runtime, node_id: int, cluster_id: str | None) -> "LogDir":
@@ -141,6 +149,8 @@ class LogDir:
             disk.remove(clean_shutdown)
         self._unloaded = {name: read_offsets(disk, f"{self.path}/{name}") for name in _CHECKPOINTS}
         folders = disk.list(self.path)
+        found = {f"{self.path}/{one}": file_names.partition_of_future(one) for one in folders}
+        self.interrupted_moves = {path: key for path, key in found.items() if key is not None}
         self.folders_to_delete += [f"{self.path}/{one}" for one in folders if one.endswith(file_names.DELETE_FOLDER)]
 
     def load(self, config_of: Callable[[str], LogConfig], only: str | None = None, *, gapless: bool = True) -> None:
@@ -249,15 +259,23 @@ class LogDir:
         for segment in log.segments:
             segment.unload()
         log.failure = KafkaError(ErrorCode.unknown_topic_or_partition, f"{topic}-{partition} was deleted")
+        self._rename_folder(log.directory, topic, partition, suffix)
+        self._removed.add((topic, partition))
+
+    def delete_folder(self, directory: str, topic: str, partition: int) -> None:
+        """Deletes a folder that belongs to none of `logs`, as `delete_log` does. KafkaError:
+        KAFKA_STORAGE_ERROR."""
+        self._rename_folder(directory, topic, partition, file_names.DELETE_FOLDER)
+
+    def _rename_folder(self, directory: str, topic: str, partition: int, suffix: str) -> None:
         unique = f".{self.storage.runtime.new_uuid().hex}{suffix}"
-        folder = file_names.partition_folder(topic, partition)[: _MAX_FILE_NAME - len(unique)] + unique
+        folder = file_names.partition_folder(topic, partition)[: file_names.MAX_FILE_NAME - len(unique)] + unique
         try:
-            self.storage.disk.rename(log.directory, f"{self.path}/{folder}")
+            self.storage.disk.rename(directory, f"{self.path}/{folder}")
         except OSError as error:
-            raise self._storage_error(log.directory, error) from error
+            raise self._storage_error(directory, error) from error
         if suffix == file_names.DELETE_FOLDER:
             self.folders_to_delete.append(f"{self.path}/{folder}")
-        self._removed.add((topic, partition))
 
     def _storage_error(self, path: str, error: OSError) -> KafkaError:
         reason = f"{path}: {error.strerror or error}"
@@ -290,6 +308,10 @@ class LogDir:
                 except OSError as error:
                     raise self._storage_error(path, error) from error
                 self._written[name] = data
+
+    def write_checkpoints_now(self) -> None:
+        """Writes all checkpoint files on the protocol's thread. OSError."""
+        self._write_now(*_CHECKPOINTS)
 
     def _write_now(self, *names: str) -> None:
         """Writes on the protocol's thread, where the next step must not come before it. OSError."""

@@ -54,6 +54,13 @@ class FlushState:
         """True if a loss of power could leave a file of the folder without its name."""
         return self.durable_names < self.created_names
 
+    def move_to(self, opened: "FlushState") -> None:
+        """Takes over what is durable of the log in another folder; the flush in progress proves nothing of that."""
+        self.truncation_count += 1
+        self.flushed_offset, self.recovery_point = opened.flushed_offset, opened.recovery_point
+        self.created_names, self.durable_names = opened.created_names, opened.durable_names
+        self.is_folder_name_durable = False
+
     def truncate_to(self, offset: int) -> None:
         """Takes both offsets back to `offset` and invalidates the flush in progress."""
         self.truncation_count += 1
@@ -70,6 +77,7 @@ class LogState:
     gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall
     time in ms from which on to remove it, path) of each file that was renamed to `.deleted`.
     `is_checkpoint_stale`: an offset changed since the directory's checkpoint files were written.
+    `is_moving`: it is copied to another log directory, and compaction waits.
     """
 
     topic: str
@@ -81,6 +89,7 @@ class LogState:
     topic_id: UUID | None = None
     failure: KafkaError | None = None
     is_checkpoint_stale: bool = True
+    is_moving: bool = False
     files_to_delete: list[tuple[int, str]] = field(default_factory=list)
     flush: FlushState = field(default_factory=FlushState)
     producers: ProducerStates = field(default_factory=ProducerStates)

@@ -6,6 +6,9 @@ Each request is one commit, whatever the number of its partitions. An error for 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace as replace_fields
 
 from ottla_broker.metadata import election, reassignment
 from ottla_broker.metadata.broker_plans import election_candidates
@@ -109,6 +112,28 @@ class ReplicationControl:
                 return reassignment.begin_reassignment(old, request.replicas, assigned, candidates, rules)
 
             results = _plan_each(requests, reassign)
+            return _states(results), [result if isinstance(result, KafkaError) else None for result in results]
+
+        return await self._writer.execute(plan)
+
+    async def assign_directories(self, broker: int, requests: Sequence[tuple[UUID, int, UUID]]) -> list[Outcome]:
+        """Directories of a broker's replicas, by topic id and partition; the outcomes in the order of the requests.
+        UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+
+        def assign(request: tuple[UUID, int, UUID]) -> PartitionRecord | None:
+            topic_id, partition, directory = request
+            topic = self._image.topic_by_id(topic_id)
+            if topic is None:
+                raise KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with id {topic_id}")
+            old = self._existing_partition(topic.name, partition)[1]
+            if broker not in old.replicas:
+                reason = f"broker {broker} has no replica of {topic.name}-{partition}"
+                raise KafkaError(ErrorCode.not_leader_or_follower, reason)
+            directories = election.with_directory(old, broker, directory)
+            return election.with_next_epochs(old, replace_fields(old, directories=directories))
+
+        def plan() -> Decision[list[Outcome]]:
+            results = _plan_each(requests, assign)
             return _states(results), [result if isinstance(result, KafkaError) else None for result in results]
 
         return await self._writer.execute(plan)

@@ -24,7 +24,7 @@ from typing import Final
 
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import FORWARDING_S
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel, is_open_channel, open_channel
 
 CLIENT_RETRY_PAUSE_S: Final = 0.03
 """A request that comes so long after the error was sent after it was read; clients wait for 0.1 s."""
@@ -82,28 +82,24 @@ class ProduceForwarder:
         if self._refresh_timer is not None:
             self._refresh_timer.cancel()
         for opening in self._channels.values():
-            if _is_open(opening):
+            if is_open_channel(opening):
                 opening.result().close()
             opening.cancel()
         self._channels.clear()
 
     def _channel_to(self, leader: int) -> asyncio.Task[Channel] | None:
         known = self._channels.get(leader)
-        if known is not None and (not known.done() or _is_open(known)):
+        if known is not None and (not known.done() or is_open_channel(known)):
             return known
         registered = self._image.brokers.get(leader)
         endpoint = None if registered is None else registered.endpoints.get(self._listener)
         if endpoint is None:
             return None
         opening = asyncio.get_running_loop().create_task(self._open(endpoint.host, endpoint.port))
-        opening.add_done_callback(_is_open)  # retrieves the exception, which asyncio would log
+        opening.add_done_callback(is_open_channel)  # retrieves the exception, which asyncio would log
         self._channels[leader] = opening
         return opening
 
     async def _open(self, host: str, port: int) -> Channel:
         async with asyncio.timeout(FORWARDING_S):
             return await open_channel(host, port, self._client_id)
-
-
-def _is_open(opening: asyncio.Task[Channel]) -> bool:
-    return opening.done() and not opening.cancelled() and opening.exception() is None and opening.result().is_open

@@ -23,6 +23,7 @@ from ottla_broker.replication.cluster_view import ClusterView
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
+from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -52,6 +53,7 @@ class ReplicaManager:
     _runtime: Runtime
     _config: Config
     _fetchers: ReplicaFetchers
+    _mover: ReplicaMover
     _cluster: ClusterView
     _send_isr_change: Callable[[Partition], None]
     _on_leadership_gained: Callable[[Partition], None]
@@ -212,7 +214,8 @@ class ReplicaManager:
         self._fetchers.follow_leader(partition)
 
     def _open_log(self, topic: TopicImage, registration: PartitionRecord) -> PartitionLog:
-        """Where its folder is; else in the directory that the metadata name; else in the one with the fewest logs."""
+        """Where its folder is; else in the directory that a client or the metadata name; else in the one with the
+        fewest logs."""
         config, index = self._log_config(topic.name), registration.partition
         for log_dir in self._log_dirs:
             if (topic.name, index) in log_dir.logs:
@@ -221,7 +224,9 @@ class ReplicaManager:
         if not working:
             raise KafkaError(ErrorCode.kafka_storage_error, "every log directory has failed")
         assigned = dict(zip(registration.replicas, registration.directories, strict=False)).get(self._broker_id)
-        chosen = next((one for one in working if one.directory_id == assigned), None)
+        chosen = self._mover.take_preferred_directory(topic.name, index)
+        if chosen not in working:
+            chosen = next((one for one in working if one.directory_id == assigned), None)
         if chosen is None:
             chosen = min(working, key=lambda one: len(one.logs))
         self._created += 1
@@ -246,6 +251,7 @@ class ReplicaManager:
         self._partitions.remove(hosted.topic, hosted.partition)
         if self._led_epochs.pop(hosted, None) is not None:
             self._on_leadership_lost(hosted)
+        self._mover.cancel_move(hosted.topic, hosted.partition)
         hosted.stop_replica(code)
         self._fetchers.remove_partition(hosted)
         for log_dir in self._log_dirs:

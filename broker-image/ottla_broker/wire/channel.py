@@ -201,3 +201,8 @@ async def open_channel(
         channel.close()
         raise
     return channel
+
+
+def is_open_channel(opening: asyncio.Task[Channel]) -> bool:
+    """True if a task has opened a connection that is still open. Retrieves the task's exception."""
+    return opening.done() and not opening.cancelled() and not opening.exception() and opening.result().is_open

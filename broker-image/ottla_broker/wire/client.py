@@ -34,7 +34,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import drop_partial_batch
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel, is_open_channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP, build_list_offsets
@@ -271,7 +271,7 @@ class Client:
 
     async def _channel(self, address: tuple[str, int]) -> Channel:
         opening = self._channels.get(address)
-        if opening is None or (opening.done() and not _is_open(opening)):
+        if opening is None or (opening.done() and not is_open_channel(opening)):
             opening = self._channels[address] = asyncio.create_task(self._open_channel(address))
         return await asyncio.shield(opening)
 
@@ -284,7 +284,7 @@ class Client:
 
     def _open_channels(self) -> list[Channel]:
         """Open connections, the oldest first."""
-        return [opening.result() for opening in self._channels.values() if _is_open(opening)]
+        return [opening.result() for opening in self._channels.values() if is_open_channel(opening)]
 
     # --- records and offsets
 
@@ -350,10 +350,6 @@ class Client:
         if code in RETRIABLE_ERRORS:
             self._leaders.pop((topic, partition), None)  # the next call searches for the leader again
         raise_for_error(code, message or f"{topic}-{partition}: {code.name}")
-
-
-def _is_open(opening: "asyncio.Task[Channel]") -> bool:
-    return opening.done() and not opening.cancelled() and not opening.exception() and opening.result().is_open
 
 
 def raise_for_error(code: ErrorCode, message: str) -> None:

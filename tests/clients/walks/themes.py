@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tests.clients.walks import group_steps as groups
+from tests.clients.walks import limit_steps as limits
 from tests.clients.walks import record_steps as records
 from tests.clients.walks import topic_steps as topics
 from tests.clients.walks.step_generator import TOPICS, StepGenerator
@@ -30,6 +31,7 @@ RECORD_KINDS: Final[Mapping[Kind, float]] = {
     records.describe_producers: 2,
     records.init_producer_id: 0.3,
 }
+LIMIT_KINDS: Final[Mapping[Kind, float]] = {limits.fill: 1, limits.fetch: 5}
 MEMBER_KINDS: Final[Mapping[Kind, float]] = {
     groups.rebalance_all: 3,
     groups.join_group: 10,
@@ -53,6 +55,7 @@ THEMES: Final[Mapping[str, Mapping[Kind, float]]] = {
     "topics": mix((TOPIC_KINDS, 5), (RECORD_KINDS, 4), (COMMIT_KINDS, 1)),
     "members": mix((MEMBER_KINDS, 9), (COMMIT_KINDS, 1.5)),
     "commits": mix((COMMIT_KINDS, 5), (MEMBER_KINDS, 4), (TOPIC_KINDS, 1)),
+    "limits": LIMIT_KINDS,
     "all": mix((RECORD_KINDS, 3), (MEMBER_KINDS, 3), (COMMIT_KINDS, 2), (TOPIC_KINDS, 2)),
 }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,12 +36,21 @@ class Difference:
         return "\n".join((f"step {self.at}: {self.step}", *(f"    {line}" for line in self.lines)))
 
 
+async def send_and_time(side: BrokerSide, step: Step, sent: dict[str, Any], seconds: list[float], at: int) -> Any:
+    """The response; how long it took is written to `seconds[at]`."""
+    started = time.monotonic()
+    response = await side.send_step(step, sent)
+    seconds[at] = time.monotonic() - started
+    return response
+
+
 @dataclass(slots=True)
 class PendingStep:
     at: int
     step: Step
     sent: list[dict[str, Any]]
     tasks: "list[asyncio.Task[Any]]"
+    seconds: list[float]  # that each broker took
     is_superseded: bool = False  # the member has repeated its request: Kafka never responds to this one, Ottla does
 
     def supersedes(self, before: "PendingStep") -> bool:
@@ -74,10 +84,12 @@ class Walk:
                         return found
                     continue
                 sent = [state.resolve(step.fields) for state in states]
+                seconds = [0.0 for _ in self.sides]
                 tasks = [
-                    asyncio.create_task(side.send_step(step, said)) for side, said in zip(self.sides, sent, strict=True)
+                    asyncio.create_task(send_and_time(side, step, said, seconds, number))
+                    for number, (side, said) in enumerate(zip(self.sides, sent, strict=True))
                 ]
-                pending_step = PendingStep(at, step, sent, tasks)
+                pending_step = PendingStep(at, step, sent, tasks, seconds)
                 for before in self.pending:
                     before.is_superseded = before.is_superseded or pending_step.supersedes(before)
                 self.pending.append(pending_step)
@@ -138,6 +150,10 @@ class Walk:
             answer if isinstance(answer, str) else ResponseNormalizer(state.prefix, state.symbols).normalize(answer)
             for state, answer in zip(states, answers, strict=True)
         ]
+        if max_wait_ms := pending_step.step.fields.get("max_wait", 0):
+            for response, seconds in zip(shared, pending_step.seconds, strict=True):
+                if isinstance(response, dict):
+                    response["waited"] = seconds * 1000 >= max_wait_ms
         lines = [f"{path} Kafka {theirs!r}, we {ours!r}" for path, theirs, ours in unequal(*shared)]
         lines = [
             line for line in lines if not any(known.matches(pending_step.step, line) for known in KNOWN_DIFFERENCES)

@@ -47,7 +47,8 @@ class Asking:
         broker = SimpleNamespace(
             active_controller=active_controller,
             image=small.image,
-            cluster_id="c",
+            cluster_id="",  # as of a controller that was elected while it starts
+            quorum=SimpleNamespace(cluster_id="c"),
             node_id=1,
             config=Config.of({"log.dirs": "/nowhere"}),
         )

@@ -236,6 +236,24 @@ async def test_a_fetch_does_not_wait_while_there_are_records_that_do_not_fit(bro
 
 
 @on_a_loop
+async def test_a_fetch_does_not_wait_while_another_partitions_records_fill_the_limit(broker: SmallBroker) -> None:
+    for partition in broker.add_topic("a", 2):
+        put(partition, bytes(400))
+    request = fetch_request({("a", 0): 0, ("a", 1): 0}, wait_ms=10_000, min_bytes=600, max_bytes=600)
+    found = answered(call_fetch(fetch_handler_of(broker), broker, request), 1, 12).responses[0].partitions
+    assert [len(values(partition)) for partition in found] == [1, 0]
+
+
+@on_a_loop
+async def test_min_bytes_counts_no_further_than_max_bytes(broker: SmallBroker) -> None:
+    (partition,) = broker.add_topic("a")
+    put(partition, bytes(300))
+    request = fetch_request({("a", 0): 0}, wait_ms=10_000, min_bytes=5000, max_bytes=100)
+    found = only(answered(call_fetch(fetch_handler_of(broker), broker, request), 1, 12))
+    assert len(values(found)) == 1
+
+
+@on_a_loop
 async def test_a_fetch_does_not_wait_at_the_end_of_a_segment(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     put(partition, bytes(300))

@@ -27,8 +27,10 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
+from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
@@ -105,6 +107,7 @@ class Node:
             self.runtime,
             self.config,
             self.fetchers,
+            ReplicaMover(self.node_id, self.partitions, self.directories, self.config, lambda: self.epoch, cluster.ask),
             MetadataClusterView(self.image),
             self.proposals.send,
             lambda partition: self.led.append(("led", partition.leader_epoch)),
@@ -112,6 +115,7 @@ class Node:
         )
         self.server = Server(
             cast(Broker, self),
+            authorizer=AllowAll(),
             listen_on=lambda at, _: cluster.network.listen(at.host, at.port),  # type: ignore[arg-type,return-value]
         )
         self.server.bind()

@@ -207,7 +207,7 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
     for was_clean in (True, False):
         if not was_clean:
             marker.unlink()
-        with pytest.raises(KafkaError, match="ottla cluster recover"):
+        with pytest.raises(KafkaError, match="elected through a register"):
             asyncio.run(run())
         assert marker.exists() is was_clean
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points

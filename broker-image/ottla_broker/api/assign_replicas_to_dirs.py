@@ -1,0 +1,64 @@
+"""AssignReplicasToDirs (73), version 0: between brokers only, handled by the active controller (KIP-858).
+
+- A broker tells the log directory of a replica that moves, so that the controller knows which replicas are gone when a
+  directory fails or is lost.
+- Only from a registered broker with its current epoch: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH. For each
+  partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+"""
+
+from uuid import UUID
+
+from kio.schema.assign_replicas_to_dirs.v0 import request as asked
+from kio.schema.assign_replicas_to_dirs.v0 import response as answered
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0, is_served_while_starting=True)
+
+NO_ID = UUID(int=0)
+
+
+@API.handler()
+async def assign_replicas_to_dirs(
+    ctx: RequestContext, request: asked.AssignReplicasToDirsRequest
+) -> answered.AssignReplicasToDirsResponse:
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
+    controller = ctx.broker.active_controller()
+    controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
+    assignments = [
+        (topic.topic_id or NO_ID, partition.partition_index, directory.id_ or NO_ID)
+        for directory in request.directories
+        for topic in directory.topics
+        for partition in topic.partitions
+    ]
+    outcomes = iter(await controller.replication_control.assign_directories(request.broker_id, assignments))
+    return answered.AssignReplicasToDirsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        directories=tuple(
+            answered.DirectoryData(
+                id_=directory.id_,
+                topics=tuple(
+                    answered.TopicData(
+                        topic_id=topic.topic_id,
+                        partitions=tuple(
+                            partition_response(partition, next(outcomes)) for partition in topic.partitions
+                        ),
+                    )
+                    for topic in directory.topics
+                ),
+            )
+            for directory in request.directories
+        ),
+    )
+
+
+def partition_response(partition: asked.PartitionData, outcome: KafkaError | None) -> answered.PartitionData:
+    return answered.PartitionData(
+        partition_index=partition.partition_index, error_code=ErrorCode.none if outcome is None else outcome.code
+    )

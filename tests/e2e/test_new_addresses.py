@@ -1,0 +1,23 @@
+"""All brokers are killed at the same moment and come back at other addresses: groups read on.
+
+`python -m tests.e2e.new_addresses` does it as often as one likes, with connections that fall silent too.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.new_addresses.moving_cluster import run_moving_cluster
+from tests.e2e.new_addresses.rounds import READS_ON_WITHIN_S, lose_brokers, run_clients
+
+ROUNDS = 3
+
+
+@pytest.mark.timeout(900)
+def test_groups_read_on_when_all_brokers_come_back_at_other_addresses(broker_kind: str, tmp_path: Path) -> None:
+    with run_moving_cluster(broker_kind) as moving:
+        kinds = ["librdkafka", "librdkafka-quick", "kafka-python"]
+        with run_clients(moving, kinds, "moved", tmp_path) as (producer, groups):
+            for number in range(1, ROUNDS + 1):
+                result = lose_brokers(moving, producer, groups, number, "unnamed", 0.5 * number, READS_ON_WITHIN_S)
+                assert not result.stuck, f"{result}; {tmp_path}"
