@@ -90,7 +90,7 @@ DETECTED_BY = {
     ("coordinators load without waiting", 1): (5, 7, 9, 11, 12, 17),
     ("new directories not synced", 1): (7, 34, 47, 5, 9, 11, 17),
     ("acks before high watermark", 3): (1, 2, 3, 4),
-    ("high watermark ignores pending isr", 3): (10, 22, 24, 7, 19, 20),
+    ("high watermark ignores pending isr", 3): (1, 3, 14, 10, 22),
     ("isr changes of former leaders accepted", 3): (1, 25, 17, 26),
     ("coordinators serve out of session", 3): (15, 7, 12, 24, 25),
     ("truncation by high watermark", 3): (1, 2, 3, 4),
