@@ -20,6 +20,7 @@ from ottla_broker.requests.context import (
     Reply,
     RequestContext,
 )
+from ottla_broker.requests.login import respond_to_token
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.sasl_session import SaslSession
@@ -87,17 +88,14 @@ class RequestDispatcher:
     def authenticate(self, token: bytearray, connection: ConnectionState, session: SaslSession) -> Reply:
         """The response to a bare token, which follows a SaslHandshake of version 0. A failure closes the connection."""
 
-        async def respond_to_token() -> Buffers:
+        async def respond_or_close() -> Buffers:
             try:
-                response = session.respond(bytes(token))
+                response = await respond_to_token(connection, session, bytes(token))
             except KafkaError as error:
-                await asyncio.sleep(session.sasl.failure_delay_s)
                 raise CloseConnection(f"login failed: {error}") from error
-            if session.principal is not None:
-                connection.principal = session.principal
             return [len(response).to_bytes(4) + response]
 
-        return self._run(respond_to_token())
+        return self._run(respond_or_close())
 
     async def close(self) -> None:
         """Cancel the handlers that are still running."""

@@ -168,11 +168,10 @@ def test_broker_of_another_cluster_on_the_port_is_not_changed(up: UpProcess, tmp
 
 def test_unknown_setting_is_reported_with_its_line(up: UpProcess) -> None:
     up.write_resources(cluster(up, config={"num.partitons": 3}))
-    up.start()
-    line = up.wait_for_line("num.partitons")
-    assert "resources/all.yaml:12)" in line
-    assert up.stop() == 0
-    assert not any("Traceback" in line for line in up.lines)
+    refused = up.run_ottla("up", "resources")
+    assert refused.returncode == 2
+    assert "resources/all.yaml:12: spec.config.num.partitons: num.partitons is no setting" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_second_up_in_a_folder_names_the_process_of_the_first(up: UpProcess) -> None:

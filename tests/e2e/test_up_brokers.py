@@ -4,6 +4,7 @@ of acknowledged records.
 
 import json
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -120,7 +121,7 @@ def test_setting_that_brokers_reject_stops_the_roll_at_the_first_broker(up: UpPr
     up.write_resources(cluster(up, config={"num.partitions": "${env:MISSING}"}), topic())
     up.wait_for_line("num.partitions")
     up.wait_for_line("not ready after 30 s; no other broker is restarted", within_s=60)
-    assert sum("restarting broker" in line for line in up.lines) == 1
+    assert sum(is_restart(line) for line in up.lines) == 1
     produce_values(up, "greetings", "still", "here")
     up.write_resources(cluster(up, config={"num.partitions": 2}), topic())
     for id_ in (1, 2, 3):
@@ -135,7 +136,12 @@ def test_setting_that_brokers_reject_stops_the_roll_at_the_first_broker(up: UpPr
     assert up.stop() == 0
 
 
-RESTART_MESSAGE, NO_RESTART_MESSAGE = "restarting broker", ", without a restart"
+NO_RESTART_MESSAGE = ", without a restart"
+
+
+def is_restart(line: str) -> bool:
+    """True for the line that says why one broker is restarted; a roll's first line names all reasons."""
+    return re.search(r"restarting broker \d+ \(", line) is not None
 
 
 def replication_factors(up: UpProcess) -> list[str]:
@@ -152,7 +158,7 @@ def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
     assert len(consume_values(up, "greetings", 500)) == 500  # a group, so that __consumer_offsets exists
     up.write_resources(cluster(up, 3), topic(partitions=6))
     up.wait_for_line("6 partitions to move, internal topics for 3 brokers", within_s=60)
-    up.wait_for_line("moved, spread over broker 1, 2, 3", within_s=60)
+    up.wait_for_line("6 partitions moved", within_s=60)
     assert count_by_leader(wait_until_in_sync(up, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
     wait_until_in_sync(up, "__consumer_offsets", 3)
 
@@ -177,13 +183,11 @@ def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
     eventually(lambda: set(replication_factors(up)) == {"2"}, within_s=60, message=lambda: str(replication_factors(up)))
     wait_until_in_sync(up, "__consumer_offsets", 2)  # the broker that is restarted last is in sync
     removed_at = next(at for at, it in enumerate(up.lines) if "stopping broker 3, which holds no replicas" in it)
-    assert sum(RESTART_MESSAGE in it for it in up.lines[removed_at:]) == 2, (
-        f"one roll after broker 3 was removed: {up.lines}"
-    )
-    changes = [it for it in up.lines if RESTART_MESSAGE in it or NO_RESTART_MESSAGE in it]
+    assert sum(is_restart(it) for it in up.lines[removed_at:]) == 2, f"one roll after broker 3 was removed: {up.lines}"
+    changes = [it for it in up.lines if is_restart(it) or NO_RESTART_MESSAGE in it]
     up.write_resources(cluster(up, 1), topic(partitions=6))
     up.wait_for_line("the brokers stay as they are: ")
-    assert [it for it in up.lines if RESTART_MESSAGE in it or NO_RESTART_MESSAGE in it] == changes, (
+    assert [it for it in up.lines if is_restart(it) or NO_RESTART_MESSAGE in it] == changes, (
         "the new size is rejected before any change"
     )
     assert set(replication_factors(up)) == {"2"}

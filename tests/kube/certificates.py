@@ -63,20 +63,7 @@ def create_certificate_authority(folder: Path, addresses: Iterable[str], names: 
         *("-days", VALID_DAYS, "-subj", "/CN=tests", "-addext", key_usage),
     )
     _run_openssl("req", *NEW_EC_KEY, "-keyout", authority.server_key, "-out", request, "-subj", "/CN=kube-apiserver")
-    _run_openssl(
-        *(
-            "x509",
-            "-req",
-            "-in",
-            request,
-            "-CA",
-            authority.certificate,
-            "-CAkey",
-            authority.private_key,
-            "-CAcreateserial",
-        ),
-        *("-days", VALID_DAYS, "-extfile", extensions, "-out", authority.server_certificate),
-    )
+    _sign(authority, request, extensions, authority.server_certificate)
     _run_openssl(
         "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", authority.service_account_key
     )
@@ -99,25 +86,19 @@ def create_server_certificate(
     )
 
 
+def _sign(authority: CertificateAuthority, request: Path, extensions: Path, certificate: Path) -> None:
+    _run_openssl(
+        *("x509", "-req", "-in", request, "-CA", authority.certificate, "-CAkey", authority.private_key),
+        *("-CAcreateserial", "-days", VALID_DAYS, "-extfile", extensions, "-out", certificate),
+    )
+
+
 def _create_certificate(authority: CertificateAuthority, name: str, extension: str) -> tuple[Path, Path]:
     certificate, key, request = (authority.folder / f"{name}.{suffix}" for suffix in ("crt", "key", "csr"))
     extensions = authority.folder / f"{name}.extensions"
     extensions.write_text(extension)
     _run_openssl("req", *NEW_EC_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
-    _run_openssl(
-        *(
-            "x509",
-            "-req",
-            "-in",
-            request,
-            "-CA",
-            authority.certificate,
-            "-CAkey",
-            authority.private_key,
-            "-CAcreateserial",
-        ),
-        *("-days", VALID_DAYS, "-extfile", extensions, "-out", certificate),
-    )
+    _sign(authority, request, extensions, certificate)
     return certificate, key
 
 

@@ -98,7 +98,7 @@ DETECTED_BY = {
     ("leader epoch not increased", 3): (1, 2, 3, 4),
     ("broker epochs not checked", 3): (2, 4, 1, 3, 5, 6, 7, 8),
     ("unclean shutdown ignored", 3): (2, 3, 4, 13, 1, 5),
-    ("metadata acknowledged before sync", 3): (64, 74, 23, 48, 3),
+    ("metadata acknowledged before sync", 3): (84, 212, 213, 64, 74),
     ("producer state lost on failover", 3): (1, 2, 3, 5, 7, 8),
 }
 

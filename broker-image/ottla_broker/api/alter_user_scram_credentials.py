@@ -23,13 +23,13 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.security.scram import (
     MAX_ITERATIONS,
-    MIN_ITERATIONS,
     ScramCredential,
     ScramMechanism,
     credential_of_salted,
 )
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.sasl import MIN_ITERATIONS
 
 API = Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0, is_forwarded=True)
 

@@ -9,11 +9,12 @@
 from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
 
+from ottla_broker.requests.acls import check_may_use_acls
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.acls import AccessControlEntry, find_problem
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -23,15 +24,13 @@ API = Api(ApiKey.CREATE_ACLS, versions=(1, 3), flexible=2, is_forwarded=True)
 @API.handler()
 async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     try:
-        if ctx.broker.acl_authorizer is None:
-            raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
-        ctx.check_authorized(Operation.alter, CLUSTER)
+        check_may_use_acls(ctx, Operation.alter)
         entries = [read_entry(creation) for creation in request.creations]
         problems = [find_problem(entry) for entry in entries]
         valid = [entry for entry, problem in zip(entries, problems, strict=True) if problem is None]
         await ctx.broker.active_controller().create_acls(valid)
     except KafkaError as error:
-        return response([error_result(error)] * len(request.creations))
+        return response([result(error.code, error.message)] * len(request.creations))
     return response(
         [
             result(ErrorCode.none) if problem is None else result(ErrorCode.invalid_request, problem)
@@ -50,10 +49,6 @@ def read_entry(creation: AclCreation) -> AccessControlEntry:
         creation.operation,
         creation.permission_type,
     )
-
-
-def error_result(error: KafkaError) -> AclCreationResult:
-    return result(error.code, error.message)
 
 
 def result(code: ErrorCode, message: str | None = None) -> AclCreationResult:

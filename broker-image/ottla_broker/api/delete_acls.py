@@ -8,15 +8,16 @@
 
 from collections.abc import Sequence
 
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from kio.static.primitive import i8
 
+from ottla_broker.requests.acls import check_may_use_acls, read_filter
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.acls import AccessControlEntry, AclFilter
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -26,9 +27,7 @@ API = Api(ApiKey.DELETE_ACLS, versions=(1, 3), flexible=2, is_forwarded=True)
 @API.handler()
 async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     try:
-        if ctx.broker.acl_authorizer is None:
-            raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
-        ctx.check_authorized(Operation.alter, CLUSTER)
+        check_may_use_acls(ctx, Operation.alter)
         filters = [read_filter(one) for one in request.filters]
         problems = [one.find_problem() for one in filters]
         valid = [one for one, problem in zip(filters, problems, strict=True) if problem is None]
@@ -42,18 +41,6 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
             else result(ErrorCode.invalid_request, problem)
             for problem in problems
         ]
-    )
-
-
-def read_filter(wanted: DeleteAclsFilter) -> AclFilter:
-    return AclFilter(
-        wanted.resource_type_filter,
-        wanted.resource_name_filter,
-        wanted.pattern_type_filter,
-        wanted.principal_filter,
-        wanted.host_filter,
-        wanted.operation,
-        wanted.permission_type,
     )
 
 

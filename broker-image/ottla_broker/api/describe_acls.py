@@ -10,11 +10,11 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from kio.static.primitive import i8
 
+from ottla_broker.requests.acls import check_may_use_acls, read_filter
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.acls import AclFilter
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -23,18 +23,8 @@ API = Api(ApiKey.DESCRIBE_ACLS, versions=(1, 3), flexible=2)
 
 @API.handler()
 async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    if ctx.broker.acl_authorizer is None:
-        raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
-    ctx.check_authorized(Operation.describe, CLUSTER)
-    wanted = AclFilter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
+    check_may_use_acls(ctx, Operation.describe)
+    wanted = read_filter(request)
     if problem := wanted.find_problem():
         raise KafkaError(ErrorCode.invalid_request, problem)
     by_pattern: dict[tuple[int, str, int], list[AclDescription]] = {}

@@ -2,7 +2,8 @@
 
 - Holds the request as the client sent it, the client's principal and its address: the controller authorizes the client,
   not the broker that passes it on. Only brokers (CLUSTER_ACTION) may send it: whoever else could act as any client.
-- Of the requests inside, only those that the controller alone answers are served; others are INVALID_REQUEST.
+- Of the requests inside, only those that the controller alone answers are served; others, and malformed ones, are
+  INVALID_REQUEST.
 - Kafka's brokers send it in the same form. The principal is Kafka's DefaultPrincipalData.
 """
 
@@ -18,6 +19,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request, read_request_header, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.forwarding import read_host, read_principal
+from ottla_broker.wire.message_reader import MalformedMessage
 
 API = Api(ApiKey.ENVELOPE, versions=(0, 0), flexible=0)
 
@@ -28,12 +30,15 @@ async def envelope(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeRes
     if request.request_principal is None:
         raise KafkaError(ErrorCode.principal_deserialization_failure)
     ctx.broker.active_controller()
-    frame = request.request_data
-    header = read_request_header(frame)
-    api, handler = find_api(header.api_key), find_handler(header.api_key, header.version)
-    if api is None or handler is None or not api.is_forwarded:
-        raise KafkaError(ErrorCode.invalid_request)
-    kind, name = read_principal(request.request_principal)
+    try:
+        header = read_request_header(request.request_data)
+        api, handler = find_api(header.api_key), find_handler(header.api_key, header.version)
+        if api is None or handler is None or not api.is_forwarded:
+            raise KafkaError(ErrorCode.invalid_request)
+        kind, name = read_principal(request.request_principal)
+        message = read_request(request.request_data, header, handler.request)
+    except MalformedMessage as reason:
+        raise KafkaError(ErrorCode.invalid_request, str(reason)) from reason
     client = ConnectionState(
         read_host(request.client_host_address),
         0,
@@ -42,6 +47,6 @@ async def envelope(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeRes
         software_name=FORWARDING_SOFTWARE_NAME,
     )
     inner = RequestContext(ctx.broker, client, header.version, header.client_id, ctx.authorizer)
-    response = await respond(handler, inner, read_request(frame, header, handler.request))
+    response = await respond(handler, inner, message)
     data = write_response(header.api_key, header.version, header.correlation_id, response)
     return EnvelopeResponse(response_data=bytes(data[4:]), error_code=ErrorCode.none)

@@ -5,9 +5,7 @@
 - v1 adds the lifetime of the session, within which the client has to authenticate again (KIP-368). v2 is flexible.
 """
 
-import asyncio
 import datetime
-import logging
 
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
@@ -15,12 +13,11 @@ from kio.static.primitive import i64Timedelta
 
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.login import respond_to_token
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
-
-logger = logging.getLogger(__name__)
 
 
 @API.handler()
@@ -29,13 +26,9 @@ async def sasl_authenticate(ctx: RequestContext, request: SaslAuthenticateReques
     if session is None:
         return error_response(ErrorCode.illegal_sasl_state, "this listener has no SASL")
     try:
-        token = session.respond(request.auth_bytes)
+        token = await respond_to_token(ctx.connection, session, request.auth_bytes)
     except KafkaError as error:
-        logger.info("login from %s failed on listener %s: %s", ctx.connection.host, ctx.connection.listener, error)
-        await asyncio.sleep(session.sasl.failure_delay_s)
         return error_response(error.code, error.message)
-    if session.principal is not None:
-        ctx.connection.principal = session.principal
     return SaslAuthenticateResponse(
         error_code=ErrorCode.none,
         error_message=None,

@@ -25,7 +25,7 @@ from ottla_broker.config.value_types import (
     secret,
     string,
 )
-from ottla_broker.security.sasl_session import SUPPORTED_MECHANISMS
+from ottla_broker.wire.client_security import MECHANISMS
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
 
 DYNAMIC = UpdateMode.CLUSTER_WIDE
@@ -164,7 +164,7 @@ SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS)
 
 _sasl = Section("SASL of listeners", BROKER_SETTINGS)  # each also as `listener.name.NAME.…`, NAME in lower case
 
-SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", list_of(*SUPPORTED_MECHANISMS), "",
+SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", list_of(*MECHANISMS), "",
     "Mechanisms by which clients may authenticate on listeners with SASL.", UpdateMode.PER_BROKER,
     differs="Kafka's default is GSSAPI, which is not implemented")
 SASL_JAAS_CONFIG = _sasl.row("sasl.jaas.config", login_module(), None,

@@ -24,7 +24,8 @@ from ottla_broker.config.server_properties import (
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
 from ottla_broker.log.config import LogConfig
-from ottla_broker.security.sasl_session import PLAIN, ListenerSasl
+from ottla_broker.security.sasl_session import ListenerSasl
+from ottla_broker.wire.client_security import PLAIN
 from ottla_broker.wire.listener_tls import ListenerTls
 
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from typing import Final
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import (
     MECHANISMS,
+    OTHER_AUTHORIZATION_ID,
     ScramCredential,
     ScramError,
     ScramMechanism,
@@ -24,10 +25,9 @@ from ottla_broker.security.scram import (
     decoy_credential,
 )
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.client_security import PLAIN
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-PLAIN: Final = "PLAIN"
-SUPPORTED_MECHANISMS: Final = (PLAIN, *MECHANISMS)
 ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
 NONCE_BYTES: Final = 24
@@ -144,9 +144,7 @@ class PlainExchange:
         if expected is None or not is_right:
             raise ScramError(INVALID_USER)
         if authorization_id not in (b"", name):
-            raise ScramError(
-                "Authentication failed: Client requested an authorization id that is different from username"
-            )
+            raise ScramError(OTHER_AUTHORIZATION_ID)
         self.username = username
         return b""
 

@@ -8,13 +8,18 @@ from typing import Final
 
 import msgspec
 
-MIN_ITERATIONS: Final = 4096
+from ottla_broker.wire.sasl import MIN_ITERATIONS
+
 MAX_ITERATIONS: Final = 16384
 DEFAULT_ITERATIONS: Final = 8192
 """Kafka's: of a credential whose iterations the administrator does not choose."""
 SALT_BYTES: Final = 24
 INVALID_CREDENTIALS: Final = (
     "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+)
+
+OTHER_AUTHORIZATION_ID: Final = (
+    "Authentication failed: Client requested an authorization id that is different from username"
 )
 
 
@@ -116,9 +121,7 @@ class ScramServer:
         self._client_nonce = fields["r"]
         self.username = _unescape(fields["n"])
         if authorization_id not in ("", self.username):
-            raise ScramError(
-                "Authentication failed: Client requested an authorization id that is different from username"
-            )
+            raise ScramError(OTHER_AUTHORIZATION_ID)
         return self.username
 
     def first_response(self, credential: ScramCredential) -> bytes:

@@ -56,20 +56,21 @@ class StandardAuthorizer:
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         """True if the operation is allowed on some resource of the type, which need not exist."""
-        if str(principal) in self._super_users:
-            return True
-        probed = self._index.decide(principal, host, operation, Resource(kind, PROBED_NAME))
-        if probed is Verdict.ALLOWED or (probed is Verdict.NO_MATCHING_ENTRY and self._allow_if_no_acl):
-            return True
-        return self._index.allows_any(principal, host, operation, kind)
+        probed = Resource(kind, PROBED_NAME)
+        return self._is_allowed(principal, host, operation, probed) or self._index.allows_any(
+            principal, host, operation, kind
+        )
 
     def _decide(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        if str(principal) in self._super_users:
-            return True
-        verdict = self._index.decide(principal, host, operation, resource)
-        allowed = self._allow_if_no_acl if verdict is Verdict.NO_MATCHING_ENTRY else verdict is Verdict.ALLOWED
+        allowed = self._is_allowed(principal, host, operation, resource)
         if not allowed and operation not in UNLOGGED:
             logger.info(
                 "denied %s on %s %r to %s from %s", operation.name, resource.kind.name, resource.name, principal, host
             )
         return allowed
+
+    def _is_allowed(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        if str(principal) in self._super_users:
+            return True
+        verdict = self._index.decide(principal, host, operation, resource)
+        return self._allow_if_no_acl if verdict is Verdict.NO_MATCHING_ENTRY else verdict is Verdict.ALLOWED

@@ -49,10 +49,10 @@ def _scaling_events(observed: ClusterObservations, previous: Mapping[str, Json])
     before: Mapping[str, Json] = previous.get("scaling") or {}
     if observed.scales_from is not None and before.get("to") != observed.replicas:
         brokers = format_count(observed.replicas, "broker")
-        yield ClusterEvent("ScalingStarted", f"from {observed.scales_from} to {brokers}")
+        yield ClusterEvent("ScalingStarted", f"scaling from {observed.scales_from} to {brokers}")
     elif before and observed.scales_from is None:
         yield ClusterEvent(
-            "ScalingCompleted", f"from {before.get('from')} to {format_count(observed.replicas, 'broker')}"
+            "ScalingCompleted", f"scaled from {before.get('from')} to {format_count(observed.replicas, 'broker')}"
         )
 
 

@@ -78,14 +78,14 @@ def test_of_brokers_that_the_operator_cannot_reach_no_loss_is_told() -> None:
 @pytest.mark.parametrize(("before", "after_", "message"), [(3, 5, "from 3 to 5 brokers"), (3, 1, "from 3 to 1 broker")])
 def test_a_scaling_is_told_once_from_start_to_end(before: int, after_: int, message: str) -> None:
     scaling = replace(HEALTHY, replicas=after_, scales_from=before)
-    assert told(HEALTHY, scaling) == [("ScalingStarted", message)]
+    assert told(HEALTHY, scaling) == [("ScalingStarted", f"scaling {message}")]
     assert told(scaling, scaling) == []
-    assert told(scaling, replace(scaling, scales_from=None)) == [("ScalingCompleted", message)]
+    assert told(scaling, replace(scaling, scales_from=None)) == [("ScalingCompleted", f"scaled {message}")]
 
 
 def test_a_scaling_whose_goal_changes_is_told_again() -> None:
     scaling = replace(HEALTHY, replicas=5, scales_from=3)
-    assert told(scaling, replace(scaling, replicas=4)) == [("ScalingStarted", "from 3 to 4 brokers")]
+    assert told(scaling, replace(scaling, replicas=4)) == [("ScalingStarted", "scaling from 3 to 4 brokers")]
 
 
 def test_the_end_of_a_reassignment_is_told_also_by_another_operator_and_if_it_was_quick() -> None:
