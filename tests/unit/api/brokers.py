@@ -54,6 +54,7 @@ class SmallBroker:
         self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")
         self.ready = True
         self.started = asyncio.Event()
+        self.started.set()
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
 

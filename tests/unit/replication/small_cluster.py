@@ -90,6 +90,7 @@ class Node:
         self.partitions = Partitions(self.image)
         self.ready = True
         self.started = asyncio.Event()
+        self.started.set()
         self.directories = [
             open_log_dir(
                 "/data",
