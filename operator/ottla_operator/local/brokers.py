@@ -20,8 +20,9 @@ from ottla_operator.resources.cluster import Cluster
 
 
 class BrokerProcess:
-    """One broker's process. `plan`: what it is started with next. `started_with`: settings of the current or last process;
-    None if these are unknown. `on_status`: called with every change."""
+    """One broker's process. `plan`: what it is started with next. `started_with`: settings of the
+    current or last process; None if these are unknown. `on_status`: called with every change.
+    """
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
         self.plan = plan
@@ -83,8 +84,10 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class BrokerProcesses:
-    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every broker that there is to be,
-    or still is. `by_id`: in the order of ids. `on_change`: called when a broker becomes ready, or no longer is."""
+    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every
+    broker that there is to be, or still is. `by_id`: in the order of ids. `on_change`: called when
+    a broker becomes ready, or no longer is.
+    """
 
     name: str
     home: Home

@@ -93,8 +93,10 @@ class LoadRow:
 
 @dataclass(slots=True)
 class LiveView:
-    """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`: cluster → progress of
-    its reassignments. `milestones`: what has happened → seconds since the command began."""
+    """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`:
+    cluster → progress of its reassignments. `milestones`: what has happened → seconds since the
+    command began.
+    """
 
     say: Callable[[str, MessageKind], None]
     began_s: float = field(default_factory=lambda: process_start_s())

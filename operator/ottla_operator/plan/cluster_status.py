@@ -45,12 +45,14 @@ class ClusterObservations:
     """What one reconcile of a Cluster has observed and done.
 
     `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
-    registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker → why it has to be restarted. `blocked_by`: what
-    the roll waits for. `restarted`: the broker that this reconcile restarted, and `restart_reason`. `was_rolling`: a
-    roll was in progress when the status was written last. `rejected_settings`: setting → why the brokers reject it.
-    `scales_from`: brokers before the scaling that is in progress; None if none is. `scaling`: what it is doing;
-    `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
-    when no broker could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker
+    registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker
+    → why it has to be restarted. `blocked_by`: what the roll waits for. `restarted`: the broker
+    that this reconcile restarted, and `restart_reason`. `was_rolling`: a roll was in progress when
+    the status was written last. `rejected_settings`: setting → why the brokers reject it.
+    `scales_from`: brokers before the scaling that is in progress; None if none is. `scaling`: what
+    it is doing; `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot
+    be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None when
+    no broker could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker
     could be asked. `certificate_error`: why the listeners' certificates cannot be used.
     `start_timeout_s`: how long a broker may take to become ready.
     """

@@ -25,11 +25,15 @@ def refused(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]
         ("num.partitions", 0, "num.partitions cannot be '0'; allowed: a 32-bit integer, at least 1"),
         ("num.partitions", "many", "num.partitions cannot be 'many'; allowed: a 32-bit integer, at least 1"),
         ("auto.create.topics.enable", "yes", "auto.create.topics.enable cannot be 'yes'; allowed: true or false"),
-        ("authorizer.class.name", "org.Acl", ("authorizer.class.name=org.Acl is refused: ACLs are not enforced, " "and a broker must not seem to")),
+        (
+            "authorizer.class.name",
+            "org.Acl",
+            "authorizer.class.name=org.Acl is refused: ACLs are not enforced, and a broker must not seem to",
+        ),
         ("listeners", "PLAIN://:1", "listeners cannot be set here: it follows from spec.listeners"),
         ("broker.id", 4, "broker.id cannot be set here: the operator sets it"),
     ],
-)  # fmt: skip
+)
 def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: object, reason: str) -> None:
     assert refused({name: value}) == [(name, reason)]
 

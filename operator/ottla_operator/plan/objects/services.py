@@ -147,8 +147,9 @@ def _bracketed(host: str) -> str:
 
 
 def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
-    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without: an internal listener's
-    if there is one. Empty if there is no such listener."""
+    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without:
+    an internal listener's if there is one. Empty if there is no such listener.
+    """
     listeners = [it for it in cluster.listeners if bool(it.tls) is tls]
     if not listeners:
         return ""
