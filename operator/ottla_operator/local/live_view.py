@@ -116,7 +116,7 @@ class LiveView:
 
 
 def process_start_s() -> float:
-    """When this process was started, on the monotonic clock: a person also waits for the interpreter's start."""
+    """When this process was started, on the monotonic clock; includes the interpreter's start."""
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     try:
         ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
