@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import os
+import secrets
 import signal
 import sys
 import time
@@ -23,14 +24,16 @@ import uvloop
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 from ottla_broker import busy_poll
-from ottla_broker.broker import Broker
+from ottla_broker.broker import Broker, FirstUsers
 from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
+from ottla_broker.config.server_properties import GivenSetting, resolve_references
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import RegisterError
 from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime, machine_boot_id
+from ottla_broker.security.scram import SALT_BYTES, parse_add_scram
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
 
@@ -51,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = Config.load(options.config, options.set)
         for note in config.notes:
             print(f"ottla broker: {note}", file=sys.stderr)
-        uvloop.run(run_broker(config, started))
+        uvloop.run(run_broker(config, started, read_first_users(options.add_scram)))
     except (StartError, SettingError, KafkaError, LogDirError, ListenError, RegisterError) as reason:
         for line in str(reason).splitlines():
             print(f"ottla broker: {line}", file=sys.stderr)
@@ -76,6 +79,14 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="Set one setting, over all files. May be repeated.",
     )
     parser.add_argument(
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+        help="Add a SCRAM user when the cluster starts for the first time, before clients are served. May be repeated; "
+        "${env:NAME} in it is an environment variable.",
+    )
+    parser.add_argument(
         "--log-level",
         default="info",
         choices=["debug", "info", "warning", "error"],
@@ -84,11 +95,25 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_broker(config: Config, started: float) -> None:
+def read_first_users(options: Sequence[str]) -> FirstUsers:
+    """The SCRAM users of `--add-scram`. Raises StartError, SettingError."""
+    users: FirstUsers = {}
+    for option in options:
+        text = resolve_references(GivenSetting("--add-scram", option, "--add-scram")).text
+        try:
+            name, mechanism, credential = parse_add_scram(text, secrets.token_bytes(SALT_BYTES))
+        except ValueError as reason:
+            raise StartError(str(reason)) from None
+        users.setdefault(name, {})[mechanism] = credential
+    return users
+
+
+async def run_broker(config: Config, started: float, first_users: FirstUsers) -> None:
     """Bind, start, serve until a signal, stop. Sockets are bound first, so that a port in use is reported before any
     file is changed. Other brokers are served while this one starts, clients once it is ready."""
     runtime = Runtime(boot_id=machine_boot_id)
-    broker = Broker(config, open_register(config.register, runtime, os.environ), answer_locally, runtime=runtime)
+    register = open_register(config.register, runtime, os.environ)
+    broker = Broker(config, register, answer_locally, runtime=runtime, first_users=first_users)
     server = Server(broker, busy_poll=make_busy_poll(config))
     close_http: Callable[[], Awaitable[None]] | None = None
     stop = asyncio.Event()

@@ -13,10 +13,13 @@ from typing import Any, Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import (
+    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUTHORIZER_CLASS_NAME,
     METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
     METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
     METADATA_LOG_SEGMENT_BYTES,
     REGISTER_LEASE_MS,
+    SUPER_USERS,
     Config,
 )
 from ottla_broker.config.addresses import format_host_and_port
@@ -56,6 +59,9 @@ from ottla_broker.replication.produce_forwarder import ProduceForwarder
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.scram import ScramCredential
+from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -69,11 +75,16 @@ AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
 """Answers a request that the broker sends to itself, as the controller: `dispatcher.answer_locally`."""
 
 
+FirstUsers = dict[str, dict[int, ScramCredential | None]]
+"""SCRAM credentials by user and mechanism that a new cluster begins with."""
+
+
 class Broker:
     """Everything that a request may need: handlers call the public attributes.
 
     `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`: clients are served.
-    `started`: set once the broker has become ready. `unrecoverable_errors`: reasons why it is not ready any more.
+    `acl_authorizer`: None when everything is allowed to everyone. `started`: set once the broker has become ready.
+    `unrecoverable_errors`: reasons why it is not ready any more.
     """
 
     def __init__(
@@ -84,6 +95,7 @@ class Broker:
         *,
         runtime: Runtime | None = None,
         disk: Disk | None = None,
+        first_users: FirstUsers | None = None,
     ) -> None:
         node_id, inter_broker_listener = config.node_id, config.inter_broker_listener
         client_id = f"broker-{node_id}"
@@ -92,6 +104,7 @@ class Broker:
         self.runtime = runtime = runtime or Runtime()
         self._disk = disk = disk or OsDisk()
         self._register = register
+        self._first_users = first_users or {}
 
         self.ready = False
         self.started = asyncio.Event()
@@ -146,8 +159,17 @@ class Broker:
         self._alter_partition_sender = AlterPartitionSender(
             node_id, self._broker_epoch, self._registered_epoch, channel.send_request
         )
+        self.acl_authorizer = make_acl_authorizer(config)
+        self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
         self._publisher = MetadataPublisher(
-            config, image, self.lifecycle, self.failure_detector, self.group_coordinator, self.mirrors, self._tasks
+            config,
+            image,
+            self.lifecycle,
+            self.failure_detector,
+            self.group_coordinator,
+            self.mirrors,
+            self._tasks,
+            self.acl_authorizer,
         )
         self._replica_manager = ReplicaManager(
             node_id,
@@ -187,6 +209,7 @@ class Broker:
         await self.lifecycle.wait_until_unfenced()
         if is_first_start:
             await self._adopt_orphans()
+            await self._add_first_users()
         self._tasks.start(log_maintenance.run())
         self._tasks.start(self._replica_manager.shrink_isrs())
         self._tasks.start(self.appended_retention.run())
@@ -244,6 +267,11 @@ class Broker:
             logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt_topics(self.node_id, orphans)
         self._replica_manager.rename_strays()
+
+    async def _add_first_users(self) -> None:
+        """Before clients are served, so that a secured cluster is never open."""
+        if self._first_users and self.controller is not None:
+            await self.controller.alter_scram_credentials(self._first_users)
 
     # Metadata
 
@@ -374,3 +402,10 @@ class Broker:
     def _offsets_partition_count(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return len(topic.partitions) if topic else 0
+
+
+def make_acl_authorizer(config: Config) -> StandardAuthorizer | None:
+    """None without `authorizer.class.name`."""
+    if not config(AUTHORIZER_CLASS_NAME):
+        return None
+    return StandardAuthorizer(config(SUPER_USERS), allow_if_no_acl=config(ALLOW_EVERYONE_IF_NO_ACL_FOUND))

@@ -13,7 +13,7 @@ import logging
 import sys
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -35,6 +35,7 @@ from ottla_broker.requests.context import (
     DelayedFetchResponse,
 )
 from ottla_broker.security.principal import principal_from_certificate
+from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import KafkaError
@@ -82,7 +83,8 @@ class ConnectionLimits:
 @dataclass(slots=True)
 class ConnectionServices:
     """What all connections of a broker share. `requests`: bytes of large requests that are received or queued.
-    `responses`: bytes that transports hold because their clients do not read. `scratch`: receives small requests."""
+    `responses`: bytes that transports hold because their clients do not read. `scratch`: receives small requests.
+    `sasl_sessions`: makes the session of a new connection, by the names of the listeners with SASL."""
 
     dispatcher: RequestDispatcher
     limits: ConnectionLimits
@@ -90,6 +92,7 @@ class ConnectionServices:
     responses: MemoryPool
     scratch: memoryview
     clock: Callable[[], float]
+    sasl_sessions: Mapping[str, Callable[[], SaslSession]]
     busy_poll: BusyPoll | None
     on_open: Callable[["Connection"], bool]  # False: the connection is refused
     on_close: Callable[["Connection"], None]
@@ -118,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_starved = False  # a fetch waits for memory of responses
         self._hold_timer: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
+        self._expiry: asyncio.TimerHandle | None = None  # of the SASL session
         self._is_closed = False
         self._is_finishing = False  # it closes as soon as the requests in progress are answered
         self._held_bytes = 0  # bytes of responses that are unsent, as counted in the shared pool
@@ -134,6 +138,9 @@ class Connection(asyncio.BufferedProtocol):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         principal = principal_from_certificate(transport.get_extra_info("peercert"))
         self.state = ConnectionState(host, port, self._listener, principal)
+        if (make_session := self._services.sasl_sessions.get(self._listener)) is not None:
+            self.state.sasl = session = make_session()
+            self._frames.limit_frames(session.sasl.max_receive_bytes)
         self.active_at = self._services.clock()
         self._transport.set_write_buffer_limits(PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES)
         if not self._services.on_open(self):
@@ -142,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._is_closed = True
+        self._cancel_expiry()
         if self._hold_timer is not None:
             self._hold_timer.cancel()
         self._services.on_close(self)
@@ -239,6 +247,10 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytearray) -> None:
         services = self._services
         try:
+            if self.state.sasl is not None and self.state.sasl.expects_bare_tokens:
+                reply = services.dispatcher.authenticate(frame, self.state, self.state.sasl)
+                self._wait_for(cast("Future[Buffers]", reply), pipelined=False)
+                return
             header = read_request_header(frame)
             key = header.api_key
             if services.dispatcher.must_wait_for_start(frame, header):
@@ -302,10 +314,28 @@ class Connection(asyncio.BufferedProtocol):
                 first = first.result()
             self._replies.popleft()
             self._write(first)
+        if self.state.sasl is not None:
+            self._apply_sasl(self.state.sasl)
         if self._is_finishing:
             self._close_when_answered()
         else:
             self._serve_queued()
+
+    def _apply_sasl(self, session: SaslSession) -> None:
+        """After a response: a failed login closes the connection, and so does the end of the session."""
+        if session.has_failed:
+            self.finish()
+        elif session.principal is not None:
+            self._frames.limit_frames(self._services.limits.request_bytes)
+            if session.expires_s is not None and (self._expiry is None or self._expiry.when() != session.expires_s):
+                self._cancel_expiry()
+                loop = asyncio.get_running_loop()
+                self._expiry = loop.call_at(session.expires_s, self.close, "its session has expired")
+
+    def _cancel_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     def _write(self, buffers: Buffers) -> None:
         if len(buffers) == 1:

@@ -11,7 +11,7 @@ from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
-from ottla_broker.requests.api import Handler, error_response, find_api, find_handler
+from ottla_broker.requests.api import Handler, find_api, find_handler, respond
 from ottla_broker.requests.context import (
     Buffers,
     CloseConnection,
@@ -22,6 +22,7 @@ from ottla_broker.requests.context import (
 )
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader, read_request, response_class, write_response
 from ottla_broker.wire.conversion import convert_message
@@ -33,15 +34,15 @@ ALLOW_ALL: Final = AllowAll()
 
 
 class RequestDispatcher:
-    """Serves the requests of all connections. One per broker, on the running loop.
+    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`: None: the broker's.
 
     `request_counts`: requests received, by API key.
     """
 
-    def __init__(self, broker: Broker, authorizer: Authorizer) -> None:
+    def __init__(self, broker: Broker, authorizer: Authorizer | None = None) -> None:
         self.request_counts = [0] * API_KEY_LIMIT
         self._broker = broker
-        self._authorizer = authorizer
+        self._authorizer = authorizer or broker.authorizer
         self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: FetchHandler(broker)}
         self._tasks: dict[asyncio.Task[Buffers], None] = {}
         self._loop = asyncio.get_running_loop()
@@ -65,6 +66,8 @@ class RequestDispatcher:
         key, version = header.api_key, header.version
         if 0 <= key < API_KEY_LIMIT:
             self.request_counts[key] += 1
+        if connection.sasl is not None and not connection.sasl.may_send(key):
+            raise CloseConnection(f"API key {key} is served to authenticated clients only")
         context = RequestContext(self._broker, connection, version, header.client_id, self._authorizer)
         frame_handler = self._frame_handlers.get(key)
         if frame_handler is not None and _is_served(key, version):
@@ -80,6 +83,21 @@ class RequestDispatcher:
             response = api_versions_response(ErrorCode.unsupported_version)
             return [write_response(key, 0, header.correlation_id, response)]
         raise MalformedMessage(f"no such request: API key {key}, version {version}")
+
+    def authenticate(self, token: bytearray, connection: ConnectionState, session: SaslSession) -> Reply:
+        """The response to a bare token, which follows a SaslHandshake of version 0. A failure closes the connection."""
+
+        async def respond_to_token() -> Buffers:
+            try:
+                response = session.respond(bytes(token))
+            except KafkaError as error:
+                await asyncio.sleep(session.sasl.failure_delay_s)
+                raise CloseConnection(f"login failed: {error}") from error
+            if session.principal is not None:
+                connection.principal = session.principal
+            return [len(response).to_bytes(4) + response]
+
+        return self._run(respond_to_token())
 
     async def close(self) -> None:
         """Cancel the handlers that are still running."""
@@ -101,7 +119,8 @@ class RequestDispatcher:
         if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
             raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
         try:
-            forwarded = await self._broker.controller_channel.forward_frame(frame)
+            client = context.connection
+            forwarded = await self._broker.controller_channel.forward_frame(frame, client.principal, client.host)
         except KafkaError:
             forwarded = None
         return await _handle(handler, context, header, request) if forwarded is None else [forwarded]
@@ -118,20 +137,13 @@ async def answer_locally(broker: Broker, request: Any, authorizer: Authorizer = 
     assert handler is not None, f"{type(request).__name__} is not served in version {version}"
     connection = ConnectionState("in-process", 0, broker.config.inter_broker_listener)
     context = RequestContext(broker, connection, version, None, authorizer)
-    response = await _respond(handler, context, convert_message(request, handler.request))
+    response = await respond(handler, context, convert_message(request, handler.request))
     return convert_message(response, response_class(key, version))
 
 
 async def _handle(handler: Handler, context: RequestContext, header: RequestHeader, request: Any) -> Buffers:
-    response = await _respond(handler, context, request)
+    response = await respond(handler, context, request)
     return [write_response(header.api_key, header.version, header.correlation_id, response)]
-
-
-async def _respond(handler: Handler, context: RequestContext, request: Any) -> Any:
-    try:
-        return await handler.handle(context, request)
-    except KafkaError as error:
-        return error_response(handler.response, error)
 
 
 def _is_served(key: int, version: int) -> bool:

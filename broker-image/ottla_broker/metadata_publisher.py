@@ -13,6 +13,7 @@ from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.replication.journal import PartitionJournal
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
+from ottla_broker.security.standard_authorizer import StandardAuthorizer
 
 
 @dataclass(eq=False, repr=False)
@@ -26,6 +27,7 @@ class MetadataPublisher:
     _group_coordinator: GroupCoordinator
     _mirrors: MirrorManager
     _tasks: BackgroundTasks
+    _acl_authorizer: StandardAuthorizer | None
     _replica_manager: ReplicaManager | None = None
 
     def publish_delta(self, delta: MetadataDelta) -> None:
@@ -33,6 +35,8 @@ class MetadataPublisher:
             self._failure_detector.update_peers()
         if delta.controller_changed:
             self._lifecycle.send_heartbeat_now()
+        if delta.changed_acls and self._acl_authorizer is not None:
+            self._acl_authorizer.update(delta.changed_acls, self._image.acls)
         if self._replica_manager is not None:
             self._publish_to_replicas(self._replica_manager, delta)
 
@@ -40,6 +44,8 @@ class MetadataPublisher:
         """Apply the whole image, as a restarted broker finds it, and from now on every delta."""
         self._replica_manager = replica_manager
         self.update_config()
+        if self._acl_authorizer is not None:
+            self._acl_authorizer.update(self._image.acls.keys(), self._image.acls)
         topics = self._image.topics
         replica_manager.apply_changes(
             MetadataDelta(

@@ -23,10 +23,12 @@ from ottla_broker.config import (
     Listener,
 )
 from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
-from ottla_broker.dispatcher import ALLOW_ALL, RequestDispatcher
+from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.security.authorizer import Authorizer
+from ottla_broker.security.sasl_session import SaslSession
+from ottla_broker.security.scram import ScramCredential, ScramMechanism
 from ottla_broker.wire.framing import SCRATCH_BYTES
 from ottla_broker.wire.listener_tls import TlsConfigError
 from ottla_broker.wire.tls_transport import TlsTransport
@@ -90,7 +92,7 @@ class Server:
         self,
         broker: Broker,
         limits: ConnectionLimits | None = None,
-        authorizer: Authorizer = ALLOW_ALL,
+        authorizer: Authorizer | None = None,
         listen_on: ListenOn = listen_on_socket,
         busy_poll: BusyPoll | None = None,
     ) -> None:
@@ -108,6 +110,7 @@ class Server:
             self.responses,
             memoryview(bytearray(SCRATCH_BYTES)),
             self._loop.time,
+            self._sasl_sessions(),
             busy_poll,
             on_open=self._admit,
             on_close=self._remove,
@@ -136,7 +139,7 @@ class Server:
         config = self._broker.config
         advertised = {}
         for listener, address in zip(config.listeners, config.advertised_listeners, strict=True):
-            if config.security_protocol(listener.name) == "SSL":
+            if config.security_protocol(listener.name) in ("SSL", "SASL_SSL"):
                 self._tls[listener.name] = load_tls(listener, config, self._broker.runtime.now_ms() / 1000)
             try:
                 sock = self._listen_on(listener, config)
@@ -183,6 +186,21 @@ class Server:
         for listener in self._listeners:
             await listener.wait_closed()
         await self.dispatcher.close()
+
+    def _sasl_sessions(self) -> dict[str, Callable[[], SaslSession]]:
+        config = self._broker.config
+
+        def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+            return self._broker.image.scram_credentials.get((user, mechanism))
+
+        def new_session(listener: str) -> SaslSession:  # by the settings as they are now
+            return SaslSession(config.sasl(listener), find_credential, self._loop.time)
+
+        return {
+            listener.name: partial(new_session, listener.name)
+            for listener in config.listeners
+            if config.security_protocol(listener.name).startswith("SASL_")
+        }
 
     async def _release_held_requests(self) -> None:
         await self._broker.started.wait()

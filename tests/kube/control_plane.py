@@ -68,6 +68,8 @@ class ControlPlane:
     def start(self) -> None:
         """Start etcd and the API server; return when the API server is ready."""
         self.etcd.start()
+        if self._machine is not None:
+            self._machine.adopt(self.etcd.daemon)
         self.start_api_server()
 
     def start_api_server(self) -> None:

@@ -86,6 +86,11 @@ class Machine:
         wrapped = ["sh", "-c", f'{joins}; exec "$@"', "sh", *self.nsenter_command(*command)]
         return Daemon(wrapped, log, environment or {})
 
+    def adopt(self, daemon: Daemon) -> None:
+        """Move a running daemon into the machine's control group, so that it ends with the machine."""
+        assert daemon.process is not None
+        add_to_cgroup(f"{self.cgroup}/daemons", daemon.process.pid)
+
     def list_processes(self) -> dict[int, str]:
         """Command lines of all processes by process id, including those in containers."""
         command_lines: dict[int, str] = {}

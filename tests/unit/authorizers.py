@@ -1,6 +1,6 @@
 """Authorizers for tests."""
 
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 
 
@@ -10,4 +10,7 @@ class DenyAll:
     allows_everything = False
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return False
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         return False

@@ -21,7 +21,7 @@ from kio.static.primitive import i16, i64
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -39,7 +39,8 @@ async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) 
         return producer_id_response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         return producer_id_response(ErrorCode.transactional_id_authorization_failed)
-    if not ctx.is_authorized(Operation.idempotent_write, CLUSTER):
+    # Who may write to any topic may do so idempotently (KIP-679).
+    if not (ctx.is_authorized(Operation.idempotent_write, CLUSTER) or ctx.may_any(Operation.write, ResourceType.topic)):
         return producer_id_response(ErrorCode.cluster_authorization_failed)
     try:
         return producer_id_response(ErrorCode.none, await ctx.broker.producer_ids.generate_id())

@@ -1,13 +1,15 @@
-"""Types of settings that hold addresses: listeners, security protocols, limits per IP address, the register."""
+"""Types of settings that hold addresses: listeners, protocols, limits per IP address, principals, the register."""
 
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla_broker.config.value_types import ValueType, parsed, split_list
+from ottla_broker.config.value_types import ConfigType, ValueType, parsed, split_list
+from ottla_broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas_config
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # of a Kubernetes namespace or Lease
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
@@ -107,6 +109,16 @@ def parse_register(text: str) -> str:
     raise ValueError
 
 
+def parse_principals(text: str) -> tuple[str, ...]:
+    """`TYPE:NAME` entries separated by semicolons, because names of certificates contain commas."""
+    entries = tuple(entry.strip() for entry in text.split(";") if entry.strip())
+    for entry in entries:
+        kind, colon, name = entry.partition(":")
+        if not (kind and colon and name):
+            raise ValueError(f"{entry!r} has no type and name with a colon between them")
+    return entries
+
+
 def listeners() -> ValueType[tuple[Listener, ...]]:
     return parsed(parse_listeners, "NAME://host:port, several separated by commas, each name once")
 
@@ -129,12 +141,40 @@ def register_address() -> ValueType[str]:
     return parsed(parse_register, "file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME")
 
 
+def parse_authorizer_name(text: str) -> str:
+    """Kafka's StandardAuthorizer with or without its package, or nothing."""
+    if text.strip() not in ("", STANDARD_AUTHORIZER.rpartition(".")[2], STANDARD_AUTHORIZER):
+        raise ValueError
+    return text.strip()
+
+
+def authorizer_name() -> ValueType[str]:
+    return parsed(parse_authorizer_name, f"{STANDARD_AUTHORIZER} or nothing")
+
+
+def login_module() -> ValueType[LoginModule | None]:
+    return parsed(
+        parse_jaas_config,
+        f'{PLAIN_MODULE} required user_NAME="PASSWORD" …; or {SCRAM_MODULE} required;',
+        code=ConfigType.PASSWORD,
+    )
+
+
+def principals() -> ValueType[tuple[str, ...]]:
+    return parsed(parse_principals, "TYPE:NAME entries separated by semicolons, such as User:admin", _semicolons)
+
+
 def is_throttled_replica(entry: str) -> bool:
     """`partition:broker`, or `*` for all."""
     partition, colon, broker = entry.partition(":")
     return entry == "*" or bool(
         colon and partition.isascii() and partition.isdigit() and broker.isascii() and broker.isdigit()
     )
+
+
+def _semicolons(value: object) -> str:
+    assert isinstance(value, tuple)
+    return ";".join(value)
 
 
 def _pairs(value: object) -> str:

@@ -3,14 +3,18 @@
 from ottla_broker.config.addresses import (
     PROTOCOLS,
     Listener,
+    authorizer_name,
     http_address,
     limits_by_address,
     listeners,
+    login_module,
+    principals,
     protocol_map,
     register_address,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, Setting, UpdateMode
-from ottla_broker.config.value_types import MAX_INT32, integer, list_of, long, one_of, only, secret, string
+from ottla_broker.config.value_types import MAX_INT32, boolean, integer, list_of, long, one_of, only, secret, string
+from ottla_broker.security.sasl_session import SUPPORTED_MECHANISMS
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
 
 DYNAMIC = UpdateMode.CLUSTER_WIDE
@@ -53,8 +57,7 @@ ADVERTISED_LISTENERS: Setting[tuple[Listener, ...]] = _network.row("advertised.l
     "machine's name for an empty host and the bound port for port 0.")
 LISTENER_SECURITY_PROTOCOL_MAP = _network.row("listener.security.protocol.map", protocol_map(),
     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-    "Security protocol of each listener name. Only PLAINTEXT and SSL are implemented; a listener with another protocol "
-    "is rejected at start.")
+    "Security protocol of each listener name.")
 INTER_BROKER_LISTENER_NAME = _network.row(
     "inter.broker.listener.name", string("the name of a listener", empty=False), None,
     "Listener that brokers use among themselves. Not set: the first with the protocol "
@@ -133,3 +136,33 @@ SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
     "User:ANONYMOUS. The principal is the certificate's subject, such as User:CN=alice,O=example.")
 SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS), "TLSv1.2,TLSv1.3",
     "TLS versions that clients may use.")
+
+_sasl = Section("SASL of listeners", BROKER_SETTINGS)  # each also as `listener.name.NAME.…`, NAME in lower case
+
+SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", list_of(*SUPPORTED_MECHANISMS), "",
+    "Mechanisms by which clients may authenticate on listeners with SASL.", UpdateMode.PER_BROKER,
+    differs="Kafka's default is GSSAPI, which is not implemented")
+SASL_JAAS_CONFIG = _sasl.row("sasl.jaas.config", login_module(), None,
+    "Login module of a mechanism, as `listener.name.NAME.MECHANISM.sasl.jaas.config` with both names in lower case. "
+    "For PLAIN it is Kafka's PlainLoginModule, whose `user_NAME=\"PASSWORD\"` options are the users. SCRAM needs none: "
+    "its users are in the metadata log.", UpdateMode.PER_BROKER, is_sensitive=True)
+SASL_SERVER_MAX_RECEIVE_SIZE = _sasl.row("sasl.server.max.receive.size", integer(at_least=1), 524288,
+    "Maximum size in bytes of a request of a client that has not authenticated yet.")
+CONNECTIONS_MAX_REAUTH_MS = _sasl.row("connections.max.reauth.ms", long(), 0,
+    "Lifetime of a session in milliseconds. The broker closes the connection of a client that does not authenticate "
+    "again within it (KIP-368). Also as `listener.name.NAME.MECHANISM.connections.max.reauth.ms`. 0 or less: sessions "
+    "do not end.")
+CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = _sasl.row(
+    "connection.failed.authentication.delay.ms", integer(at_least=0), 100,
+    "Time in milliseconds by which the response to a failed login is delayed.")
+
+_authorization = Section("Authorization", BROKER_SETTINGS)
+
+AUTHORIZER_CLASS_NAME = _authorization.row("authorizer.class.name", authorizer_name(), "",
+    "Kafka's authorizer, by whose rules access is decided: access control entries in the metadata log, changed with "
+    "kafka-acls.sh or any client's admin API. Not set: everything is allowed to everyone.")
+SUPER_USERS = _authorization.row("super.users", principals(), "",
+    "Principals to whom everything is allowed. The principal of the brokers themselves belongs here: without a login "
+    "they are User:ANONYMOUS, like every client of a listener without a login.")
+ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
+    "Whether everything is allowed on a resource that no access control entry matches.")

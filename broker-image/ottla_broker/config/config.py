@@ -24,13 +24,12 @@ from ottla_broker.config.server_properties import (
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
 from ottla_broker.log.config import LogConfig
+from ottla_broker.security.sasl_session import PLAIN, ListenerSasl
 from ottla_broker.wire.listener_tls import ListenerTls
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 
 _TOPIC_DEFAULTS = frozenset(default.setting for topic in TOPIC_SETTINGS.values() for default in topic.broker_defaults)
 _LOG_SETTINGS = {
@@ -106,7 +105,7 @@ class Config:
         """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all listeners."""
 
         def of(setting: Setting[T]) -> T:
-            return cast(T, self.static.of_listeners.get((listener, setting), self(setting)))
+            return cast(T, self.static.of_listeners.get((listener, "", setting), self(setting)))
 
         return ListenerTls(
             of(broker_settings.SSL_KEYSTORE_LOCATION) or "",
@@ -117,6 +116,25 @@ class Config:
             of(broker_settings.SSL_TRUSTSTORE_CERTIFICATES) or "",
             of(broker_settings.SSL_CLIENT_AUTH),
             of(broker_settings.SSL_ENABLED_PROTOCOLS),
+        )
+
+    def sasl(self, listener: str) -> ListenerSasl:
+        """SASL of a listener: its own settings, those of its mechanisms first, over those of all listeners."""
+
+        def of(setting: Setting[T], mechanism: str = "") -> T:
+            own = self.static.of_listeners
+            value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
+            return cast(T, value)
+
+        mechanisms = of(broker_settings.SASL_ENABLED_MECHANISMS)
+        plain = of(broker_settings.SASL_JAAS_CONFIG, PLAIN)
+        reauth_ms = [of(broker_settings.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
+        return ListenerSasl(
+            mechanisms,
+            {} if plain is None else plain.users,
+            dict(zip(mechanisms, [max(0, ms) / 1000 for ms in reauth_ms], strict=True)),
+            self(broker_settings.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000,
+            of(broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE),
         )
 
     @property
@@ -257,11 +275,22 @@ def _find_bound_problems(config: Config) -> Iterator[str]:
         protocol = protocols.get(listener.name)
         if protocol is None:
             yield f"listeners has {listener.name}, to which listener.security.protocol.map assigns no protocol"
-        elif protocol not in SERVED_PROTOCOLS:
-            yield (
-                f"listeners has {listener}, whose protocol is {protocol}; "
-                f"allowed: {' and '.join(SERVED_PROTOCOLS)} (SASL is not implemented)"
-            )
+        elif protocol.startswith("SASL_"):
+            yield from _find_sasl_problems(config, listener)
+
+
+def _find_sasl_problems(config: Config, listener: Listener) -> Iterator[str]:
+    sasl, prefix = config.sasl(listener.name), f"{LISTENER_PREFIX}{listener.name.lower()}"
+    if not sasl.mechanisms:
+        yield (
+            f"listeners has {listener} with SASL, and {broker_settings.SASL_ENABLED_MECHANISMS.name} is empty; "
+            f"allowed: {broker_settings.SASL_ENABLED_MECHANISMS.type.allowed}"
+        )
+    if PLAIN in sasl.mechanisms and not sasl.plain_users:
+        yield (
+            f"{prefix}.plain.{broker_settings.SASL_JAAS_CONFIG.name} names no users for {listener}; "
+            f"allowed: {broker_settings.SASL_JAAS_CONFIG.type.allowed}"
+        )
 
 
 def _find_advertised_problems(config: Config) -> Iterator[str]:
@@ -287,5 +316,5 @@ def _find_inter_broker_problems(config: Config) -> Iterator[str]:
             f"brokers would connect to each other on {inter_broker}, whose protocol is {protocol}; allowed: PLAINTEXT. "
             "Add a PLAINTEXT listener to listeners that only brokers reach, and name it in inter.broker.listener.name"
         )
-    for name in sorted({listener for listener, _ in config.static.of_listeners} - names):
+    for name in sorted({listener for listener, _, _ in config.static.of_listeners} - names):
         yield f"{LISTENER_PREFIX}{name.lower()} is the name of no listener in listeners"

@@ -10,7 +10,7 @@ _NO_QUORUM = "there is no controller quorum: the cluster is found through `regis
 _NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `register`"
 _NO_TRANSACTIONS = "transactions are not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
-_NO_SASL = "SASL is not implemented, and a listener with it is refused"
+_NOT_THIS_SASL = "of SASL, PLAIN and SCRAM are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
 _NO_SHARE_GROUPS = "share groups are not implemented"
 _NO_KIP_848 = "only the classic group protocol is implemented"
@@ -44,13 +44,11 @@ IGNORED_STATIC: dict[str, str] = {
     "delete.records.purgatory.purge.interval.requests": _NO_PURGATORY,
     "share.fetch.purgatory.purge.interval.requests": _NO_PURGATORY,
     "early.start.listeners": "all listeners open together",
-    "connection.failed.authentication.delay.ms": _NO_SASL,
-    "connections.max.reauth.ms": _NO_SASL,
     "socket.connection.setup.timeout.max.ms": "the timeout does not grow",
-    "sasl.": _NO_SASL,
+    "sasl.": _NOT_THIS_SASL,
     "ssl.allow.": "certificates are read at start only",
-    "security.providers": _NO_SASL,
-    "delegation.token.": _NO_SASL,
+    "security.providers": _NO_JAVA,
+    "delegation.token.": "delegation tokens are not implemented",
     "transaction.": _NO_TRANSACTIONS,
     "transactional.id.expiration.ms": _NO_TRANSACTIONS,
     "add.partitions.to.txn.retry.backoff.": _NO_TRANSACTIONS,
@@ -82,7 +80,7 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "num.network.threads": _ONE_THREAD,
     "num.recovery.threads.per.data.dir": "recovery reads only what follows the recovery point",
     "num.replica.fetchers": "one connection fetches from each leader",
-    "principal.builder.class": _NO_SASL,
+    "principal.builder.class": _NO_JAVA,
     "remote.fetch.max.wait.ms": _NO_TIERS,
     "remote.list.offsets.request.timeout.ms": _NO_TIERS,
     "remote.log.index.file.cache.total.size.bytes": _NO_TIERS,
@@ -91,11 +89,9 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "remote.log.manager.expiration.thread.pool.size": _NO_TIERS,
     "remote.log.manager.fetch.max.bytes.per.second": _NO_TIERS,
     "remote.log.reader.threads": _NO_TIERS,
-    "sasl.enabled.mechanisms": _NO_SASL,
-    "sasl.jaas.config": _NO_SASL,
-    "sasl.kerberos.": _NO_SASL,
-    "sasl.login.refresh.": _NO_SASL,
-    "sasl.mechanism.inter.broker.protocol": _NO_SASL,
+    "sasl.kerberos.": _NOT_THIS_SASL,
+    "sasl.login.refresh.": _NOT_THIS_SASL,
+    "sasl.mechanism.inter.broker.protocol": "brokers connect to each other without SASL",
     "ssl.endpoint.identification.algorithm": "brokers connect to each other without TLS",
     "ssl.keymanager.algorithm": _NOT_JAVA_TLS,
     "ssl.keystore.password": "PEM has no password but that of the key: `ssl.key.password`",
@@ -116,8 +112,7 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "leader.imbalance.per.broker.percentage": "the preferred leader of every partition is restored",
     "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
     "server.max.startup.time.ms": "no step of the start waits without a limit",
-    "password.encoder.": _NO_SASL,
-    "super.users": "there are no ACLs that super users would be exempt from",
+    "password.encoder.": "it encodes secrets in ZooKeeper",
     "group.coordinator.new.enable": _NO_KIP_848,
     "offsets.commit.required.acks": "a commit is always replicated before it is answered",
     "rlmm.config.": _NO_TIERS,
@@ -136,7 +131,6 @@ IGNORED_DYNAMIC: dict[str, str] = {
 
 # Name → (Kafka's default, which is accepted; why any other value is refused).
 REFUSED: dict[str, tuple[str, str]] = {
-    "authorizer.class.name": ("", "ACLs are not enforced, and a broker must not seem to"),
     "alter.config.policy.class.name": ("", _NO_JAVA),
     "create.topic.policy.class.name": ("", _NO_JAVA),
     "client.quota.callback.class": ("", _NO_JAVA),
@@ -156,7 +150,7 @@ def why_ignored(name: str) -> str | None:
         rest = name.split(".", 3)[-1]
         if rest.startswith("ssl."):
             return why_ignored(rest)
-        return _NO_SASL if rest.startswith("sasl.") or ".sasl." in rest else None
+        return _NOT_THIS_SASL if rest.startswith("sasl.") or ".sasl." in rest else None
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from ottla_broker.config.ignored_settings import REFUSED, why_ignored
 from ottla_broker.config.setting import BROKER_SETTINGS, Setting, SettingError, unknown_name
+from ottla_broker.security.sasl_session import SUPPORTED_MECHANISMS
 from ottla_broker.wire import properties
 
 ALIASES: Final = {"broker.id": "node.id"}
@@ -22,12 +23,12 @@ class GivenSetting(NamedTuple):
 
 
 class StaticSettings:
-    """Parsed values. `of_listeners`: those that are for one listener alone, by its name. `notes`: what to tell the
-    user that is no error."""
+    """Parsed values. `of_listeners`: those for one listener alone, by its name and, where they are for one SASL
+    mechanism, the mechanism ("": for all). `notes`: what to tell the user that is no error."""
 
     def __init__(self) -> None:
         self.values: dict[Setting[object], object] = {}
-        self.of_listeners: dict[tuple[str, Setting[object]], object] = {}
+        self.of_listeners: dict[tuple[str, str, Setting[object]], object] = {}
         self.controller_listeners: tuple[str, ...] = ()
         self.notes: list[str] = []
 
@@ -41,7 +42,7 @@ def read_file(path: str | PathLike[str]) -> list[GivenSetting]:
         ]
     except properties.InvalidEscape as problem:
         raise SettingError([f"{path}: {problem}"]) from None
-    return [_resolve_references(item) for item in given if not _is_empty_variable(item.text)]
+    return [resolve_references(item) for item in given if not _is_empty_variable(item.text)]
 
 
 def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
@@ -96,7 +97,7 @@ def _parse_setting(name: str, item: GivenSetting, static: StaticSettings) -> Non
         if setting.no_effect:
             static.notes.append(f"{item.place}: {name} has no effect: {setting.no_effect}")
     elif (found := find_listener_setting(name)) is not None:
-        static.of_listeners[found] = found[1].parse(item.text)
+        static.of_listeners[found] = found[2].parse(item.text)
     else:
         _accept_ignored(item, static)
 
@@ -114,13 +115,20 @@ def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[
     return last
 
 
-def find_listener_setting(name: str) -> tuple[str, Setting[object]] | None:
-    """The listener and the setting of `listener.name.NAME.ssl.…`."""
+def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
+    """Listener, mechanism ("": all of them) and setting of `listener.name.NAME.ssl.…` or
+    `listener.name.NAME[.MECHANISM].sasl.…`."""
     if not name.startswith(LISTENER_PREFIX):
         return None
-    listener, dot, rest = name.removeprefix(LISTENER_PREFIX).partition(".ssl.")
-    setting = BROKER_SETTINGS.get(f"ssl.{rest}") if dot else None
-    return None if setting is None else (listener.upper(), setting)
+    for beginning in (".ssl.", ".sasl.", ".connections.max.reauth."):
+        listener, found, rest = name.removeprefix(LISTENER_PREFIX).partition(beginning)
+        setting = BROKER_SETTINGS.get(f"{beginning[1:]}{rest}") if found else None
+        if setting is not None:
+            listener, dot, mechanism = listener.upper().rpartition(".")
+            if dot and mechanism in SUPPORTED_MECHANISMS and beginning != ".ssl.":
+                return listener, mechanism, setting
+            return (f"{listener}.{mechanism}" if dot else mechanism), "", setting
+    return None
 
 
 def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
@@ -140,7 +148,8 @@ def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
     static.notes.append(f"{item.place}: {item.name} has no effect: {reason_ignored}")
 
 
-def _resolve_references(item: GivenSetting) -> GivenSetting:
+def resolve_references(item: GivenSetting) -> GivenSetting:
+    """With the values of `${env:NAME}` and `${directory:PATH:FILE}` in their place. Raises SettingError."""
     if "${env:" in item.text:
         item = _resolve_environment(item)
     return _resolve_directory(item) if item.text.startswith("${directory:") else item

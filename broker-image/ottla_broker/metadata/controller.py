@@ -25,11 +25,22 @@ from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.metadata_writer import Decision, MetadataWriter
 from ottla_broker.metadata.mirror_control import MirrorControl
 from ottla_broker.metadata.quorum import CommitLog, leadership_timeout_s
-from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord
+from ottla_broker.metadata.records import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
 from ottla_broker.metadata.replication_control import ReplicationControl
 from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.security.acls import AccessControlEntry, AclFilter
+from ottla_broker.security.scram import ScramCredential
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +147,60 @@ class Controller:
 
     async def delete_topic(self, name: str) -> None:
         await self._commit(lambda: plan_topic_deletion(self._image, name))
+
+    # --- access control entries
+
+    async def create_acls(self, entries: Sequence[AccessControlEntry]) -> None:
+        """In one commit. An entry that exists is not created again."""
+
+        def plan() -> list[MetadataRecord]:
+            existing = set(self._image.acls.values())
+            created = [entry for entry in dict.fromkeys(entries) if entry not in existing]
+            return [AccessControlEntryRecord(self._runtime.new_uuid(), entry) for entry in created]
+
+        await self._commit(plan)
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AccessControlEntry]]:
+        """In one commit; for each filter the entries that it selects."""
+
+        def plan() -> Decision[list[list[AccessControlEntry]]]:
+            selected = [
+                {entry_id: entry for entry_id, entry in self._image.acls.items() if one.selects(entry)}
+                for one in filters
+            ]
+            removed = {entry_id: None for found in selected for entry_id in found}
+            records = [RemoveAccessControlEntryRecord(entry_id) for entry_id in removed]
+            return records, [list(found.values()) for found in selected]
+
+        return await self._writer.execute(plan)
+
+    # --- SCRAM credentials
+
+    async def alter_scram_credentials(
+        self, changes: Mapping[str, Mapping[int, ScramCredential | None]]
+    ) -> dict[str, KafkaError | None]:
+        """Of users, by mechanism; None removes a credential. In one commit; the outcome of each user: None, or
+        RESOURCE_NOT_FOUND when there is none to remove, and then nothing of the user changes."""
+
+        def plan() -> Decision[dict[str, KafkaError | None]]:
+            records, outcomes = list[MetadataRecord](), dict[str, KafkaError | None]()
+            for user, credentials in changes.items():
+                removed = [mechanism for mechanism, credential in credentials.items() if credential is None]
+                if any((user, mechanism) not in self._image.scram_credentials for mechanism in removed):
+                    outcomes[user] = KafkaError(
+                        ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
+                    )
+                    continue
+                outcomes[user] = None
+                records += [
+                    RemoveUserScramCredentialRecord(user, mechanism)
+                    if credential is None
+                    else UserScramCredentialRecord(user, mechanism, credential)
+                    for mechanism, credential in credentials.items()
+                ]
+            return records, outcomes
+
+        return await self._writer.execute(plan)
 
     # --- configs and producer ids
 

@@ -12,8 +12,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.envelope.v0.response import EnvelopeResponse
+
+from ottla_broker.security.principal import Principal
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.forwarding import write_host, write_principal
 from ottla_broker.wire.message_reader import MalformedMessage
 
 # Client software name of forwarding connections: requests on them are not forwarded again.
@@ -61,20 +66,31 @@ class ControllerChannel:
 
         return await self._retry_until_answered(send, handle, timeout_s)
 
-    async def forward_frame(self, frame: bytes | bytearray, *, timeout_s: float = FORWARD_TIMEOUT_S) -> bytes | None:
-        """The response to a client's request, with its size in front; None when this broker has become the controller
-        and can handle the request. NOT_CONTROLLER at the timeout."""
-        request = bytes(frame)
+    async def forward_frame(
+        self, frame: bytes | bytearray, principal: Principal, host: str, *, timeout_s: float = FORWARD_TIMEOUT_S
+    ) -> bytes | None:
+        """The response to the request of a client, whom the controller authorizes, with its size in front; None when
+        this broker has become the controller and can handle the request. NOT_CONTROLLER at the timeout; the error of
+        an Envelope that the controller does not accept."""
+        request = EnvelopeRequest(
+            request_data=bytes(frame),
+            request_principal=write_principal(principal.kind, principal.name),
+            client_host_address=write_host(host),
+        )
 
-        async def forward(channel: Channel) -> bytes:
-            response = await channel.forward(request)
-            return len(response).to_bytes(4) + request[4:8] + bytes(response[4:])
+        async def forward(channel: Channel) -> EnvelopeResponse:
+            response: EnvelopeResponse = await channel.send(request)
+            return response
 
         async def handle() -> None:
             return None
 
-        response: bytes | None = await self._retry_until_answered(forward, handle, timeout_s)
-        return response
+        response: EnvelopeResponse | None = await self._retry_until_answered(forward, handle, timeout_s)
+        if response is None:
+            return None
+        if response.error_code is not ErrorCode.none or response.response_data is None:
+            raise KafkaError(response.error_code, "the controller refused a request that this broker passed on")
+        return len(response.response_data).to_bytes(4) + response.response_data
 
     def close(self) -> None:
         while self._idle:

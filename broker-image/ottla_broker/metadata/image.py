@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ottla_broker.metadata.records import (
     NO_LEADER,
+    AccessControlEntryRecord,
     AppendedPartitionRecord,
     AppendedSourceRecord,
     BrokerRegistrationChangeRecord,
@@ -23,10 +24,15 @@ from ottla_broker.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.scram import ScramCredential
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -79,6 +85,7 @@ class MetadataDelta:
     changed_configs: set[tuple[int, str]] = field(default_factory=set)
     changed_brokers: set[int] = field(default_factory=set)
     changed_mirrors: set[str] = field(default_factory=set)  # topics whose mirror records changed
+    changed_acls: set[UUID] = field(default_factory=set)
     controller_changed: bool = False
 
 
@@ -130,6 +137,8 @@ class MetadataImage:
     mirrored_partitions: dict[tuple[UUID, int], MirroredPartitionRecord] = field(default_factory=dict)
     appended_sources: dict[UUID, dict[UUID, AppendedSourceRecord]] = field(default_factory=dict)  # by topic, by source
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
+    acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
+    scram_credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)  # by user, mechanism
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
@@ -155,6 +164,7 @@ class MetadataImage:
             changed_mirrors={
                 other.topic_names[topic] for topic in other.mirrored_topics.keys() | other.appended_sources.keys()
             },
+            changed_acls=self.acls.keys() | other.acls.keys(),
         )
         for attribute in fields(self):
             setattr(self, attribute.name, getattr(other, attribute.name))
@@ -179,6 +189,11 @@ class MetadataImage:
         records += self.mirrored_partitions.values()
         records += (source for sources in self.appended_sources.values() for source in sources.values())
         records += self.appended_partitions.values()
+        records += [AccessControlEntryRecord(entry_id, entry) for entry_id, entry in self.acls.items()]
+        records += [
+            UserScramCredentialRecord(name, mechanism, credential)
+            for (name, mechanism), credential in self.scram_credentials.items()
+        ]
         if self.next_producer_id:
             records.append(ProducerIdsRecord(self.next_producer_id))
         return records
@@ -260,6 +275,16 @@ class MetadataImage:
             case ConfigRecord():
                 self._apply_config(record)
                 delta.changed_configs.add((record.resource_type, record.name))
+            case AccessControlEntryRecord():
+                self.acls[record.id] = record.entry
+                delta.changed_acls.add(record.id)
+            case RemoveAccessControlEntryRecord():
+                self.acls.pop(record.id, None)
+                delta.changed_acls.add(record.id)
+            case UserScramCredentialRecord():
+                self.scram_credentials[record.name, record.mechanism] = record.credential
+            case RemoveUserScramCredentialRecord():
+                self.scram_credentials.pop((record.name, record.mechanism), None)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
             case MirroredTopicRecord():

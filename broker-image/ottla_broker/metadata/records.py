@@ -10,6 +10,8 @@ from uuid import UUID
 
 import msgspec
 
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.scram import ScramCredential
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -96,6 +98,30 @@ class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
     value: str | None
 
 
+class AccessControlEntryRecord(msgspec.Struct, frozen=True, tag="acl"):
+    """An access control entry was created. `id`: names it when it is removed."""
+
+    id: UUID
+    entry: AccessControlEntry
+
+
+class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, tag="remove-acl"):
+    id: UUID
+
+
+class UserScramCredentialRecord(msgspec.Struct, frozen=True, tag="scram"):
+    """`mechanism`: Kafka's code, 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user has one credential per mechanism."""
+
+    name: str
+    mechanism: int
+    credential: ScramCredential
+
+
+class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, tag="remove-scram"):
+    name: str
+    mechanism: int
+
+
 class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
     """Every producer id below `next` is allocated."""
 
@@ -179,6 +205,10 @@ MetadataRecord = (
     | RemoveTopicRecord
     | PartitionRecord
     | ConfigRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
     | ProducerIdsRecord
     | MirroredTopicRecord
     | MirroredPartitionRecord

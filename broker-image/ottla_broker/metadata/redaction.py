@@ -10,7 +10,14 @@ import msgspec
 
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS
 from ottla_broker.metadata.image import BROKER_RESOURCE
-from ottla_broker.metadata.records import ConfigRecord, decode_record, encode_record
+from ottla_broker.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    UserScramCredentialRecord,
+    decode_record,
+    encode_record,
+)
+from ottla_broker.security.scram import ScramCredential
 from ottla_broker.wire.batch import BatchHeader, iter_batches
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 
@@ -18,7 +25,7 @@ MASK: Final = "*"
 SENSITIVE_KEYS: Final = frozenset(
     name for settings in (BROKER_SETTINGS, MIRROR_SETTINGS) for name, it in settings.items() if it.is_sensitive
 )
-_CONFIG_TAG: Final = b"config"  # in the JSON of every ConfigRecord; batches without it are not decoded
+_TAGS: Final = (b"config", b"scram")  # in the JSON of records that may hold secrets; batches without are not decoded
 
 
 def redact_secrets(data: bytes) -> bytes:
@@ -26,7 +33,7 @@ def redact_secrets(data: bytes) -> bytes:
     redacted = bytearray()
     for position, header in iter_batches(data):
         batch = data[position : position + header.size]
-        redacted += _redact_batch(batch, header) if _CONFIG_TAG in batch else batch
+        redacted += _redact_batch(batch, header) if any(tag in batch for tag in _TAGS) else batch
     return bytes(redacted)
 
 
@@ -39,11 +46,17 @@ def _redact_batch(batch: bytes, header: BatchHeader) -> bytes:
 
 
 def _redact_record(record: Record) -> Record:
-    config = None if record.value is None else decode_record(record.value)
-    if not isinstance(config, ConfigRecord) or config.value is None or not _is_sensitive(config):
+    original = None if record.value is None else decode_record(record.value)
+    masked: MetadataRecord
+    if isinstance(original, ConfigRecord) and original.value is not None and _is_sensitive(original):
+        mask = MASK * (len(msgspec.json.encode(original.value)) - 2)  # without the quotes
+        masked = ConfigRecord(original.resource_type, original.name, original.key, mask)
+    elif isinstance(original, UserScramCredentialRecord):
+        kept = original.credential
+        zeroed = ScramCredential(kept.salt, bytes(len(kept.stored_key)), bytes(len(kept.server_key)), kept.iterations)
+        masked = UserScramCredentialRecord(original.name, original.mechanism, zeroed)
+    else:
         return record
-    mask = MASK * (len(msgspec.json.encode(config.value)) - 2)  # without the quotes
-    masked = ConfigRecord(config.resource_type, config.name, config.key, mask)
     return Record(record.timestamp_ms, record.key, encode_record(masked), record.headers, record.offset)
 
 

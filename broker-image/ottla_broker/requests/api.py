@@ -87,6 +87,15 @@ def find_handler(key: int, version: int) -> Handler | None:
     return next((handler for handler in handlers if handler.first <= version <= handler.last), None)
 
 
+async def respond(handler: Handler, context: RequestContext, request: Any) -> Any:
+    """The handler's response, or one with the error that it raised. Raises the error where a response has no place
+    for it."""
+    try:
+        return await handler.handle(context, request)
+    except KafkaError as error:
+        return error_response(handler.response, error)
+
+
 async def catch_error(work: Awaitable[object]) -> KafkaError:
     """The error that `work` raises, which becomes the result of one item of a response; NO_ERROR without one."""
     try:

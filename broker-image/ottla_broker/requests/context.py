@@ -12,6 +12,7 @@ from kio.static.primitive import i32
 from ottla_broker.broker import Broker
 from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import ANONYMOUS, Principal
+from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -36,7 +37,7 @@ class ConnectionState:
 
     `software_name`, `software_version`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker
     that fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a leader
-    has just stepped down. `last_fetch`: what `api.fetch` remembers of it.
+    has just stepped down. `sasl`: None on a listener without SASL. `last_fetch`: what `api.fetch` remembers of it.
     """
 
     host: str
@@ -46,6 +47,7 @@ class ConnectionState:
     software_name: str = "unknown"
     software_version: str = "unknown"
     is_follower: bool = False
+    sasl: SaslSession | None = None
     stepped_down_s: float = -inf
     last_fetch: object = None
 
@@ -67,6 +69,10 @@ class RequestContext:
         """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
         if not self.is_authorized(operation, resource):
             raise KafkaError(AUTHORIZATION_ERRORS[resource.kind])
+
+    def may_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """True if the client may do the operation on some resource of the type."""
+        return self.authorizer.allows_any(self.connection.principal, self.connection.host, operation, kind)
 
     def authorized_operations(self, resource: Resource) -> int:
         """The operations that the client may do on a resource, as Kafka's bit field (KIP-430)."""

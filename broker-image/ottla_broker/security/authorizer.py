@@ -1,6 +1,6 @@
 """Authorization of requests. Codes are those of Kafka's AclOperation and ResourceType.
 
-There are no ACLs: everything is allowed, as by Kafka without an authorizer.
+Without `authorizer.class.name` everything is allowed (`AllowAll`); `standard_authorizer` decides by entries.
 """
 
 from dataclasses import dataclass
@@ -93,6 +93,10 @@ OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
 class Authorizer(Protocol):
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool: ...
 
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """True if the operation is allowed on some resource of the type, which need not exist."""
+        ...
+
     @property
     def allows_everything(self) -> bool:
         """True lets hot paths skip the check of every partition."""
@@ -105,4 +109,7 @@ class AllowAll:
     allows_everything = True
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return True
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         return True

@@ -74,6 +74,10 @@ class FrameReader:
             rest, self._rest = self._rest, b""
             self._split(memoryview(rest))
 
+    def limit_frames(self, max_bytes: int) -> None:
+        """From the next frame on."""
+        self._max_bytes = max_bytes
+
     @property
     def claimed_bytes(self) -> int:
         """Bytes that are claimed for an incomplete frame."""

@@ -24,6 +24,7 @@ from ottla_broker.replication.partitions import Partitions
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.principal import Principal
 from ottla_broker.server import Server
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -35,7 +36,7 @@ ME = 1
 class MissingController:
     """A controller channel that fails at once."""
 
-    async def forward_frame(self, frame: bytes | bytearray) -> bytes | None:
+    async def forward_frame(self, frame: bytes | bytearray, principal: Principal, host: str) -> bytes | None:
         raise KafkaError(ErrorCode.not_controller, "a small broker has no controller")
 
 

@@ -74,7 +74,8 @@ def test_all_problems_of_a_file_are_reported_with_their_lines(tmp_path: Path) ->
     assert raised.value.problems == (
         f"{file}:2: num.partiton is no setting of a broker; did you mean num.partitions?",
         f"{file}:3: log.segment.bytes cannot be '1'; allowed: a 32-bit integer, at least 14",
-        f"{file}:4: authorizer.class.name=x.Y is refused: ACLs are not enforced, and a broker must not seem to",
+        f"{file}:4: authorizer.class.name cannot be 'x.Y'; allowed: "
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer or nothing",
     )
 
 
@@ -103,7 +104,7 @@ def test_unreadable_files_are_reported(tmp_path: Path) -> None:
         ),
         (
             {"listeners": "SASL_SSL://:1"},
-            "whose protocol is SASL_SSL; allowed: PLAINTEXT and SSL (SASL is not implemented)",
+            "with SASL, and sasl.enabled.mechanisms is empty; allowed: a comma-separated list of PLAIN",
         ),
         ({"ssl.keystore.type": "JKS"}, "Java keystores cannot be read; provide keys and certificates as PEM"),
         ({"listener.name.x.ssl.client.auth": "none"}, "listener.name.x is the name of no listener in listeners"),

@@ -8,11 +8,14 @@ import pytest
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
 from kio.schema.api_versions.v3.response import ApiVersion, ApiVersionsResponse
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.types import BrokerId, ProducerId
 from kio.static.primitive import i16, i32, i64
 
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME, ControllerChannel
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
     read_request,
@@ -23,9 +26,11 @@ from ottla_broker.wire.codec import (
     write_response,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.forwarding import read_host, read_principal
 from tests.unit.metadata.small_controller import on_a_loop, until
 
 ALLOCATE = 67
+ALICE = Principal("User", "alice")
 QUESTION = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=i64(5))
 
 
@@ -43,6 +48,7 @@ class Office:
         self.asked = 0
         self.connections = 0
         self.software: set[str] = set()
+        self.envelopes: list[EnvelopeRequest] = []
 
     async def open(self) -> tuple[str, int]:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -60,11 +66,16 @@ class Office:
                     self.software.add(hello.client_software_name)
                     answer: Any = ApiVersionsResponse(
                         error_code=ErrorCode.none,
-                        api_keys=(ApiVersion(api_key=i16(ALLOCATE), min_version=i16(0), max_version=i16(0)),),
+                        api_keys=tuple(
+                            ApiVersion(api_key=i16(key), min_version=i16(0), max_version=i16(0))
+                            for key in (ALLOCATE, ApiKey.ENVELOPE)
+                        ),
                         throttle_time=NO_THROTTLE,
                     )
                 else:
                     self.asked += 1
+                    if header.api_key == ApiKey.ENVELOPE:
+                        self.envelopes.append(read_request(frame, header, EnvelopeRequest))
                     answer = await self._answers(self.asked)
                 writer.write(write_response(header.api_key, header.version, header.correlation_id, answer))
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -166,7 +177,7 @@ async def test_in_the_controller_itself_nothing_goes_over_a_wire() -> None:
     leader.is_active_controller = True
     assert (await link.send_request(QUESTION)).producer_id_start == 3
     assert codes == []
-    assert await link.forward_frame(b"") is None
+    assert await link.forward_frame(b"", ALICE, "10.0.0.7") is None
 
 
 @on_a_loop
@@ -180,14 +191,21 @@ async def test_without_a_controller_the_end_is_not_controller() -> None:
 
 
 @on_a_loop
-async def test_a_request_is_relayed_as_it_is_and_answered_under_its_own_number() -> None:
+async def test_a_forwarded_request_reaches_the_controller_with_its_client_and_is_answered_under_its_own_id() -> None:
     async def me(_: int) -> Any:
-        return block(70)
+        inner = write_response(ALLOCATE, 0, 4711, block(70))
+        return EnvelopeResponse(response_data=bytes(inner[4:]), error_code=ErrorCode.none)
 
     office = Office(me)
     link = ControllerChannel(Leader(await office.open()), "me")
     frame = bytes(write_request(ALLOCATE, 0, 4711, "somebody", QUESTION)[4:])
-    answers = await asyncio.gather(link.forward_frame(frame), link.forward_frame(frame))
+    answers = await asyncio.gather(
+        link.forward_frame(frame, ALICE, "10.0.0.7"), link.forward_frame(frame, ALICE, "2001:db8::7")
+    )
+    assert sorted(
+        (bytes(it.request_data), read_principal(it.request_principal or b""), read_host(it.client_host_address))
+        for it in office.envelopes
+    ) == [(frame, ("User", "alice"), "10.0.0.7"), (frame, ("User", "alice"), "2001:db8::7")]
     for answer in answers:
         assert answer is not None
         assert int.from_bytes(answer[:4]) == len(answer) - 4

@@ -10,6 +10,7 @@ from ottla_broker.log.disk import OsDisk
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     Endpoint,
@@ -20,11 +21,16 @@ from ottla_broker.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from ottla_broker.metadata.snapshots import SnapshotStore
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.scram import ScramCredential
 from tests.unit.metadata.whole_cluster import WholeCluster, played
 
 # --- the image as records
@@ -38,7 +44,7 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
     for offset in range(length):
         name = f"topic-{random.randrange(4)}"
         broker = random.randrange(3)
-        match random.randrange(10):
+        match random.randrange(12):
             case 0 if name not in topics:
                 topics[name] = UUID(int=offset + 1)
                 said.append(TopicRecord(name, topics[name]))
@@ -75,6 +81,17 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
                             broker, epochs[broker], random.random() < 0.5, random.random() < 0.5, directories
                         )
                     )
+            case 10:
+                entry = AccessControlEntry(2, random.choice("ab"), 3, "User:alice", "*", 3, random.choice((2, 3)))
+                ids = [one.id for one in said if isinstance(one, AccessControlEntryRecord)]
+                said.append(AccessControlEntryRecord(UUID(int=offset), entry))
+                if ids and random.random() < 0.5:
+                    said.append(RemoveAccessControlEntryRecord(random.choice(ids)))
+            case 11:
+                name, credential = random.choice("ab"), ScramCredential(b"s", b"k", bytes([offset % 256]), 4096)
+                said.append(UserScramCredentialRecord(name, random.choice((1, 2)), credential))
+                if random.random() < 0.5:
+                    said.append(RemoveUserScramCredentialRecord(random.choice("ab"), 1))
             case 7:
                 said.append(random.choice((LeaderChangeRecord(broker, offset), ProducerIdsRecord(offset * 1000))))
     return said

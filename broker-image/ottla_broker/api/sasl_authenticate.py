@@ -1,0 +1,48 @@
+"""SaslAuthenticate (36), versions 0–2: carries the tokens of a SASL exchange (KIP-152).
+
+- PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. A failure is SASL_AUTHENTICATION_FAILED; it is answered after
+  `connection.failed.authentication.delay.ms`, and the connection closes.
+- v1 adds the lifetime of the session, within which the client has to authenticate again (KIP-368). v2 is flexible.
+"""
+
+import asyncio
+import datetime
+import logging
+
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+from kio.static.primitive import i64Timedelta
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
+
+logger = logging.getLogger(__name__)
+
+
+@API.handler()
+async def sasl_authenticate(ctx: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    session = ctx.connection.sasl
+    if session is None:
+        return error_response(ErrorCode.illegal_sasl_state, "this listener has no SASL")
+    try:
+        token = session.respond(request.auth_bytes)
+    except KafkaError as error:
+        logger.info("login from %s failed on listener %s: %s", ctx.connection.host, ctx.connection.listener, error)
+        await asyncio.sleep(session.sasl.failure_delay_s)
+        return error_response(error.code, error.message)
+    if session.principal is not None:
+        ctx.connection.principal = session.principal
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.none,
+        error_message=None,
+        auth_bytes=token,
+        session_lifetime=i64Timedelta.parse(datetime.timedelta(milliseconds=session.lifetime_ms)),
+    )
+
+
+def error_response(code: ErrorCode, message: str | None) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(error_code=code, error_message=message, auth_bytes=b"")

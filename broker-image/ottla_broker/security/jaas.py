@@ -1,0 +1,48 @@
+"""The login module of a `sasl.jaas.config`, as Kafka writes it: `MODULE required name="value" …;`.
+
+Only the two modules of Kafka that brokers configure with it are known: PlainLoginModule, whose `user_NAME` options are
+the users that may log in, and ScramLoginModule. `username` and `password` are the broker's own login at other brokers.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+USER_PREFIX: Final = "user_"
+_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_OPTION: Final = re.compile(r"""\s*([A-Za-z_][^\s=]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;"']+))""")
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    name: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    users: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+def parse_jaas_config(text: str) -> LoginModule:
+    """Raises ValueError, without any value: they are secrets."""
+    head, body = text.strip(), ""
+    parts = head.split(None, 2)
+    if len(parts) < 2 or parts[1].rstrip(";").lower() not in _FLAGS:
+        raise ValueError("a login module's name and `required` come first")
+    module, body = parts[0], parts[2] if len(parts) > 2 else ""
+    if module not in (PLAIN_MODULE, SCRAM_MODULE):
+        raise ValueError(f"{module} is no login module of a broker")
+    if not text.strip().endswith(";"):
+        raise ValueError("it does not end with a semicolon")
+    options, at = dict[str, str](), 0
+    body = body.strip().removesuffix(";")
+    while body[at:].strip():
+        found = _OPTION.match(body, at)
+        if found is None:
+            raise ValueError(f'option {len(options) + 1} is not of the form name="value"')
+        quoted, single, bare = found.group(2), found.group(3), found.group(4)
+        value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else single if single is not None else bare
+        options[found.group(1)] = value
+        at = found.end()
+    users = {name.removeprefix(USER_PREFIX): value for name, value in options.items() if name.startswith(USER_PREFIX)}
+    return LoginModule(module, options.get("username", ""), options.get("password", ""), users)

@@ -1,0 +1,172 @@
+"""SASL on one connection of a listener, the server's side: which requests it may send, and who sends them.
+
+- Until the client has authenticated, only ApiVersions, SaslHandshake and SaslAuthenticate are served.
+- A handshake of version 0 is followed by bare tokens, as old clients send them; of version 1 by SaslAuthenticate.
+- With `connections.max.reauth.ms` a session expires (KIP-368). Before it does, the client authenticates again: as the
+  same principal, by the same mechanism, at most once a second.
+- A failed exchange ends the connection, after `connection.failed.authentication.delay.ms`. Unknown users fail as late
+  as known ones with a wrong password, with the same message.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.security.principal import Principal
+from ottla_broker.security.scram import (
+    MECHANISMS,
+    ScramCredential,
+    ScramError,
+    ScramMechanism,
+    ScramServer,
+    decoy_credential,
+)
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+PLAIN: Final = "PLAIN"
+SUPPORTED_MECHANISMS: Final = (PLAIN, *MECHANISMS)
+ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
+NONCE_BYTES: Final = 24
+INVALID_USER: Final = "Authentication failed: Invalid username or password"
+_SECRET: Final = secrets.token_bytes(32)
+"""Of this process: from it come the salts of users that do not exist."""
+
+FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSasl:
+    """SASL of a listener. `plain_users`: passwords by name. `max_session_s`: by mechanism; 0: without end."""
+
+    mechanisms: tuple[str, ...]
+    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_session_s: Mapping[str, float] = field(default_factory=dict)
+    failure_delay_s: float = 0.1
+    max_receive_bytes: int = 524_288
+
+
+class SaslSession:
+    """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None: never.
+    `has_failed`: the connection closes after the response in progress."""
+
+    def __init__(self, sasl: ListenerSasl, find_credential: FindCredential, now_s: Callable[[], float]) -> None:
+        self.sasl = sasl
+        self._find_credential = find_credential
+        self._now_s = now_s
+        self._mechanism = ""
+        self._exchange: PlainExchange | ScramExchange | None = None
+        self._authenticated_s = 0.0
+        self.expects_bare_tokens = False
+        self.principal: Principal | None = None
+        self.expires_s: float | None = None
+        self.has_failed = False
+
+    def may_send(self, api_key: int) -> bool:
+        if self.has_failed:
+            return False
+        is_valid = self.principal is not None and (self.expires_s is None or self._now_s() < self.expires_s)
+        return is_valid or api_key in ALLOWED_BEFORE
+
+    def begin(self, mechanism: str, *, bare_tokens: bool) -> None:
+        """SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
+        if self._exchange is not None or not self._may_authenticate():
+            raise self._fail(ErrorCode.illegal_sasl_state, "SaslHandshake is not expected now")
+        if mechanism not in self.sasl.mechanisms:
+            raise self._fail(ErrorCode.unsupported_sasl_mechanism, f"{mechanism} is not enabled on this listener")
+        if self._mechanism not in ("", mechanism):
+            raise self._fail(ErrorCode.sasl_authentication_failed, "the mechanism cannot change in a session")
+        self._mechanism = mechanism
+        self.expects_bare_tokens = bare_tokens
+        if mechanism == PLAIN:
+            self._exchange = PlainExchange(self.sasl.plain_users)
+        else:
+            self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential)
+
+    def respond(self, token: bytes) -> bytes:
+        """The answer to a client's token. Raises ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
+        if self._exchange is None:
+            raise self._fail(ErrorCode.illegal_sasl_state, "SaslAuthenticate is not expected before SaslHandshake")
+        try:
+            response = self._exchange.respond(token)
+            if (username := self._exchange.username) is not None:
+                self._complete(Principal("User", username))
+        except ScramError as reason:
+            raise self._fail(ErrorCode.sasl_authentication_failed, str(reason)) from None
+        return response
+
+    @property
+    def lifetime_ms(self) -> int:
+        """Milliseconds until the session expires; 0: never, or not authenticated yet."""
+        return 0 if self.expires_s is None else max(0, round((self.expires_s - self._now_s()) * 1000))
+
+    def _may_authenticate(self) -> bool:
+        if self.principal is None:
+            return True
+        return self.expires_s is not None and self._now_s() - self._authenticated_s >= MIN_REAUTHENTICATION_INTERVAL_S
+
+    def _complete(self, principal: Principal) -> None:
+        if self.principal not in (None, principal):
+            raise ScramError("Cannot change principals during re-authentication")
+        self._exchange = None
+        self.expects_bare_tokens = False
+        self.principal = principal
+        self._authenticated_s = self._now_s()
+        lifetime_s = self.sasl.max_session_s.get(self._mechanism, 0.0)
+        self.expires_s = self._authenticated_s + lifetime_s if lifetime_s > 0 else None
+
+    def _fail(self, code: ErrorCode, message: str) -> KafkaError:
+        self.has_failed = True
+        return KafkaError(code, message)
+
+
+class PlainExchange:
+    """RFC 4616: one token with authorization id, name and password. `username`: set once the password was right."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = users
+        self.username: str | None = None
+
+    def respond(self, token: bytes) -> bytes:
+        parts = token.split(b"\0")
+        if len(parts) != 3 or not (parts[1] and parts[2]):
+            raise ScramError("Authentication failed: Invalid SASL/PLAIN response: expected 3 tokens")
+        authorization_id, name, password = parts
+        try:
+            username = name.decode()
+        except UnicodeDecodeError:
+            raise ScramError(INVALID_USER) from None
+        expected = self._users.get(username)
+        is_right = hmac.compare_digest(password, (secrets.token_hex() if expected is None else expected).encode())
+        if expected is None or not is_right:
+            raise ScramError(INVALID_USER)
+        if authorization_id not in (b"", name):
+            raise ScramError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.username = username
+        return b""
+
+
+class ScramExchange:
+    """`username`: set once the client has proved that it knows the password."""
+
+    def __init__(self, mechanism: ScramMechanism, find_credential: FindCredential) -> None:
+        self._mechanism = mechanism
+        self._find_credential = find_credential
+        self._server = ScramServer(mechanism, secrets.token_urlsafe(NONCE_BYTES))
+        self._credential: ScramCredential | None = None
+        self.username: str | None = None
+
+    def respond(self, token: bytes) -> bytes:
+        if self._credential is None:
+            name = self._server.read_first(token)
+            found = self._find_credential(name, self._mechanism)
+            self._credential = found or decoy_credential(self._mechanism, name, _SECRET)
+            return self._server.first_response(self._credential)
+        response = self._server.final_response(token, self._credential)
+        self.username = self._server.username
+        return response

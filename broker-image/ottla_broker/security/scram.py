@@ -1,0 +1,187 @@
+"""SCRAM, the server's side (RFC 5802, RFC 7677, KIP-84): credentials, and one exchange. Pure."""
+
+import base64
+import hashlib
+import hmac
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+DEFAULT_ITERATIONS: Final = 8192
+"""Kafka's: of a credential whose iterations the administrator does not choose."""
+SALT_BYTES: Final = 24
+INVALID_CREDENTIALS: Final = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+)
+
+
+class ScramMechanism(IntEnum):
+    """Codes of Kafka's ScramMechanism."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+    @property
+    def title(self) -> str:
+        return f"SCRAM-{self.name.replace('_', '-')}"
+
+    @property
+    def digest(self) -> str:
+        return self.name.replace("_", "").lower()
+
+
+MECHANISMS: Final = {mechanism.title: mechanism for mechanism in ScramMechanism}
+
+
+class ScramCredential(msgspec.Struct, frozen=True):
+    """What the server keeps of a password: it can check a proof by it, and cannot log in with it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class ScramError(Exception):
+    """The client did not prove that it knows the password, or its message is malformed. The client gets the text."""
+
+
+def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
+    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+    return credential_of_salted(mechanism, salted, salt, iterations)
+
+
+def credential_of_salted(
+    mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
+    """From what AlterUserScramCredentials carries: the client has salted the password itself."""
+    client_key = _hmac(mechanism, salted_password, b"Client Key")
+    server_key = _hmac(mechanism, salted_password, b"Server Key")
+    return ScramCredential(salt, hashlib.new(mechanism.digest, client_key).digest(), server_key, iterations)
+
+
+def decoy_credential(mechanism: ScramMechanism, username: str, secret: bytes) -> ScramCredential:
+    """For a user that does not exist: the exchange takes the same course and time, and fails at its end. A user's salt
+    is the same each time, so that asking twice does not tell who exists."""
+    salt = hmac.new(secret, username.encode(), "sha256").digest()[:SALT_BYTES]
+    unknown = hmac.new(secret, b"key " + username.encode(), mechanism.digest).digest()
+    return ScramCredential(salt, unknown, unknown, DEFAULT_ITERATIONS)
+
+
+def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramCredential]:
+    """User, mechanism and credential of `SCRAM-SHA-256=[name=alice,password=…]`, the form of kafka-storage.sh; also
+    with `iterations=`. Raises ValueError, without the password."""
+    allowed = "MECHANISM=[name=NAME,password=PASSWORD], MECHANISM SCRAM-SHA-256 or SCRAM-SHA-512"
+    title, _, rest = text.partition("=")
+    mechanism = MECHANISMS.get(title.strip())
+    if mechanism is None or not (rest.startswith("[") and rest.endswith("]")):
+        raise ValueError(f"--add-scram of {title!r}: allowed: {allowed}")
+    options = dict(part.strip().partition("=")[::2] for part in rest[1:-1].split(","))
+    unknown = options.keys() - {"name", "password", "iterations"}
+    if unknown or not (options.get("name") and options.get("password")):
+        raise ValueError(f"--add-scram of {title!r} needs a name and a password; allowed: {allowed}")
+    iterations = options.get("iterations", str(DEFAULT_ITERATIONS))
+    if not (iterations.isdecimal() and MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS):
+        raise ValueError(f"iterations={iterations}; allowed: {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    credential = make_credential(mechanism, options["password"], salt, int(iterations))
+    return options["name"], mechanism, credential
+
+
+class ScramServer:
+    """One exchange: `first_response` to the client's first message, `final_response` to its second. Raises ScramError.
+
+    `nonce`: printable, without commas, and unique.
+    """
+
+    def __init__(self, mechanism: ScramMechanism, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._nonce = nonce
+        self._client_first_bare = ""
+        self._server_first = ""
+        self._gs2_header = ""
+        self._client_nonce = ""
+        self.username = ""
+
+    def read_first(self, message: bytes) -> str:
+        """The username of the client's first message."""
+        text = _decode(message)
+        gs2, authorization_id, bare = _split_gs2(text)
+        fields = _parse_fields(bare)
+        if "m" in fields or "n" not in fields or not fields.get("r"):
+            raise ScramError("Invalid SCRAM client first message")
+        self._gs2_header, self._client_first_bare = gs2, bare
+        self._client_nonce = fields["r"]
+        self.username = _unescape(fields["n"])
+        if authorization_id not in ("", self.username):
+            raise ScramError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        return self.username
+
+    def first_response(self, credential: ScramCredential) -> bytes:
+        salt = base64.b64encode(credential.salt).decode()
+        self._server_first = f"r={self._client_nonce}{self._nonce},s={salt},i={credential.iterations}"
+        return self._server_first.encode()
+
+    def final_response(self, message: bytes, credential: ScramCredential) -> bytes:
+        without_proof, comma, proof_text = _decode(message).rpartition(",p=")
+        fields = _parse_fields(without_proof)
+        if not comma or fields.get("c") != base64.b64encode(self._gs2_header.encode()).decode():
+            raise ScramError("Invalid SCRAM client final message")
+        # Some builds of librdkafka repeat the client's part; the server's part is what must be right (CVE-2024-56128).
+        if not hmac.compare_digest(fields.get("r", "")[-len(self._nonce) :].encode(), self._nonce.encode()):
+            raise ScramError("Invalid client nonce in the final client message.")
+        auth_message = ",".join((self._client_first_bare, self._server_first, without_proof)).encode()
+        proof = _decode_base64(proof_text)
+        signature = _hmac(self._mechanism, credential.stored_key, auth_message)
+        if len(proof) != len(signature):
+            raise ScramError("Invalid SCRAM client final message")
+        client_key = bytes(ours ^ theirs for ours, theirs in zip(signature, proof, strict=True))
+        stored_key = hashlib.new(self._mechanism.digest, client_key).digest()
+        if not hmac.compare_digest(stored_key, credential.stored_key):
+            raise ScramError(f"{INVALID_CREDENTIALS} {self._mechanism.title}")
+        return b"v=" + base64.b64encode(_hmac(self._mechanism, credential.server_key, auth_message))
+
+
+def _split_gs2(text: str) -> tuple[str, str, str]:
+    """GS2 header, authorization id, and the bare message. Channel binding is not supported (RFC 5802, 6)."""
+    parts = text.split(",", 2)
+    if len(parts) != 3 or parts[0] not in ("n", "y") or not (parts[1] == "" or parts[1].startswith("a=")):
+        raise ScramError("Invalid SCRAM client first message")
+    return f"{parts[0]},{parts[1]},", _unescape(parts[1].removeprefix("a=")), parts[2]
+
+
+def _unescape(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _parse_fields(text: str) -> dict[str, str]:
+    """The first field of each name."""
+    fields: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ScramError("Invalid SCRAM message")
+        fields.setdefault(name, value)
+    return fields
+
+
+def _decode(message: bytes) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise ScramError("a SCRAM message that is not UTF-8") from None
+
+
+def _decode_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ScramError("Invalid SCRAM client final message") from None
+
+
+def _hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
+    return hmac.new(key, message, mechanism.digest).digest()

@@ -1,0 +1,75 @@
+"""Kafka's StandardAuthorizer: super users, then the access control entries of the metadata log.
+
+Decisions are cached until an entry changes: an entry that is removed stops the next request of an open connection.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+from ottla_broker.security.acl_index import AclIndex, Verdict
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.security.principal import Principal
+
+logger = logging.getLogger(__name__)
+
+MAX_CACHED_DECISIONS: Final = 20_000
+"""At the limit the cache is emptied: some megabytes, and more than a broker's clients need at a time."""
+UNLOGGED: Final = frozenset({Operation.describe, Operation.idempotent_write})
+"""Operations whose denial is ordinary: topics are left out of a list, and WRITE takes the place of IDEMPOTENT_WRITE."""
+PROBED_NAME: Final = "hardcode"
+"""The name that Kafka asks for first when it asks for any resource of a type, so that defaults count."""
+
+
+class StandardAuthorizer:
+    """`super_users`: texts of principals (`User:alice`) to whom everything is allowed."""
+
+    allows_everything = False
+
+    def __init__(self, super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self._entries: dict[UUID, AccessControlEntry] = {}
+        self._index = AclIndex()
+        self._decisions: dict[tuple[Principal, str, Operation, Resource], bool] = {}
+
+    def update(self, changed: Iterable[UUID], entries: Mapping[UUID, AccessControlEntry]) -> None:
+        """Takes over the entries with these ids: what `entries` has now, or their removal."""
+        for entry_id in changed:
+            if (old := self._entries.pop(entry_id, None)) is not None:
+                self._index.remove(old)
+            if (new := entries.get(entry_id)) is not None:
+                self._entries[entry_id] = new
+                self._index.add(new)
+        self._decisions.clear()
+
+    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        key = principal, host, operation, resource
+        if (decision := self._decisions.get(key)) is None:
+            decision = self._decide(principal, host, operation, resource)
+            if len(self._decisions) >= MAX_CACHED_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """True if the operation is allowed on some resource of the type, which need not exist."""
+        if str(principal) in self._super_users:
+            return True
+        probed = self._index.decide(principal, host, operation, Resource(kind, PROBED_NAME))
+        if probed is Verdict.ALLOWED or (probed is Verdict.NO_MATCHING_ENTRY and self._allow_if_no_acl):
+            return True
+        return self._index.allows_any(principal, host, operation, kind)
+
+    def _decide(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        if str(principal) in self._super_users:
+            return True
+        verdict = self._index.decide(principal, host, operation, resource)
+        allowed = self._allow_if_no_acl if verdict is Verdict.NO_MATCHING_ENTRY else verdict is Verdict.ALLOWED
+        if not allowed and operation not in UNLOGGED:
+            logger.info(
+                "denied %s on %s %r to %s from %s", operation.name, resource.kind.name, resource.name, principal, host
+            )
+        return allowed

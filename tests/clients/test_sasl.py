@@ -1,0 +1,290 @@
+"""Clients that log in by SASL, and access control entries: librdkafka, kafka-python, aiokafka and
+Java's tools.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from kafka import KafkaProducer
+
+from tests.brokers import BrokerProcess
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.clients.sample_messages import messages
+from tests.e2e.java_tools import run_java_tool
+from tests.ports import free_port
+from tests.waiting import eventually
+
+WITHIN_S = 30.0
+PASSWORD = "p=ss,w0rd ä"
+PLAIN_PASSWORD = "p=ss,w0rd"  # in a properties file, which Kafka reads as Latin-1
+MODULES = "org.apache.kafka.common.security"
+SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+MECHANISMS = ("PLAIN", *SCRAM)
+
+
+@dataclass(frozen=True)
+class Secured:
+    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with SASL."""
+
+    broker: BrokerProcess
+    sasl: str
+    admin: AdminClient
+
+
+@pytest.fixture(scope="module")
+def secured(new_broker: NewBroker) -> Iterator[Secured]:
+    with new_broker(start=False) as broker:
+        ports = {"PLAINTEXT": broker.port, "LOGIN": free_port()}
+        protocols = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT"}
+        if broker.kind == "kafka":
+            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
+            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        users = f'user_alice="{PLAIN_PASSWORD}" user_bob="bobs"'
+        broker.settings |= {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "listener.name.login.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {users};",
+            **{
+                f"listener.name.login.{it.lower()}.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;"
+                for it in SCRAM
+            },
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        secured = Secured(broker, f"127.0.0.1:{ports['LOGIN']}", admin)
+        for mechanism in SCRAM.values():
+            set_password(secured, "alice", PASSWORD, mechanism)
+        yield secured
+
+
+def set_password(secured: Secured, user: str, password: str, mechanism: ScramMechanism) -> None:
+    change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
+    for done in secured.admin.alter_user_scram_credentials([change]).values():
+        done.result(WITHIN_S)
+
+
+def login(mechanism: str, user: str = "alice", password: str = "") -> dict[str, Any]:
+    """For librdkafka; without a password alice's."""
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_username": user,
+        "sasl_password": password or password_of_alice(mechanism),
+    }
+
+
+def password_of_alice(mechanism: str) -> str:
+    return PLAIN_PASSWORD if mechanism == "PLAIN" else PASSWORD
+
+
+def acl(
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation,
+    user: str = "alice",
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> AclBinding:
+    return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, permission)
+
+
+def create_acls(secured: Secured, *bindings: AclBinding) -> None:
+    for done in secured.admin.create_acls(list(bindings)).values():
+        done.result(WITHIN_S)
+
+
+def delete_acls(secured: Secured, *bindings: AclBinding) -> list[AclBinding]:
+    filters = [
+        AclBindingFilter(
+            it.restype, it.name, it.resource_pattern_type, it.principal, it.host, it.operation, it.permission_type
+        )
+        for it in bindings
+    ]
+    return [found for done in secured.admin.delete_acls(filters).values() for found in done.result(WITHIN_S)]
+
+
+def allow_everything_on(secured: Secured, topic: str, user: str = "alice") -> None:
+    create_acls(
+        secured,
+        acl(ResourceType.TOPIC, topic, AclOperation.ALL, user),
+        acl(ResourceType.GROUP, topic, AclOperation.READ, user),
+    )
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_librdkafka_logs_in_produces_consumes_and_joins_a_group(secured: Secured, name: str, mechanism: str) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
+    allow_everything_on(secured, name)
+    how = login(mechanism)
+    assert rd.produce(secured.sasl, name, messages(), enable_idempotence=True, **how) == list(range(50))
+    with rd.consumer(secured.sasl, name, **how) as reader:
+        reader.subscribe([name])
+        assert [rd.poll_message(reader).value() for _ in range(50)] == [it.value for it in messages()]
+        reader.commit(asynchronous=False)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_and_aiokafka_log_in(secured: Secured, name: str, mechanism: str) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
+    allow_everything_on(secured, name)
+    how = {
+        "bootstrap_servers": secured.sasl,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password_of_alice(mechanism),
+    }
+    with closing(KafkaProducer(**how)) as producer:
+        assert producer.send(name, b"1").get(WITHIN_S).offset == 0
+
+    async def send() -> int:
+        async with AIOKafkaProducer(**how) as sender:
+            return int((await sender.send_and_wait(name, b"2")).offset)
+
+    assert asyncio.run(send()) == 1
+
+
+def test_wrong_logins_are_refused(secured: Secured) -> None:
+    for how in (
+        login("PLAIN", password="wrong"),
+        login("PLAIN", user="nobody", password="any"),
+        login("SCRAM-SHA-256", password="wrong"),
+        login("SCRAM-SHA-512", user="nobody", password="any"),
+    ):
+        assert was_refused(secured, how), how
+
+
+def was_refused(secured: Secured, how: dict[str, Any]) -> bool:
+    """Waits until a client says that its login failed."""
+    errors: list[ck.KafkaError] = []
+    settings = {key.replace("_", "."): value for key, value in how.items()}
+    client = AdminClient({"bootstrap.servers": secured.sasl, "error_cb": errors.append, **settings})
+
+    def failed() -> bool:
+        client.poll(0.1)
+        return any(error.code() == ck.KafkaError._AUTHENTICATION for error in errors)
+
+    return eventually(failed, within_s=WITHIN_S, message=lambda: f"no login failed: {errors}")
+
+
+def test_client_without_entries_sees_and_does_nothing(secured: Secured, name: str) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
+    how = login("PLAIN", "bob", "bobs")
+    with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        rd.produce(secured.sasl, name, rd.numbered_messages(0, 1), **how)
+    settings = {key.replace("_", "."): value for key, value in how.items()}
+    bob = AdminClient({"bootstrap.servers": secured.sasl, **settings})
+    assert name not in bob.list_topics(timeout=WITHIN_S).topics
+    binding = acl(ResourceType.TOPIC, name, AclOperation.ALL, "bob")
+    with pytest.raises(ck.KafkaException) as refused:
+        bob.create_acls([binding])[binding].result(WITHIN_S)
+    assert refused.value.args[0].name() == "CLUSTER_AUTHORIZATION_FAILED"
+
+
+def test_removed_entry_stops_the_next_request_of_an_open_connection(secured: Secured, name: str) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
+    write = acl(ResourceType.TOPIC, name, AclOperation.WRITE)
+    create_acls(secured, write)
+    how = {key.replace("_", "."): value for key, value in login("PLAIN").items()}
+    producer = ck.Producer({"bootstrap.servers": secured.sasl, **how})
+    outcomes: list[ck.KafkaError | None] = []
+
+    def produce_one() -> ck.KafkaError | None:
+        producer.produce(name, b"x", on_delivery=lambda error, _: outcomes.append(error))
+        assert producer.flush(WITHIN_S) == 0
+        return outcomes[-1]
+
+    assert produce_one() is None
+    assert delete_acls(secured, write) == [write]
+    refused = produce_one()
+    assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_deny_wins_and_prefixes_count(secured: Secured, name: str) -> None:
+    for topic in (name, f"{name}.secret"):
+        rd.create_topic(secured.broker.bootstrap, topic, 1)
+    create_acls(
+        secured,
+        acl(ResourceType.TOPIC, name, AclOperation.WRITE, pattern=ResourcePatternType.PREFIXED),
+        acl(ResourceType.TOPIC, f"{name}.secret", AclOperation.WRITE, permission=AclPermissionType.DENY),
+    )
+    how = login("SCRAM-SHA-256")
+    assert rd.produce(secured.sasl, name, rd.numbered_messages(0, 1), **how) == [0]
+    with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        rd.produce(secured.sasl, f"{name}.secret", rd.numbered_messages(0, 1), **how)
+
+
+def test_changed_and_removed_credentials(secured: Secured, name: str) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
+    allow_everything_on(secured, name, user="carol")
+    set_password(secured, "carol", "first", ScramMechanism.SCRAM_SHA_256)
+    record = list(rd.numbered_messages(0, 1))
+    assert rd.produce(secured.sasl, name, record, **login("SCRAM-SHA-256", "carol", "first")) == [0]
+    set_password(secured, "carol", "second", ScramMechanism.SCRAM_SHA_256)
+    with pytest.raises(ck.KafkaException, match="_MSG_TIMED_OUT"):
+        rd.produce(
+            secured.sasl, name, record, **{**login("SCRAM-SHA-256", "carol", "first"), "message_timeout_ms": 1500}
+        )
+    assert rd.produce(secured.sasl, name, record, **login("SCRAM-SHA-256", "carol", "second")) == [1]
+    described = secured.admin.describe_user_scram_credentials(["carol"])["carol"].result(WITHIN_S)
+    assert [(it.mechanism, it.iterations) for it in described.scram_credential_infos] == [
+        (ScramMechanism.SCRAM_SHA_256, 4096)
+    ]
+    removal = UserScramCredentialDeletion("carol", ScramMechanism.SCRAM_SHA_256)
+    secured.admin.alter_user_scram_credentials([removal])["carol"].result(WITHIN_S)
+    with pytest.raises(ck.KafkaException) as unknown:
+        secured.admin.describe_user_scram_credentials(["carol"])["carol"].result(WITHIN_S)
+    with pytest.raises(ck.KafkaException) as nothing_to_remove:
+        secured.admin.alter_user_scram_credentials([removal])["carol"].result(WITHIN_S)
+    assert unknown.value.args[0].name() == nothing_to_remove.value.args[0].name() == "RESOURCE_NOT_FOUND"
+
+
+def test_java_tools_with_acls_and_a_login(secured: Secured, name: str, tmp_path: Path) -> None:
+    rd.create_topic(secured.broker.bootstrap, name, 1)
+    acls, at = "org.apache.kafka.tools.AclCommand", secured.broker.bootstrap
+    added = run_java_tool(
+        acls, "--bootstrap-server", at, "--add", "--allow-principal", "User:alice", "--producer", "--topic", name
+    )
+    assert f"ResourcePattern(resourceType=TOPIC, name={name}, patternType=LITERAL)" in added
+    listed = run_java_tool(acls, "--bootstrap-server", at, "--list", "--topic", name)
+    for operation in ("WRITE", "DESCRIBE", "CREATE"):
+        assert f"(principal=User:alice, host=*, operation={operation}, permissionType=ALLOW)" in listed
+    client = tmp_path / "client.properties"
+    password = PASSWORD.replace("ä", r"\u00e4")  # a properties file is Latin-1
+    module = f'{MODULES}.scram.ScramLoginModule required username=alice password="{password}";'
+    client.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}\n")
+    said = run_java_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", name, "--num-records", "100", "--record-size", "10", "--throughput", "-1"),
+        *("--producer.config", str(client), "--producer-props", f"bootstrap.servers={secured.sasl}"),
+    )
+    assert "100 records sent" in said
+    removed = run_java_tool(
+        *(acls, "--bootstrap-server", at, "--remove", "--force"),
+        *("--allow-principal", "User:alice", "--producer", "--topic", name),
+    )
+    assert "User:alice" not in run_java_tool(acls, "--bootstrap-server", at, "--list", "--topic", name), removed

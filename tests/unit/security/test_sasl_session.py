@@ -1,0 +1,200 @@
+"""SASL on one connection, with this project's own client at the other end."""
+
+import pytest
+
+from ottla_broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas_config
+from ottla_broker.security.principal import Principal
+from ottla_broker.security.sasl_session import ListenerSasl, SaslSession
+from ottla_broker.security.scram import (
+    MECHANISMS,
+    ScramCredential,
+    ScramMechanism,
+    make_credential,
+    parse_add_scram,
+)
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.sasl import ScramClient
+
+USER, PASSWORD = "al,i=ce", "pässword"
+SALT = b"0123456789"
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+    return make_credential(mechanism, PASSWORD, SALT, 4096) if user == USER else None
+
+
+def session(clock: Clock | None = None, lifetime_s: float = 0.0) -> SaslSession:
+    mechanisms = ("PLAIN", *MECHANISMS)
+    sasl = ListenerSasl(mechanisms, {USER: PASSWORD, "bob": "b"}, dict.fromkeys(mechanisms, lifetime_s))
+    return SaslSession(sasl, find_credential, clock or Clock())
+
+
+def log_in_by_scram(one: SaslSession, mechanism: str, password: str = PASSWORD, user: str = USER) -> None:
+    client = ScramClient(mechanism, user, password, "clients-nonce")
+    one.begin(mechanism, bare_tokens=False)
+    final = client.final_message(one.respond(client.first_message))
+    client.verify(one.respond(final))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_scram_proves_the_password_to_both_sides(mechanism: str) -> None:
+    one = session()
+    log_in_by_scram(one, mechanism)
+    assert one.principal == Principal("User", USER) and not one.has_failed
+    assert one.may_send(ApiKey.PRODUCE)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("user", "password"), [(USER, "wrong"), ("nobody", PASSWORD)])
+def test_wrong_password_and_unknown_user_fail_at_the_same_step_with_the_same_text(
+    mechanism: str, user: str, password: str
+) -> None:
+    one = session()
+    with pytest.raises(KafkaError, match=f"due to invalid credentials with SASL mechanism {mechanism}") as refused:
+        log_in_by_scram(one, mechanism, password, user)
+    assert refused.value.code is ErrorCode.sasl_authentication_failed
+    assert one.principal is None and one.has_failed and not one.may_send(ApiKey.API_VERSIONS)
+
+
+def test_unknown_user_gets_the_same_salt_each_time_and_others_get_another() -> None:
+    def salt_of(user: str) -> str:
+        one = session()
+        one.begin("SCRAM-SHA-256", bare_tokens=False)
+        first = one.respond(ScramClient("SCRAM-SHA-256", user, "any", "n").first_message)
+        return first.decode().split(",")[1]
+
+    assert salt_of("nobody") == salt_of("nobody") != salt_of("somebody")
+
+
+def test_nonce_whose_server_part_is_wrong_is_refused_and_a_repeated_client_part_is_accepted() -> None:
+    for before, last, accepted in (("clients-nonce", None, True), ("", "!", False)):
+        one, client = session(), ScramClient("SCRAM-SHA-256", USER, PASSWORD, "clients-nonce")
+        one.begin("SCRAM-SHA-256", bare_tokens=False)
+        server_first = one.respond(client.first_message).decode()
+        nonce, rest = server_first.removeprefix("r=").split(",", 1)
+        final = client.final_message(server_first.encode()).decode()
+        changed = final.replace(f"r={nonce}", f"r={before}{nonce[:-1]}{last or nonce[-1]}")
+        with pytest.raises(KafkaError) as refused:  # the proof is for the nonce as the server sent it
+            one.respond(changed.encode())
+        assert ("invalid credentials" in str(refused.value)) == accepted, rest
+
+
+def test_plain_checks_name_password_and_authorization_id() -> None:
+    one = session()
+    one.begin("PLAIN", bare_tokens=False)
+    assert one.respond(f"\0{USER}\0{PASSWORD}".encode()) == b""
+    assert one.principal == Principal("User", USER)
+    for token in (b"\0bob\0wrong", b"\0nobody\0b", b"alice\0bob\0b", b"\0bob\0", b"bob", b"\0\xff\0b", b""):
+        one = session()
+        one.begin("PLAIN", bare_tokens=False)
+        with pytest.raises(KafkaError) as refused:
+            one.respond(token)
+        assert refused.value.code is ErrorCode.sasl_authentication_failed and one.principal is None
+
+
+@pytest.mark.parametrize(
+    "token", [b"", b"n,,", b"p=tls-unique,,n=a,r=b", b"n,,n=a", b"n,a=other,n=a,r=b", b"\xff", b"n,,m=x,n=a,r=b"]
+)
+def test_malformed_first_message_of_scram_fails_the_login(token: bytes) -> None:
+    one = session()
+    one.begin("SCRAM-SHA-256", bare_tokens=False)
+    with pytest.raises(KafkaError) as refused:
+        one.respond(token)
+    assert refused.value.code is ErrorCode.sasl_authentication_failed and one.has_failed
+
+
+def test_before_the_login_only_three_apis_are_served() -> None:
+    one = session()
+    assert {key for key in ApiKey if one.may_send(key)} == {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+    }
+
+
+def test_steps_out_of_order_and_unknown_mechanisms_are_refused() -> None:
+    with pytest.raises(KafkaError) as refused:
+        session().respond(b"\0bob\0b")
+    assert refused.value.code is ErrorCode.illegal_sasl_state
+    with pytest.raises(KafkaError) as refused:
+        session().begin("GSSAPI", bare_tokens=False)
+    assert refused.value.code is ErrorCode.unsupported_sasl_mechanism
+    one = session()
+    one.begin("PLAIN", bare_tokens=False)
+    one.respond(b"\0bob\0b")
+    with pytest.raises(KafkaError) as refused:  # sessions do not expire: there is nothing to authenticate again for
+        one.begin("PLAIN", bare_tokens=False)
+    assert refused.value.code is ErrorCode.illegal_sasl_state
+
+
+def test_session_expires_unless_the_client_authenticates_again() -> None:
+    clock = Clock()
+    one = session(clock, lifetime_s=10.0)
+    one.begin("PLAIN", bare_tokens=False)
+    one.respond(b"\0bob\0b")
+    assert one.lifetime_ms == 10_000
+    clock.now_s += 9.0
+    one.begin("PLAIN", bare_tokens=False)
+    one.respond(b"\0bob\0b")
+    clock.now_s += 9.0
+    assert one.may_send(ApiKey.PRODUCE)
+    clock.now_s += 1.0
+    assert not one.may_send(ApiKey.PRODUCE) and one.may_send(ApiKey.SASL_HANDSHAKE)
+
+
+def test_authenticating_again_keeps_principal_and_mechanism_and_waits_a_second() -> None:
+    def authenticated(clock: Clock) -> SaslSession:
+        one = session(clock, lifetime_s=10.0)
+        one.begin("PLAIN", bare_tokens=False)
+        one.respond(b"\0bob\0b")
+        return one
+
+    clock = Clock()
+    one = authenticated(clock)
+    with pytest.raises(KafkaError):
+        one.begin("PLAIN", bare_tokens=False)  # within a second
+    one = authenticated(clock)
+    clock.now_s += 2.0
+    with pytest.raises(KafkaError, match="the mechanism cannot change"):
+        one.begin("SCRAM-SHA-256", bare_tokens=False)
+    one = authenticated(clock)
+    clock.now_s += 2.0
+    one.begin("PLAIN", bare_tokens=False)
+    with pytest.raises(KafkaError, match="Cannot change principals"):
+        one.respond(f"\0{USER}\0{PASSWORD}".encode())
+
+
+def test_login_modules_are_read_as_kafka_writes_them() -> None:
+    plain = parse_jaas_config(
+        f'{PLAIN_MODULE} required username="admin" password="a;b\\"c" user_admin=\'x\' user_bob=b;'
+    )
+    assert (plain.username, plain.password, plain.users) == ("admin", 'a;b"c', {"admin": "x", "bob": "b"})
+    assert parse_jaas_config(f"{SCRAM_MODULE} required;").users == {}
+    for wrong in (
+        "",
+        f"{PLAIN_MODULE};",
+        f"{PLAIN_MODULE} required a",
+        "x.Y required;",
+        f"{PLAIN_MODULE} required a=b",
+    ):
+        with pytest.raises(ValueError, match=r"login module|semicolon|form"):
+            parse_jaas_config(wrong)
+
+
+def test_first_users_of_the_command_line() -> None:
+    name, mechanism, credential = parse_add_scram("SCRAM-SHA-512=[name=alice,password=secret]", SALT)
+    assert (name, mechanism) == ("alice", ScramMechanism.SHA_512)
+    assert credential == make_credential(ScramMechanism.SHA_512, "secret", SALT, 8192)
+    for wrong in ("PLAIN=[name=a,password=b]", "SCRAM-SHA-256=name", "SCRAM-SHA-256=[name=a]"):
+        with pytest.raises(ValueError, match="allowed: MECHANISM="):
+            parse_add_scram(wrong, SALT)
+    with pytest.raises(ValueError, match="iterations=1; allowed: 4096 to 16384"):
+        parse_add_scram("SCRAM-SHA-256=[name=a,password=b,iterations=1]", SALT)
