@@ -166,7 +166,9 @@ def _report(message: str) -> None:
 
 @contextmanager
 def _redirect_stderr(log: Path | None) -> Iterator[None]:
-    """Redirects standard error, which the JVM writes to, to a log or nowhere. `_report` still writes to the original."""
+    """Redirects standard error, which the JVM writes to, to a log or nowhere. `_report` still
+    writes to the original.
+    """
     global _stderr
     sys.stderr.flush()
     original = os.dup(2)

@@ -55,7 +55,10 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "sources in the checkpoint offsets and now there are",
-        "the checkpoint was written by a pipeline with another number of sources; a changed pipeline needs a new checkpoint",
+        (
+            "the checkpoint was written by a pipeline with another number of sources; a changed pipeline "
+            "needs a new checkpoint"
+        ),
     ),
     ("No space left on device", "the disk is full"),
 )

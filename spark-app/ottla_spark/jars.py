@@ -127,7 +127,8 @@ def _ivy_module(jars: tuple[Jar, ...]) -> str:
     )
     return (
         '<ivy-module version="2.0"><info organisation="dev.ottla" module="spark-jars"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+        "<configurations><conf "
+        f'name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
     )
 
 

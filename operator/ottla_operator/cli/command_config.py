@@ -1,8 +1,9 @@
-"""`--command-config`: TLS and SASL of the connection, from a file of client properties as Kafka's tools take it.
+"""`--command-config`: TLS and SASL of the connection, from a file of client properties as Kafka's
+tools take it.
 
-Names are Kafka's, or librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that an existing file can be
-used. Certificates and keys are PEM. Properties of security that are not supported are errors; others (`client.id`,
-`request.timeout.ms`) are ignored.
+Names are Kafka's, or librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that
+an existing file can be used. Certificates and keys are PEM. Properties of security that are not
+supported are errors; others (`client.id`, `request.timeout.ms`) are ignored.
 """
 
 import re

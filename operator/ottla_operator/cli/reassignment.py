@@ -86,7 +86,10 @@ async def execute_moves(
         if (move.topic, move.partition) in inputs.reassignments:
             raise CommandError(
                 ExitCode.failed,
-                f"{name} is already being reassigned; wait for it (ottla topics reassign --watch) or cancel it (--cancel)",
+                (
+                    f"{name} is already being reassigned; wait for it (ottla topics reassign --watch) or "
+                    "cancel it (--cancel)"
+                ),
             )
         if move.adding and move.leader < 0:
             brokers = ", ".join(map(str, move.before))

@@ -29,8 +29,8 @@ class AddressedRecord:
 class JsonRecord(msgspec.Struct):
     """A record as a line of JSON. `timestamp`: milliseconds since 1970, or ISO 8601.
 
-    Keys and values that are JSON strings are used without the quotes, null is no key or value, and anything else is used
-    as JSON text.
+    Keys and values that are JSON strings are used without the quotes, null is no key or value, and
+    anything else is used as JSON text.
     """
 
     topic: str | None = None

@@ -1,8 +1,8 @@
 """`ottla produce --resume` and `--if-empty`: skip the records that an earlier run has written.
 
-A partition holds the records of its lines in order, so the number of its records is how many of its lines to skip, as long
-as each line goes to the same partition again. For keys that means the same number of partitions, even if the topic has
-more by now; PartitionCounts remembers that number.
+A partition holds the records of its lines in order, so the number of its records is how many of its
+lines to skip, as long as each line goes to the same partition again. For keys that means the same
+number of partitions, even if the topic has more by now; PartitionCounts remembers that number.
 """
 
 import json
@@ -73,7 +73,9 @@ class ExistingRecords:
     _has_records: dict[str, bool] = field(default_factory=dict)
 
     async def prepare(self, name: str) -> None:
-        """Called before the partition of a record is chosen. Raises CommandError if the earlier partitions are unknown."""
+        """Called before the partition of a record is chosen. Raises CommandError if the earlier
+        partitions are unknown.
+        """
         if name in self._remaining:
             return
         await self.producer.count_partitions(name)  # creates the topic where the brokers create topics automatically

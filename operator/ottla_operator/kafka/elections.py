@@ -20,8 +20,9 @@ TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
 
 class ElectionType(IntEnum):
-    """preferred: the first replica, if it is in sync. unclean: any live replica of a partition without a leader; records
-    that only other replicas have are lost."""
+    """preferred: the first replica, if it is in sync. unclean: any live replica of a partition
+    without a leader; records that only other replicas have are lost.
+    """
 
     preferred = 0
     unclean = 1

@@ -13,7 +13,9 @@ from ottla_operator.plan.moves import PartitionReplicas
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentInputs:
-    """`brokers`: those that are up. `partitions`: of all topics; one that is being reassigned has its target replicas."""
+    """`brokers`: those that are up. `partitions`: of all topics; one that is being reassigned has
+    its target replicas.
+    """
 
     brokers: tuple[UsableBroker, ...]
     partitions: tuple[PartitionReplicas, ...]

@@ -1,7 +1,8 @@
-"""A client of the API server with what the operator needs: get, list, server-side apply, patch, delete. Plain JSON in and
-out.
+"""A client of the API server with what the operator needs: get, list, server-side apply, patch,
+delete. Plain JSON in and out.
 
-Every write uses the operator's own field manager, so that fields of people and other controllers stay theirs.
+Every write uses the operator's own field manager, so that fields of people and other controllers
+stay theirs.
 """
 
 import asyncio
@@ -46,8 +47,9 @@ class ApiError(PlatformError):
 
 
 class ApiClient:
-    """One per event loop. `login`: returns credentials; called again when they may have been rotated. `on_write`: called
-    with the kind of each write."""
+    """One per event loop. `login`: returns credentials; called again when they may have been
+    rotated. `on_write`: called with the kind of each write.
+    """
 
     def __init__(self, login: Login, on_write: Callable[[str], None] = lambda kind: None) -> None:
         self._login = login

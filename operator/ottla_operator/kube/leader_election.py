@@ -40,7 +40,9 @@ class LeaderElection:
 
     @asynccontextmanager
     async def lead(self) -> AsyncIterator[asyncio.Event]:
-        """Waits until this operator is the leader. The event is set when it no longer is: whatever it does has to stop then."""
+        """Waits until this operator is the leader. The event is set when it no longer is: whatever
+        it does has to stop then.
+        """
         version = await self._acquire()
         self._lost, self.is_leader = asyncio.Event(), True
         log.info("%s is the active operator now", self.identity)

@@ -117,8 +117,9 @@ class PipelineLauncher:
     async def _stop_other_launcher(
         self, pipeline: Pipeline, launcher: Launcher, managed: Mapping[Launcher, Json], pods: list[Json]
     ) -> None:
-        """Two drivers on one checkpoint undo each other's work: what another launcher runs is deleted first. Raises Blocked
-        until it is gone."""
+        """Two drivers on one checkpoint undo each other's work: what another launcher runs is
+        deleted first. Raises Blocked until it is gone.
+        """
         for other, it in managed.items():
             if other != launcher:
                 await self.delete(it)

@@ -17,7 +17,8 @@ async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> 
             if error.status != FORBIDDEN:
                 raise
             raise SecretUnusable(
-                f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, or grant it get on this "
+                f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, "
+                "or grant it get on this "
                 "Secret"
             ) from error
         if secret is not None:

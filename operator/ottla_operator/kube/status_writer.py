@@ -26,8 +26,9 @@ class StatusWriter:
     api: ApiClient
 
     async def write(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
-        """Writes the status if it differs from that of `resource`, which is updated. `fields`: beside the conditions; None
-        leaves one out."""
+        """Writes the status if it differs from that of `resource`, which is updated. `fields`:
+        beside the conditions; None leaves one out.
+        """
         previous = resource.get("status") or {}
         status = {
             "observedGeneration": conditions.generation,
@@ -74,8 +75,9 @@ class EventRecorder:
     async def record(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        """Creates an event for `kubectl describe`. `lasts`: the same is not repeated for REPEAT_LASTING_S. A failure is only
-        logged."""
+        """Creates an event for `kubectl describe`. `lasts`: the same is not repeated for
+        REPEAT_LASTING_S. A failure is only logged.
+        """
         metadata = resource["metadata"]
         now = self.now()
         key = (str(metadata.get("uid")), reason, message)

@@ -99,8 +99,10 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class BrokerProcesses:
-    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every broker that there is to be,
-    or still is. `by_id`: in the order of ids. `on_change`: called when a broker becomes ready, or no longer is."""
+    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every
+    broker that there is to be, or still is. `by_id`: in the order of ids. `on_change`: called when
+    a broker becomes ready, or no longer is.
+    """
 
     name: str
     home: Home

@@ -210,8 +210,9 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
 
 
 def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
-    """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has brokers, and Secrets that
-    listeners cannot use."""
+    """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has
+    brokers, and Secrets that listeners cannot use.
+    """
     clusters = {it.name: it for it in documents if it.kind == "Cluster"}
     for it in documents:
         if it.kind != "Topic" or (cluster := clusters.get(it.data["spec"]["clusterRef"]["name"])) is None:

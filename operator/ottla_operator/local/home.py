@@ -60,8 +60,9 @@ class Home:
 
 
 def read_state(folder: Path) -> tuple[int, ReconcileState]:
-    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if there is none that can
-    be read."""
+    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if
+    there is none that can be read.
+    """
     try:
         found: dict[str, Any] = json.loads((folder / "brokers.json").read_text())
         return max(map(int, found["present"]), default=0), ReconcileState(
@@ -91,8 +92,10 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
 
 
 def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path:
-    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's. Returns their folder,
-    which their digest names. Older ones stay: a broker that is still to be restarted may need them."""
+    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's.
+    Returns their folder, which their digest names. Older ones stay: a broker that is still to be
+    restarted may need them.
+    """
     target = folder / "certificates" / certificates.digest
     if not (target / KEYSTORE).exists():
         if certificates.authorities:

@@ -93,8 +93,10 @@ class LoadRow:
 
 @dataclass(slots=True)
 class LiveView:
-    """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`: cluster → progress of
-    its reassignments. `milestones`: what has happened → seconds since the command began."""
+    """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`:
+    cluster → progress of its reassignments. `milestones`: what has happened → seconds since the
+    command began.
+    """
 
     say: Callable[[str, MessageKind], None]
     began_s: float = field(default_factory=lambda: process_start_s())
@@ -114,7 +116,7 @@ class LiveView:
 
 
 def process_start_s() -> float:
-    """When this process was started, on the monotonic clock: a person also waits for the interpreter's start."""
+    """When this process was started, on the monotonic clock; includes the interpreter's start."""
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     try:
         ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])

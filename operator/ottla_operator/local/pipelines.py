@@ -1,8 +1,8 @@
 """Pipelines as local Spark processes, observed through their progress events.
 
-The runner is a program of its own (`python -m ottla_spark run`), so that brokers and this command need neither Java nor
-PySpark. It appends a JSON object to progress.jsonl for every change of its state and every batch; `ottla_spark.progress`
-lists their fields.
+The runner is a program of its own (`python -m ottla_spark run`), so that brokers and this command
+need neither Java nor PySpark. It appends a JSON object to progress.jsonl for every change of its
+state and every batch; `ottla_spark.progress` lists their fields.
 """
 
 import asyncio

@@ -42,8 +42,9 @@ READINESS_STATES: Final = {Ready: State.ready, Reconciling: State.starting, Stal
 
 
 class LocalPlatform:
-    """`on_process_change`: called with kind and key when a process of a Cluster or Pipeline changes. `reported`: set with
-    every report."""
+    """`on_process_change`: called with kind and key when a process of a Cluster or Pipeline
+    changes. `reported`: set with every report.
+    """
 
     roll_timeout_s = 30.0
 

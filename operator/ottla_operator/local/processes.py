@@ -55,7 +55,9 @@ class Process:
         return self.child is None
 
     async def wait(self) -> int | None:
-        """Waits for its exit. The exit code, negative for a signal; None for an adopted process, whose code is unknown."""
+        """Waits for its exit. The exit code, negative for a signal; None for an adopted process,
+        whose code is unknown.
+        """
         if self.child is not None:
             code: int | None = await self.child.wait()
         else:

@@ -40,8 +40,9 @@ def format_message(text: str, kind: MessageKind) -> Text:
 
 
 def print_message(console: Console, text: str, kind: MessageKind) -> None:
-    """Prints nothing once the output is closed: with `| tee`, tee gets the same Ctrl-C, and processes must still be stopped
-    in order."""
+    """Prints nothing once the output is closed: with `| tee`, tee gets the same Ctrl-C, and
+    processes must still be stopped in order.
+    """
     try:
         console.print(format_message(text, kind))
     except (OSError, SystemExit):  # rich exits on a broken pipe

@@ -27,8 +27,10 @@ FIRST_MESSAGE: Final = "first message"
 
 @dataclass(slots=True)
 class TopicMetrics:
-    """`addresses`: of ready brokers. `is_managed`: whether a Topic resource describes the topic of this name. `measured`:
-    set once topics were measured: records that exist by then are not the first message."""
+    """`addresses`: of ready brokers. `is_managed`: whether a Topic resource describes the topic of
+    this name. `measured`: set once topics were measured: records that exist by then are not the
+    first message.
+    """
 
     cluster: str
     view: LiveView

@@ -201,7 +201,10 @@ class UpRunner:
             case "Topic":
                 self.view.topics.pop((resource["spec"]["clusterRef"]["name"], topic_name(resource)), None)
                 if resource["spec"].get("deletionPolicy") != "Delete":
-                    said = f"topic {topic_name(resource)} is no longer described; it stays with its records (deletionPolicy: Retain)"
+                    said = (
+                        f"topic {topic_name(resource)} is no longer described; it stays with its records "
+                        "(deletionPolicy: Retain)"
+                    )
                     self.view.say(said, "info")
             case "Mirror":
                 self.view.mirrors.pop((resource["spec"]["target"]["clusterRef"]["name"], name), None)
@@ -241,7 +244,9 @@ class UpRunner:
         return {topic_name(it): it for it in self.controller.cache.topics.get(local_key(cluster), {}).values()}
 
     def _load_scripts(self, cluster: Document) -> list[Path]:
-        """Scripts beside the cluster's file: one named after the cluster, and the unnamed one, for the first cluster there."""
+        """Scripts beside the cluster's file: one named after the cluster, and the unnamed one, for
+        the first cluster there.
+        """
         folder = cluster.file.parent
         first = next(it for it in self._documents if it.kind == "Cluster" and it.file.parent == folder)
         scripts = [load.cluster_script(cluster.name), *([load.SCRIPT] if first is cluster else [])]

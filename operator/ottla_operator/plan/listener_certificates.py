@@ -63,8 +63,10 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
 
 
 def check_certificates(found: ListenerCertificates, now: float | None) -> None:
-    """Raises SecretUnusable if brokers could not start with them, or clients would reject them. `now`: seconds since 1970;
-    None for certificates that brokers have already: that they have expired must not keep brokers from restarting."""
+    """Raises SecretUnusable if brokers could not start with them, or clients would reject them.
+    `now`: seconds since 1970; None for certificates that brokers have already: that they have
+    expired must not keep brokers from restarting.
+    """
     try:
         shown = inspect_certificate(found.chain, found.key)
     except InvalidCertificate as reason:

@@ -1,7 +1,9 @@
-"""Which settings a mirror gets on the brokers so that it is as its Mirror resource says, and what is reported of it. Pure.
+"""Which settings a mirror gets on the brokers so that it is as its Mirror resource says, and what
+is reported of it. Pure.
 
-Invariants: after the changes are set, planning again yields none. A failover that the resource never asked for is not
-taken back: copies that take records of their own would be closed to their producers.
+Invariants: after the changes are set, planning again yields none. A failover that the resource
+never asked for is not taken back: copies that take records of their own would be closed to their
+producers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -124,7 +126,8 @@ def find_unrequested_failover(
         return None
     return Stalled(
         FAILED_OVER,
-        f"the mirror has failed over by another command while this Mirror has role {desired[ROLE]}: set role: FailedOver "
+        f"the mirror has failed over by another command while this Mirror has role {desired[ROLE]}: "
+        "set role: FailedOver "
         "here too, and then the old role to copy again",
     )
 
@@ -168,8 +171,9 @@ def evaluate_mirror(
 
 
 def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:
-    """InSync: no record was missing when the sources were last reached. FailoverSafe: a failover now would lose no record
-    that is known of."""
+    """InSync: no record was missing when the sources were last reached. FailoverSafe: a failover
+    now would lose no record that is known of.
+    """
     if not partitions:
         said = "no topic is copied yet"
         return [ExtraCondition(name, False, "NoTopicsMatched", said) for name in ("InSync", "FailoverSafe")]

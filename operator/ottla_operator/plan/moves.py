@@ -41,8 +41,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveCost:
-    """`partitions`: that change. `replicas`: to be copied, `bytes` in all. `busiest_bytes`: the most that one broker receives
-    or sends: a throttle limits each broker and direction by itself."""
+    """`partitions`: that change. `replicas`: to be copied, `bytes` in all. `busiest_bytes`: the
+    most that one broker receives or sends: a throttle limits each broker and direction by itself.
+    """
 
     partitions: int
     replicas: int

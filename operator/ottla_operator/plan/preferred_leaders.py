@@ -30,8 +30,9 @@ def balance_preferred_leaders(
 
 
 class _Leaders:
-    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that leave each topic as balanced
-    as it is."""
+    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that leave
+    each topic as balanced as it is.
+    """
 
     def __init__(
         self,

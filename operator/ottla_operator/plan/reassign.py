@@ -19,9 +19,10 @@ class ImpossibleAssignment(ValueError):
 def spread_replicas(
     partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], leaving: Collection[int] = ()
 ) -> tuple[Move, ...]:
-    """Spreads replicas evenly over `targets`, those of brokers that are `leaving` too. Brokers that are neither are left
-    alone: they may be down for a while. Raises ImpossibleAssignment if a partition has more replicas than there are
-    targets."""
+    """Spreads replicas evenly over `targets`, those of brokers that are `leaving` too. Brokers that
+    are neither are left alone: they may be down for a while. Raises ImpossibleAssignment if a
+    partition has more replicas than there are targets.
+    """
     layout = ReplicaLayout(partitions, _without(targets, leaving))
     _empty(layout, leaving)
     _mend_racks(layout)
@@ -115,8 +116,9 @@ class ReplicaLayout:
         return self.rack(new) not in rest or self.rack(old) in rest
 
     def choose_broker(self, index: int) -> int | None:
-        """The target for one more replica of a partition: in a rack that has none, then with the fewest replicas; None if
-        all targets have one."""
+        """The target for one more replica of a partition: in a rack that has none, then with the
+        fewest replicas; None if all targets have one.
+        """
         racks = self.racks(index)
         topic = self.partitions[index].topic
         return min(
@@ -219,8 +221,9 @@ def _step_into_free_rack(layout: ReplicaLayout, index: int) -> tuple[int, int] |
 
 
 def _balance(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> None:
-    """Moves one replica at a time from a broker to one that has at least two fewer. `movable`: replicas that may move, as
-    (index, broker), kept up to date; None: all."""
+    """Moves one replica at a time from a broker to one that has at least two fewer. `movable`:
+    replicas that may move, as (index, broker), kept up to date; None: all.
+    """
     while (step := _balancing_step(layout, movable)) is not None:
         index, old, new = step
         layout.replace(index, old, new)

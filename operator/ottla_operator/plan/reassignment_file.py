@@ -86,7 +86,10 @@ def _problems(entry: Any, at: str) -> Iterable[str]:
     elif len(set(replicas)) < len(replicas):
         yield f"{at}.replicas: {_shown(replicas)} names a broker twice"
     elif "log_dirs" in entry and entry["log_dirs"] != ["any"] * len(replicas):
-        yield f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the log directory; write "any" for each replica, or leave log_dirs out'
+        yield (
+            f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the log directory; write "any" '
+            "for each replica, or leave log_dirs out"
+        )
 
 
 def _is_number(value: object) -> bool:

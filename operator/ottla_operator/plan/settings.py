@@ -33,8 +33,10 @@ def replication_defaults(brokers: int) -> dict[str, str]:
 
 
 def broker_count_for_defaults(brokers: int, spread_over: Iterable[int]) -> int:
-    """The number of brokers that `replication_defaults` follow from. While partitions are spread over brokers that are
-    being removed, these count: defaults for fewer brokers hold once the others are gone, and never if they cannot go."""
+    """The number of brokers that `replication_defaults` follow from. While partitions are spread
+    over brokers that are being removed, these count: defaults for fewer brokers hold once the
+    others are gone, and never if they cannot go.
+    """
     return max(brokers, *spread_over, 0)
 
 

@@ -1,8 +1,8 @@
 """How a topic gets what its Topic resource asks for, and what is reported of it.
 
-Invariants: after the changes are applied, planning again yields nothing (except what cannot be satisfied, and moves that
-are under way). Partitions never decrease. What the resource leaves out is left alone. No topic is deleted and created
-again to satisfy a spec.
+Invariants: after the changes are applied, planning again yields nothing (except what cannot be
+satisfied, and moves that are under way). Partitions never decrease. What the resource leaves out is
+left alone. No topic is deleted and created again to satisfy a spec.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

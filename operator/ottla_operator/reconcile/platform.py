@@ -22,8 +22,9 @@ from ottla_operator.resources.pipeline import Pipeline
 
 
 class PlatformError(Exception):
-    """The platform refused a request or did not answer. `is_unavailable`: every request fails now. `is_rejection`: it will
-    not accept this one until a person changes something."""
+    """The platform refused a request or did not answer. `is_unavailable`: every request fails now.
+    `is_rejection`: it will not accept this one until a person changes something.
+    """
 
     is_unavailable: bool = False
     is_rejection: bool = False

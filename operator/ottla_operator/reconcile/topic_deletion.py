@@ -49,8 +49,9 @@ class TopicDeletion:
         return cls(platform, cache, key, cluster, await platform.read_deletion_records(key))
 
     async def update(self, resources: Sequence[TopicResource]) -> None:
-        """Drops the records of topics that are to stay by now, whether or not brokers can be asked: a person who changes
-        deletionPolicy to Retain and then deletes the resource means it."""
+        """Drops the records of topics that are to stay by now, whether or not brokers can be asked:
+        a person who changes deletionPolicy to Retain and then deletes the resource means it.
+        """
         deleted = dict(self.cache.deleted_topics.get(self.key, {}))
         self.records = update_records(self.records, resources, deleted)
         if not await self._write():
@@ -65,7 +66,10 @@ class TopicDeletion:
         uids = {name: await self.platform.find_topic_uid(namespace, name) for name in names}
         plan = plan_deletions(self.records, resources, uids)
         if plan.retained:
-            said = f"no operator watched the deletion of their Topics, so topics stay with their records: {topic_list(plan.retained.values())}"
+            said = (
+                "no operator watched the deletion of their Topics, so topics stay with their records: "
+                f"{topic_list(plan.retained.values())}"
+            )
             await self._event("TopicRetained", said)
         self.records = dict(plan.pending)
         gone, deleted = set[str](), list[DeletionRecord]()

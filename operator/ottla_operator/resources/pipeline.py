@@ -352,8 +352,8 @@ class PipelineSpec(Model, frozen=True):
             lambda spec: {sink["from"] for sink in spec["sinks"]} <= _views(spec),
             "sinks",
             lambda spec: (
-                f"{', '.join(sorted(repr(sink['from']) for sink in spec['sinks'] if sink['from'] not in _views(spec)))} "
-                f"is none of {', '.join(sorted(_views(spec)))}"
+                ", ".join(sorted(repr(sink["from"]) for sink in spec["sinks"] if sink["from"] not in _views(spec)))
+                + f" is none of {', '.join(sorted(_views(spec)))}"
             ),
         ),
     )

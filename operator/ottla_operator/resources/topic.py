@@ -58,7 +58,10 @@ class TopicSpec(Model, frozen=True):
         ),
         Transition(
             "!has(oldSelf.partitions) || (has(self.partitions) && self.partitions >= oldSelf.partitions)",
-            "partitions cannot be decreased, because records cannot move between partitions; create a new topic instead",
+            (
+                "partitions cannot be decreased, because records cannot move between partitions; create a "
+                "new topic instead"
+            ),
             lambda new, old: "partitions" not in old or new.get("partitions", 0) >= old["partitions"],
             "partitions",
             lambda new, old: f"{new.get('partitions', 'unset')} is less than the current {old['partitions']}",

@@ -57,8 +57,9 @@ def validate_resource(data: Json) -> list[Problem]:
 
 
 def find_spec_problems(resource: Json) -> str:
-    """Problems of a resource that an API server has stored, in one line; empty if it is valid. Metadata and status, which
-    are the API server's, are not validated."""
+    """Problems of a resource that an API server has stored, in one line; empty if it is valid.
+    Metadata and status, which are the API server's, are not validated.
+    """
     stored = {key: resource[key] for key in ("apiVersion", "kind", "spec")}
     found = validate_resource({**stored, "metadata": {"name": resource["metadata"]["name"]}})
     return "; ".join(map(str, found))

@@ -100,7 +100,8 @@ class Views:
         if unwritten := set(self.deferred) - set(written):
             raise PipelineError(
                 f"rows of {', '.join(sorted(unwritten))} come from aggregates or joins and are read by further steps, "
-                "where dead letters cannot be written; move the expectation to the last step, or use onFail: drop or fail"
+                "where dead letters cannot be written; move the expectation to the last step, or use "
+                "onFail: drop or fail"
             )
 
 

@@ -29,7 +29,7 @@ def refused(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]
         ("listeners", "PLAIN://:1", "listeners cannot be set here: it follows from spec.listeners"),
         ("broker.id", 4, "broker.id cannot be set here: the operator sets it"),
     ],
-)  # fmt: skip
+)
 def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: object, reason: str) -> None:
     assert refused({name: value}) == [(name, reason)]
 

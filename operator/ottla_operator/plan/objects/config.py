@@ -1,7 +1,7 @@
 """The settings that brokers are started with, as a ConfigMap: one file for all brokers, and one more for each broker.
 
-A ConfigMap is named by its content and never changed: a pod keeps the settings that it was started with until it is
-restarted on purpose, and its volume names them.
+A ConfigMap is named by its content and never changed: a pod keeps the settings that it was started
+with until it is restarted on purpose, and its volume names them.
 """
 
 import hashlib

@@ -84,7 +84,8 @@ def find_unsupported(cluster: Cluster) -> str:
     """Why Kubernetes cannot run this Cluster; empty if it can."""
     if not _NAME.fullmatch(cluster.name):
         return (
-            f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case letter, then at most 39 "
+            f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case "
+            "letter, then at most 39 "
             "lower-case letters, digits and '-', not '-' at the end"
         )
     if cluster.spec.storage is None:

@@ -1,7 +1,7 @@
 """Services of a Cluster, and the addresses by which clients reach brokers through them.
 
-One headless Service names every broker; one for each listener is what clients bootstrap from; and where a listener has
-clients outside the Kubernetes cluster, each broker has one.
+A headless Service gives each broker a name. Each listener has a bootstrap Service, and each broker has one for every
+listener with clients outside the Kubernetes cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ def services(cluster: Cluster, brokers: Iterable[int]) -> list[Json]:
 
 
 def _headless_service(cluster: Cluster) -> Json:
-    """It names brokers before they are ready: they need each other to become so."""
+    """Publishes brokers that are not ready, because they need each other to become ready."""
     ports = [
         (names.BROKERS_PORT, names.brokers_port(cluster)),
         (names.HTTP_PORT, names.http_port(cluster)),
@@ -147,8 +147,9 @@ def _bracketed(host: str) -> str:
 
 
 def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
-    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without: an internal listener's
-    if there is one. Empty if there is no such listener."""
+    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without:
+    an internal listener's if there is one. Empty if there is no such listener.
+    """
     listeners = [it for it in cluster.listeners if bool(it.tls) is tls]
     if not listeners:
         return ""

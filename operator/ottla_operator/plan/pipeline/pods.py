@@ -1,8 +1,9 @@
-"""The pods of a Pipeline, the same for every launcher: the driver's container, the executors' template, and the ConfigMap
-that a driver is started with.
+"""The pods of a Pipeline, the same for every launcher: the driver's container, the executors'
+template, and the ConfigMap that a driver is started with.
 
-They meet Kubernetes' restricted security profile and write only /tmp, Spark's scratch volumes and the checkpoint. The
-ConfigMap is named by its content and never changed: another pipeline is another ConfigMap, and another driver.
+They meet Kubernetes' restricted security profile and write only /tmp, Spark's scratch volumes and
+the checkpoint. The ConfigMap is named by its content and never changed: another pipeline is another
+ConfigMap, and another driver.
 """
 
 import hashlib

@@ -51,7 +51,9 @@ def spark_application(
 
 
 def _conf(pipeline: Pipeline) -> dict[str, str]:
-    """The JVM starts before the runner, so its class path is set here. Settings with a field of their own are left out."""
+    """The JVM starts before the runner, so its class path is set here. Settings with a field of
+    their own are left out.
+    """
     fields = (
         "spark.driver.memory",
         "spark.driver.cores",
