@@ -1,6 +1,7 @@
 """docs/protocol.md and `served_versions.py`, made from the declarations in `ottla_broker.api`.
 
-`python -m ottla_broker.requests.protocol_page` writes both; a test fails when they differ from the declarations.
+`python -m ottla_broker.requests.protocol_page` writes both; a test fails when they differ from the
+declarations.
 """
 
 from importlib import import_module

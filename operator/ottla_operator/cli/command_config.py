@@ -65,7 +65,9 @@ def call_brokers(bootstrap: str, command_config: Path | None, work: Callable[[Ka
 
 
 def read_security(file: Path | None) -> ClientSecurity:
-    """Security from a properties file; none without a file. Raises CommandError with file, line and property."""
+    """Security from a properties file; none without a file. Raises CommandError with file, line and
+    property.
+    """
     if file is None:
         return UNSECURED
     values: dict[str, str] = {}

@@ -26,7 +26,8 @@ SAMPLED_RECORDS: Final = 50
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """Number of partitions of each topic when its first record was written, in a file if there is a path.
+    """Number of partitions of each topic when its first record was written, in a file if there is a
+    path.
 
     A topic that was re-created has another id and is forgotten.
     """
@@ -59,8 +60,9 @@ class PartitionCounts:
 class ExistingRecords:
     """Decides which records to skip.
 
-    if_empty: skip all records of topics that have any. Otherwise skip as many of each partition as it has.
-    partitions: number of partitions of the earlier run, if known. skipped: number of records skipped so far.
+    if_empty: skip all records of topics that have any. Otherwise skip as many of each partition as
+    it has. partitions: number of partitions of the earlier run, if known. skipped: number of
+    records skipped so far.
     """
 
     client: KafkaClient
@@ -106,7 +108,9 @@ class ExistingRecords:
         return exists
 
     async def _check_keys(self, topic: topics.TopicDescription, ends: dict[TopicPartition, int]) -> None:
-        """Checks keys at both ends of each partition: those of other partitions date from a smaller partition count."""
+        """Checks keys at both ends of each partition: those of other partitions date from a smaller
+        partition count.
+        """
         starts = await offsets.list_offsets(self.client, [topic], EARLIEST_TIMESTAMP)
         filled = {it: starts[it] for it in ends if starts.get(it, ends[it]) < ends[it]}
         for positions in (filled, {it: max(start, ends[it] - SAMPLED_RECORDS) for it, start in filled.items()}):

@@ -1,4 +1,6 @@
-"""Inputs of reassignment plans: brokers with their racks, partitions with their replicas and sizes."""
+"""Inputs of reassignment plans: brokers with their racks, partitions with their replicas and
+sizes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -95,7 +95,9 @@ class ApiClient:
         return sorted(items, key=lambda it: str(it["metadata"]["name"]))
 
     async def apply(self, wanted: Json) -> Json:
-        """Server-side apply; fields that others own become the operator's. Returns the object as it is then."""
+        """Server-side apply; fields that others own become the operator's. Returns the object as it
+        is then.
+        """
         return await self._apply(wanted, "")
 
     async def apply_status(self, wanted: Json) -> Json:
@@ -108,7 +110,9 @@ class ApiClient:
         return await self._request("PATCH", path, wanted, query=query, content=APPLY, kind=kind)
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Json) -> Json:
-        """A merge patch; with metadata.resourceVersion in it, only of the object of that version (409 otherwise)."""
+        """A merge patch; with metadata.resourceVersion in it, only of the object of that version
+        (409 otherwise).
+        """
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request("PATCH", kind.path(namespace, name), change, query=query, content=MERGE, kind=kind)
 
@@ -120,7 +124,9 @@ class ApiClient:
         )
 
     async def delete(self, kind: Kind, resource: Json, *, orphan: bool = False) -> None:
-        """Deletes this object, not another that has its name by now. `orphan`: what it owns stays."""
+        """Deletes this object, not another that has its name by now. `orphan`: what it owns
+        stays.
+        """
         metadata = resource["metadata"]
         options = {
             "preconditions": {"uid": metadata["uid"]},
@@ -176,7 +182,9 @@ class ApiClient:
 
 
 def _parse(status: int, text: str) -> Json:
-    """JSON, except that some errors are plain text, such as that of an unknown API group. Raises ValueError."""
+    """JSON, except that some errors are plain text, such as that of an unknown API group. Raises
+    ValueError.
+    """
     try:
         return json.loads(text)
     except ValueError:

@@ -91,12 +91,15 @@ class PodPlatform:
         return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error, creation_error)
 
     async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
-        """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it is said once."""
+        """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it
+        is said once.
+        """
         template = stateful_set["spec"]["template"]["metadata"] if stateful_set else {}
         if not (asked_at := (template.get("annotations") or {}).get(names.KUBECTL_RESTARTED_AT)):
             return
         said = (
-            f"kubectl rollout restart (at {asked_at}) restarts no broker: the operator restarts them one at a time, each "
+            f"kubectl rollout restart (at {asked_at}) restarts no broker: the operator restarts them "
+            "one at a time, each "
             f"when all partitions can spare it. Set spec.restartAt: {asked_at} in Cluster {cluster.name}"
         )
         await self.events.record(resource, "RolloutRestartIgnored", said, warning=True)

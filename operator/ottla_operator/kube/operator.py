@@ -62,7 +62,9 @@ class Operator:
         self.election = LeaderElection(self.api, options.lease_namespace, options.lease_name, identity)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until `stop`. A standby operator watches too, so that it knows everything when it takes over."""
+        """Runs until `stop`. A standby operator watches too, so that it knows everything when it
+        takes over.
+        """
         http = await serve(self.metrics, *self.options.http_listener) if self.options.http_listener else None
         watching = asyncio.create_task(self.watches.run(stop))
         leading = asyncio.create_task(self._lead())

@@ -1,4 +1,6 @@
-"""Secrets that a resource refers to, read one by one by name: the operator stores none and watches none."""
+"""Secrets that a resource refers to, read one by one by name: the operator stores none and watches
+none.
+"""
 
 from collections.abc import Iterable
 
@@ -8,7 +10,9 @@ from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusabl
 
 
 async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
-    """The Secrets that exist, by name. Raises SecretUnusable where the operator may not read one."""
+    """The Secrets that exist, by name. Raises SecretUnusable where the operator may not read
+    one.
+    """
     found: dict[str, ObservedSecret] = {}
     for name in names:
         try:

@@ -25,9 +25,10 @@ RESTART_FILE: Final = "restart-at"
 
 
 class BrokerProcess:
-    """One broker's process. `plan`: what it is started with next. `started_with`: settings of the current or last process;
-    None if these are unknown. `restart_at`: the time of a restart by hand that has come; `started_after`: the one that
-    the process was started after. `on_status`: called with every change."""
+    """One broker's process. `plan`: what it is started with next. `started_with`: settings of the
+    current or last process; None if these are unknown. `restart_at`: the time of a restart by hand
+    that has come; `started_after`: the one that the process was started after. `on_status`: called
+    with every change."""
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
         self.plan = plan
@@ -163,7 +164,9 @@ class BrokerProcesses:
 
     @property
     def addresses(self) -> list[str]:
-        """Of ready brokers only: the process of another `ottla up` may have the port of one that is not."""
+        """Of ready brokers only: the process of another `ottla up` may have the port of one that is
+        not.
+        """
         return [it.plan.address for it in self.by_id.values() if it.is_ready]
 
     @property

@@ -1,7 +1,8 @@
-"""Resources from YAML files, as `kubectl apply -f` takes them, with the line of every field for error messages.
+"""Resources from YAML files, as `kubectl apply -f` takes them, with the line of every field for
+error messages.
 
-YAML is read as Kubernetes reads it: dates stay text, a duplicate key is an error, `List` objects are opened, empty
-documents are ignored.
+YAML is read as Kubernetes reads it: dates stay text, a duplicate key is an error, `List` objects
+are opened, empty documents are ignored.
 """
 
 import re
@@ -95,9 +96,9 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
 
 
 def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Document]:
-    """All resources of the files and the Secrets beside them, each validated, and then together. Objects of other API
-    groups are ignored. `held`: files that held resources when they were read last: an empty one is an error, since an
-    editor may be writing it. Raises InvalidFiles."""
+    """All resources of the files and the Secrets beside them, each validated, and then together.
+    Objects of other API groups are ignored. `held`: files that held resources when they were read
+    last: an empty one is an error, since an editor may be writing it. Raises InvalidFiles."""
     documents: list[Document] = []
     problems: list[str] = []
     for file in find_files(inputs):
@@ -170,7 +171,9 @@ def _setting_problems(cluster: Cluster) -> list[validation.Problem]:
 
 
 def _foreign(data: Json) -> bool:
-    """True for an object of another API group, such as a Namespace, and for data that is not a resource."""
+    """True for an object of another API group, such as a Namespace, and for data that is not a
+    resource.
+    """
     if not isinstance(data, dict) or secrets.is_secret(data):
         return False
     version = data.get("apiVersion")

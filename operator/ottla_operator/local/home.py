@@ -6,8 +6,8 @@
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      what its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
-.ottla/<cluster>/<id>/output.log         what it has printed
-.ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json, output.log
+.ottla/<cluster>/<id>/output.log         what it has printed .ottla/<cluster>/pipelines/<name>/
+a pipeline: checkpoint, progress.jsonl, process.json, output.log
 """
 
 import fcntl
@@ -40,7 +40,9 @@ class Home:
         return self.path / cluster / "pipelines" / name
 
     def lock(self) -> int:
-        """Locks the folder until this process ends. Returns the open lock file. Raises HomeLocked."""
+        """Locks the folder until this process ends. Returns the open lock file. Raises
+        HomeLocked.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         ignore = self.path / ".gitignore"
         if not ignore.exists():

@@ -28,7 +28,9 @@ class State(Enum):
 
 @dataclass(slots=True)
 class BrokerRow:
-    """`leads`: partitions. `replicas`: that it has, and how many of them are `out_of_sync`. None: unknown."""
+    """`leads`: partitions. `replicas`: that it has, and how many of them are `out_of_sync`. None:
+    unknown.
+    """
 
     label: str
     address: str
@@ -43,8 +45,8 @@ class BrokerRow:
 
 @dataclass(slots=True)
 class TopicRow:
-    """`records`: log end minus log start of all partitions, so records that compaction has removed still count.
-    `lag_records`: of `lag_group`, the group with the largest lag."""
+    """`records`: log end minus log start of all partitions, so records that compaction has removed
+    still count. `lag_records`: of `lag_group`, the group with the largest lag."""
 
     cluster: str
     name: str
@@ -73,7 +75,9 @@ class PipelineRow:
 
 @dataclass(slots=True)
 class MirrorRow:
-    """`cluster`: the target. `topics`: that are copied. `lag_records`, `lag_seconds`: None if unknown."""
+    """`cluster`: the target. `topics`: that are copied. `lag_records`, `lag_seconds`: None if
+    unknown.
+    """
 
     cluster: str
     name: str

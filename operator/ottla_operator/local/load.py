@@ -49,7 +49,9 @@ class Load:
         return self.view.loads.setdefault(str(self.script), LoadRow(str(self.script)))
 
     async def run(self, topic_ids: Mapping[str, str]) -> None:
-        """Loads, unless that was completed before. `topic_ids`: of the cluster's described topics, by name."""
+        """Loads, unless that was completed before. `topic_ids`: of the cluster's described topics,
+        by name.
+        """
         current = {"script": hashlib.sha256(self.script.read_bytes()).hexdigest(), "topics": dict(topic_ids)}
         if is_loaded(self._read_marker(), current):
             self.row.state, self.row.note = State.finished, "was loaded before"

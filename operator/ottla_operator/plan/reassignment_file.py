@@ -15,11 +15,15 @@ Place = tuple[str, int]
 
 
 class InvalidPlan(ValueError):
-    """The text is not a plan. Each line of the message names a field, its value and what is allowed."""
+    """The text is not a plan. Each line of the message names a field, its value and what is
+    allowed.
+    """
 
 
 def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
-    """The new replicas of each (topic, partition). `name`: of the file, for errors. Raises InvalidPlan."""
+    """The new replicas of each (topic, partition). `name`: of the file, for errors. Raises
+    InvalidPlan.
+    """
     try:
         found = json.loads(text)
     except ValueError as error:

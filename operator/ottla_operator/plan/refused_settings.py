@@ -48,8 +48,8 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RefusedSetting:
-    """`name`: a key of `spec.config`; None: several settings exclude each other. `reason` names the settings, their
-    values and what is allowed."""
+    """`name`: a key of `spec.config`; None: several settings exclude each other. `reason` names the
+    settings, their values and what is allowed."""
 
     name: str | None
     reason: str

@@ -9,7 +9,9 @@ from ottla_operator.resources.model import Model, Rule, Transition, doc, immutab
 
 
 class TopicSpec(Model, frozen=True):
-    """Desired state of the topic. Fields that are not set are left to the brokers and not managed."""
+    """Desired state of the topic. Fields that are not set are left to the brokers and not
+    managed.
+    """
 
     cluster_ref: Annotated[ObjectRef, doc("Cluster that the topic belongs to. Immutable.")]
     topic_name: Annotated[

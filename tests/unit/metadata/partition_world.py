@@ -1,7 +1,9 @@
-"""One partition on a few brokers, in a model: logs, leaders that know less than the controller, lost and repeated words, crashes, wiped disks.
+"""One partition on a few brokers, in a model: logs, leaders that know less than the controller,
+lost and repeated words, crashes, wiped disks.
 
-The controller's part is the real one (the pure plans on a real image); brokers follow the rules of replication in their simplest form. What is
-checked is what all of it is for: whoever the controller has made leader has every acknowledged record.
+The controller's part is the real one (the pure plans on a real image); brokers follow the rules of
+replication in their simplest form. What is checked is what all of it is for: whoever the controller
+has made leader has every acknowledged record.
 """
 
 from collections.abc import Sequence
@@ -28,8 +30,8 @@ TOPIC = UUID(int=77)
 
 @dataclass
 class Process:
-    """One life of a broker. `known`, `registered`: the partition and the epochs of brokers as this one has heard of them; `ends`: follower → (its
-    epoch, its log's end) in this leader epoch."""
+    """One life of a broker. `known`, `registered`: the partition and the epochs of brokers as this
+    one has heard of them; `ends`: follower → (its epoch, its log's end) in this leader epoch."""
 
     epoch: int
     known: PartitionRecord
@@ -40,7 +42,9 @@ class Process:
 
 
 class World:
-    """`began_with`: so many of the replicas were there when the partition was made. `synced`: what is fetched or appended is on the device at once."""
+    """`began_with`: so many of the replicas were there when the partition was made. `synced`: what
+    is fetched or appended is on the device at once.
+    """
 
     def __init__(
         self,

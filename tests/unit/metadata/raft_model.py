@@ -1,13 +1,15 @@
-"""The quorum's rules in a world of values: replicas with logs and votes, a leader that commits, messages that are late
-or lost, crashes, wiped disks.
+"""The quorum's rules in a world of values: replicas with logs and votes, a leader that commits,
+messages that are late or lost, crashes, wiped disks.
 
-A `World` is one state, and `steps` are all that can come next; `raft_search` explores them. Decisions are those of the
-broker (`Rules`), called as the broker calls them. A step checks what must always hold and raises `Broken`.
+A `World` is one state, and `steps` are all that can come next; `raft_search` explores them.
+Decisions are those of the broker (`Rules`), called as the broker calls them. A step checks what
+must always hold and raises `Broken`.
 
-What is in flight is modelled by what it can change. A vote request stays for ever and may be delivered again and late;
-its answer is counted at once or is lost. A pre-vote, which no replica remembers, is one step. A fetch has two halves, each of which may be the last: the leader learns the
-follower's position, the follower receives a record. Records need no value: a leader writes at an offset once in its
-epoch, so the epoch identifies the record.
+What is in flight is modelled by what it can change. A vote request stays for ever and may be
+delivered again and late; its answer is counted at once or is lost. A pre-vote, which no replica
+remembers, is one step. A fetch has two halves, each of which may be the last: the leader learns the
+follower's position, the follower receives a record. Records need no value: a leader writes at an
+offset once in its epoch, so the epoch identifies the record.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,8 +35,8 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True)
 class Rules:
-    """The broker's decisions, to be exchanged for wrong ones. `syncs_first`: a vote is on disk before it is answered.
-    `directories_differ`: an empty disk gets another id."""
+    """The broker's decisions, to be exchanged for wrong ones. `syncs_first`: a vote is on disk
+    before it is answered. `directories_differ`: an empty disk gets another id."""
 
     answer_vote: Callable[[RaftState, VoteRequest, Replica], tuple[RaftState, bool]] = raft_rules.answer_vote
     count_vote: Callable[..., RaftState] = raft_rules.count_vote
@@ -63,8 +65,8 @@ def newest_voters(log: tuple[Entry, ...]) -> tuple[int, Voters]:
 
 
 class Node(NamedTuple):
-    """A broker. `stored` and `log[:synced]` are on its disk. The last two matter to a leader: where its epoch starts,
-    and what followers have."""
+    """A broker. `stored` and `log[:synced]` are on its disk. The last two matter to a leader: where
+    its epoch starts, and what followers have."""
 
     key: ReplicaKey
     raft: RaftState
@@ -129,8 +131,9 @@ class Left(NamedTuple):
 
 
 class World(NamedTuple):
-    """`leaders`, `votes`, `committed` are what has happened, for the checks: (epoch, leader, process), (epoch, voter,
-    candidate), and the committed records with the epoch of the leader that committed each."""
+    """`leaders`, `votes`, `committed` are what has happened, for the checks: (epoch, leader,
+    process), (epoch, voter, candidate), and the committed records with the epoch of the leader that
+    committed each."""
 
     nodes: tuple[Node, ...]
     left: Left
@@ -152,7 +155,9 @@ def key(broker: int, disk: int = 0) -> ReplicaKey:
 
 
 def world_of(brokers: int, voters: int, left: Left) -> World:
-    """Brokers 1 to `brokers` of a cluster that broker 1 founded; the first `voters` vote, and all know it."""
+    """Brokers 1 to `brokers` of a cluster that broker 1 founded; the first `voters` vote, and all
+    know it.
+    """
     founded = (Entry(0, frozenset(key(broker) for broker in range(1, voters + 1))),)
     nodes = (Node(key(broker), RaftState(), ElectionState(), founded, 1) for broker in range(1, brokers + 1))
     return World(tuple(nodes), left, committed=((founded[0], 0),))
@@ -166,7 +171,9 @@ def after(world: World, *happened: str) -> World:
 
 
 def led_world(brokers: int, left: Left) -> World:
-    """A world of up to three brokers, all of them voters. Broker 1 leads in epoch 1 and has committed its first record."""
+    """A world of up to three brokers, all of them voters. Broker 1 leads in epoch 1 and has
+    committed its first record.
+    """
     others = range(2, brokers + 1)
     return after(
         world_of(brokers, brokers, left),
@@ -179,8 +186,8 @@ def led_world(brokers: int, left: Left) -> World:
 
 
 def contested_world(left: Left) -> World:
-    """A world of three voters. Broker 1 leads in epoch 3 and has a record of epoch 1 that no other broker has; broker 3
-    has one of epoch 2 instead (figure 8 of the Raft paper)."""
+    """A world of three voters. Broker 1 leads in epoch 3 and has a record of epoch 1 that no other
+    broker has; broker 3 has one of epoch 2 instead (figure 8 of the Raft paper)."""
     return after(
         world_of(3, 3, left),
         *("broker 1: timer expires", "broker 1: pre-vote by broker 2", "broker 2: vote request of 1 in 1"),
@@ -304,8 +311,8 @@ def may_wipe(world: World, node: Node) -> bool:
 
 
 def with_raft(world: World, at: int, raft: RaftState, rules: Rules) -> World:
-    """The world in which a replica has this state, after what the state asks for. How often elections have failed
-    matters only to timers."""
+    """The world in which a replica has this state, after what the state asks for. How often
+    elections have failed matters only to timers."""
     node, raft = world.nodes[at], replace(raft, failed_elections=0)
     if raft == node.raft:
         return world
@@ -323,8 +330,8 @@ def with_raft(world: World, at: int, raft: RaftState, rules: Rules) -> World:
 
 
 def check_undisturbed(world: World, at: int) -> None:
-    """A majority that hears a leader does not let another voter of its set stand for election. (With more than three
-    voters it may: by pre-votes from before they heard the leader.)"""
+    """A majority that hears a leader does not let another voter of its set stand for election.
+    (With more than three voters it may: by pre-votes from before they heard the leader.)"""
     node = world.nodes[at]
     for leader in world.nodes:
         if leader.leads and leader.key != node.key and leader.voters == node.voters and len(node.voters) <= 3:
@@ -370,7 +377,9 @@ def add_vote(
 
 
 def establish(world: World, at: int) -> World:
-    """The first record of an epoch, by a leader that must be the only one and have all committed records."""
+    """The first record of an epoch, by a leader that must be the only one and have all committed
+    records.
+    """
     node = world.nodes[at]
     me = (node.raft.epoch, node.key, node.process)
     for other in world.leaders:
@@ -415,7 +424,9 @@ def truncate(world: World, at: int, offset: int) -> World:
 
 
 def fetch(world: World, at: int, leader: Node) -> World:
-    """The next record, and the leader's high watermark once it has committed a record of its epoch."""
+    """The next record, and the leader's high watermark once it has committed a record of its
+    epoch.
+    """
     node = world.nodes[at]
     raft = replace(raft_rules.hear_leader(node.raft), failed_elections=0)
     log = node.log + leader.log[len(node.log) : len(node.log) + 1]

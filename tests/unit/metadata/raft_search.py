@@ -32,8 +32,8 @@ class Explored:
 
 
 def explore(start: World, rules: Rules, most: int) -> Explored:
-    """Every world that can be reached within the bounds of `start`, nearest first, up to `most`: a violation is found
-    by its shortest trace."""
+    """Every world that can be reached within the bounds of `start`, nearest first, up to `most`: a
+    violation is found by its shortest trace."""
     came_from: dict[World, tuple[World, str] | None] = {start: None}
     frontier = [start]
     while frontier:

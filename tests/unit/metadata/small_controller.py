@@ -32,7 +32,9 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 class MemoryLog:
-    """`refuses`: what the next commits raise; `commits`: how many records each had; `majority`: whether one is heard."""
+    """`refuses`: what the next commits raise; `commits`: how many records each had; `majority`:
+    whether one is heard.
+    """
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

@@ -1,4 +1,6 @@
-"""Brokers as the controller has them: registration, sessions, fencing, an orderly stop, and what each does to partitions."""
+"""Brokers as the controller has them: registration, sessions, fencing, an orderly stop, and what
+each does to partitions.
+"""
 
 import asyncio
 
@@ -178,7 +180,9 @@ async def test_rule_4_a_wiped_disk_never_passes_as_its_old_self() -> None:
 
 @on_a_loop
 async def test_a_topic_that_was_made_when_one_broker_was_there_is_not_lost_with_its_disk() -> None:
-    """All its replicas are equally empty, and nothing is committed before as many are in sync as must be."""
+    """All its replicas are equally empty, and nothing is committed before as many are in sync as
+    must be.
+    """
     small = await SmallController(min_insync_replicas="2").come(1, 2, 3)
     for broker in (1, 2):
         await small.beat(broker, want_fence=True)

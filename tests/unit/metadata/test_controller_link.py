@@ -41,7 +41,9 @@ def block(first: int, code: ErrorCode = ErrorCode.none) -> AllocateProducerIdsRe
 
 
 class Office:
-    """A broker that others ask: `answers` gives what it says to the n-th question, or raises ConnectionError to hang up."""
+    """A broker that others ask: `answers` gives what it says to the n-th question, or raises
+    ConnectionError to hang up.
+    """
 
     def __init__(self, answers: Callable[[int], Awaitable[Any]]) -> None:
         self._answers = answers

@@ -17,7 +17,9 @@ ANSWER = b"\0\0\0\2ok"
 
 
 class Broker:
-    """`ended`: how many of its connections are over. `answers`: whether it lives, or only its sockets."""
+    """`ended`: how many of its connections are over. `answers`: whether it lives, or only its
+    sockets.
+    """
 
     def __init__(self) -> None:
         self.answers = True

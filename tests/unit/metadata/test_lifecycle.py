@@ -158,7 +158,9 @@ async def test_a_new_controller_hears_it_at_once() -> None:
 
 @on_a_loop
 async def test_rule_6_who_was_the_controller_has_only_its_own_word_that_it_was_heard() -> None:
-    """Whoever follows it fences it at once: it is in a session when that one has answered it, whatever it has answered itself before."""
+    """Whoever follows it fences it at once: it is in a session when that one has answered it,
+    whatever it has answered itself before.
+    """
     small = SmallController()
     broker = await Broker(small, interval_ms=20).come()
     broker.majority = True

@@ -1,4 +1,6 @@
-"""Whole brokers follow and succeed one another: whatever becomes of a leader, what it committed stays, and what it did not commit was never true."""
+"""Whole brokers follow and succeed one another: whatever becomes of a leader, what it committed
+stays, and what it did not commit was never true.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Orders to recover a cluster: stored, carried out by the next start, and repeated after a crash."""
+"""Orders to recover a cluster: stored, carried out by the next start, and repeated after a
+crash.
+"""
 
 import asyncio
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""What is committed is in every later leader's log, whatever happens to brokers and messages; and the model notices
-rules that are wrong."""
+"""What is committed is in every later leader's log, whatever happens to brokers and messages; and
+the model notices rules that are wrong."""
 
 from dataclasses import replace
 from random import Random

@@ -1,4 +1,6 @@
-"""A snapshot is the image and nothing else; a start reads the newest, and a broker far behind gets it from the leader."""
+"""A snapshot is the image and nothing else; a start reads the newest, and a broker far behind gets
+it from the leader.
+"""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,6 @@
-"""The voters of the metadata log: what they have committed, how they change, and which brokers they are."""
+"""The voters of the metadata log: what they have committed, how they change, and which brokers they
+are.
+"""
 
 from uuid import UUID
 

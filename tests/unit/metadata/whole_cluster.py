@@ -108,7 +108,9 @@ class WholeCluster(SimulatedCluster):
             await self.pause(0.01)
 
     async def all_agree(self, *topics: str, within_s: float = 30.0, alike_from: int = 0) -> None:
-        """Every broker knows these topics, and all logs are the same from an offset on; −1: from the last record on."""
+        """Every broker knows these topics, and all logs are the same from an offset on; −1: from
+        the last record on.
+        """
 
         def agree() -> bool:
             images = [node.broker.image for node in self if node.broker is not None and hasattr(node.broker, "quorum")]

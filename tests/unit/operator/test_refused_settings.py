@@ -1,4 +1,6 @@
-"""Settings that no broker could be started with are found from the broker's own table, before one is."""
+"""Settings that no broker could be started with are found from the broker's own table, before one
+is.
+"""
 
 from pathlib import Path
 from typing import Any

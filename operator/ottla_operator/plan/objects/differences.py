@@ -1,7 +1,8 @@
-"""Whether a live object differs from the desired one in a field that the operator sets. What others and Kubernetes'
-defaults add does not count.
+"""Whether a live object differs from the desired one in a field that the operator sets. What others
+and Kubernetes' defaults add does not count.
 
-Invariant: after the desired object was applied nothing differs, so a converged object is never written again.
+Invariant: after the desired object was applied nothing differs, so a converged object is never
+written again.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""All objects of a Pipeline together, which launcher runs it, and what of a Pipeline Kubernetes cannot run."""
+"""All objects of a Pipeline together, which launcher runs it, and what of a Pipeline Kubernetes
+cannot run.
+"""
 
 import re
 from collections.abc import Collection
@@ -49,8 +51,8 @@ class LaunchInputs:
 
 @dataclass(frozen=True, slots=True)
 class DesiredLaunch:
-    """`prerequisites`: what a driver needs before it is created. `application`: the Deployment or SparkApplication.
-    `settings`: name of the ConfigMap."""
+    """`prerequisites`: what a driver needs before it is created. `application`: the Deployment or
+    SparkApplication. `settings`: name of the ConfigMap."""
 
     prerequisites: tuple[Json, ...]
     application: Json
