@@ -267,11 +267,9 @@ class Spark(Model, frozen=True):
     pod_template: Annotated[
         PodTemplate | None,
         doc(
-            "Additions to the pods of driver and executors: imagePullSecrets, tolerations, "
-            "nodeSelector, volumes, and so "
-            "on. The container named spark stands for the driver's and the executors': its env, "
-            "envFrom, volumeMounts and "
-            "securityContext are added to theirs. Ignored by `ottla up`."
+            "Additions to the pods of driver and executors: imagePullSecrets, tolerations, nodeSelector, "
+            "volumes, and so on. The container named spark stands for the driver's and the executors': its "
+            "env, envFrom, volumeMounts and securityContext are added to theirs. Ignored by `ottla up`."
         ),
     ] = None
 
@@ -282,9 +280,7 @@ def _views(spec: dict[str, Json]) -> set[str]:
 
 
 class PipelineSpec(Model, frozen=True):
-    """Desired state of the pipeline: what is read, how it is transformed, and where it is
-    written.
-    """
+    """Desired state of the pipeline: what it reads, how it transforms that, and where it writes."""
 
     cluster_ref: Annotated[ObjectRef, doc("Cluster whose topics are read and written.")]
     sources: Annotated[

@@ -9,9 +9,7 @@ from ottla_operator.resources.model import Model, Rule, Transition, doc, immutab
 
 
 class TopicSpec(Model, frozen=True):
-    """Desired state of the topic. Fields that are not set are left to the brokers and not
-    managed.
-    """
+    """Desired state of the topic. The operator does not manage fields that are not set."""
 
     cluster_ref: Annotated[ObjectRef, doc("Cluster that the topic belongs to. Immutable.")]
     topic_name: Annotated[
