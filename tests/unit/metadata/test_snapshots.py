@@ -12,6 +12,7 @@ from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     LeaderChangeRecord,
@@ -39,63 +40,66 @@ from tests.unit.metadata.whole_cluster import WholeCluster, run_scenario
 
 def random_records(random: Random, length: int) -> list[MetadataRecord]:
     """Random records in an order that a controller could have committed."""
-    text: list[MetadataRecord] = []
+    records: list[MetadataRecord] = []
     topics: dict[str, UUID] = {}
     epochs: dict[int, int] = {}
     for offset in range(length):
         name = f"topic-{random.randrange(4)}"
         broker = random.randrange(3)
-        match random.randrange(12):
+        match random.randrange(13):
             case 0 if name not in topics:
                 topics[name] = UUID(int=offset + 1)
-                text.append(TopicRecord(name, topics[name]))
+                records.append(TopicRecord(name, topics[name]))
             case 1 if name in topics:
-                text.append(RemoveTopicRecord(topics.pop(name)))
+                records.append(RemoveTopicRecord(topics.pop(name)))
             case 2 | 3 if name in topics:
-                text.append(
+                records.append(
                     PartitionRecord(
                         topics[name], random.randrange(3), (1, 2), (1,), 1, leader_epoch=offset, eligible=(2,)
                     )
                 )
             case 8 if name in topics:
-                text.append(MirroredTopicRecord(topics[name], "west", name, UUID(int=offset), random.random() < 0.5))
+                records.append(MirroredTopicRecord(topics[name], "west", name, UUID(int=offset), random.random() < 0.5))
             case 9 if name in topics:
-                text.append(PartitionRecord(topics[name], 0, (1, 2), (1,), 1, leader_epoch=offset))
-                text.append(MirroredPartitionRecord(topics[name], 0, ((offset, offset),)))
+                records.append(PartitionRecord(topics[name], 0, (1, 2), (1,), 1, leader_epoch=offset))
+                records.append(MirroredPartitionRecord(topics[name], 0, ((offset, offset),)))
             case 4:
                 value = random.choice(("1", "2", None))
-                text.append(ConfigRecord(2, random.choice(list(topics) or ["nothing"]), random.choice("ab"), value))
+                records.append(ConfigRecord(2, random.choice(list(topics) or ["nothing"]), random.choice("ab"), value))
             case 5:
-                epochs[broker] = len(text)
-                text.append(
+                epochs[broker] = len(records)
+                records.append(
                     RegisterBrokerRecord(
                         broker, UUID(int=offset), {"PLAINTEXT": Endpoint("here", offset)}, rack="r", http="h:1"
                     )
                 )
             case 6 if broker in epochs:
                 if random.random() < 0.2:
-                    text.append(UnregisterBrokerRecord(broker, epochs.pop(broker)))
+                    records.append(UnregisterBrokerRecord(broker, epochs.pop(broker)))
                 else:
                     directories = random.choice((None, (UUID(int=7),)))
-                    text.append(
+                    records.append(
                         BrokerRegistrationChangeRecord(
                             broker, epochs[broker], random.random() < 0.5, random.random() < 0.5, directories
                         )
                     )
             case 10:
                 entry = AccessControlEntry(2, random.choice("ab"), 3, "User:alice", "*", 3, random.choice((2, 3)))
-                ids = [one.id for one in text if isinstance(one, AccessControlEntryRecord)]
-                text.append(AccessControlEntryRecord(UUID(int=offset), entry))
+                ids = [one.id for one in records if isinstance(one, AccessControlEntryRecord)]
+                records.append(AccessControlEntryRecord(UUID(int=offset), entry))
                 if ids and random.random() < 0.5:
-                    text.append(RemoveAccessControlEntryRecord(random.choice(ids)))
+                    records.append(RemoveAccessControlEntryRecord(random.choice(ids)))
             case 11:
                 name, credential = random.choice("ab"), ScramCredential(b"s", b"k", bytes([offset % 256]), 4096)
-                text.append(UserScramCredentialRecord(name, random.choice((1, 2)), credential))
+                records.append(UserScramCredentialRecord(name, random.choice((1, 2)), credential))
                 if random.random() < 0.5:
-                    text.append(RemoveUserScramCredentialRecord(random.choice("ab"), 1))
+                    records.append(RemoveUserScramCredentialRecord(random.choice("ab"), 1))
+            case 12:
+                entity = random.choice(((("user", "a"),), (("user", None), ("client-id", "c")), (("ip", "::1"),)))
+                records.append(ClientQuotaRecord(entity, random.choice("kl"), random.choice((1.0, 2.5, None))))
             case 7:
-                text.append(random.choice((LeaderChangeRecord(broker, offset), ProducerIdsRecord(offset * 1000))))
-    return text
+                records.append(random.choice((LeaderChangeRecord(broker, offset), ProducerIdsRecord(offset * 1000))))
+    return records
 
 
 def build_image(records: list[MetadataRecord]) -> MetadataImage:
