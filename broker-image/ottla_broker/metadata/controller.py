@@ -215,7 +215,9 @@ class Controller:
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Sets quotas of entities by key, or with None removes them, in one commit. The caller has validated them."""
+        """Sets quotas of entities by key, or with None removes them, in one commit. The caller has
+        validated them.
+        """
 
         def plan() -> list[MetadataRecord]:
             return [
