@@ -1,4 +1,4 @@
-"""The state of a whole cluster, as the driver of a run sees it. No client or broker has this view."""
+"""The state of a whole cluster, as only the driver of a run sees it."""
 
 from collections.abc import Iterator
 
