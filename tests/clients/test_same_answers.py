@@ -21,12 +21,14 @@ from tests.clients.api_session import KEYS, VERSIONS, ApiSession, Json, has_mess
 from tests.clients.conftest import NewBroker
 from tests.clients.group_cases import GROUP_CASES
 from tests.clients.offset_cases import OFFSET_CASES
+from tests.clients.quota_cases import QUOTA_CASES
 from tests.clients.record_cases import RECORD_CASES
 from tests.clients.response_differences import MISSING, unequal
 from tests.clients.topic_cases import TOPIC_CASES
 
 STORED = Path(__file__).with_name("kafka-4.1-responses.json")
-CASES = {each.__name__: each for each in (*TOPIC_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES)}
+ALL_CASES = (*TOPIC_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES, *QUOTA_CASES)
+CASES = {each.__name__: each for each in ALL_CASES}
 RUN = "run"
 
 
@@ -82,7 +84,7 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
 
 
 @pytest.fixture(scope="module")
-def asked(new_broker: NewBroker) -> Iterator[BrokerProcess]:
+def broker_under_test(new_broker: NewBroker) -> Iterator[BrokerProcess]:
     with new_broker(num_partitions=1, group_initial_rebalance_delay_ms=0) as broker:
         yield broker
 
@@ -93,16 +95,18 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_same_answers(api: str, asked: BrokerProcess, broker_kind: str, recording: bool) -> None:
+def test_same_answers(api: str, broker_under_test: BrokerProcess, broker_kind: str, recording: bool) -> None:
     recorded = json.loads(STORED.read_text()) if STORED.exists() else {}
     if recording:
         assert broker_kind == "kafka", "only Apache Kafka's responses are recorded"
-        recorded[api] = group_by_version_range(asyncio.run(collect_responses(asked.bootstrap, RUN, api, None)))
+        recorded[api] = group_by_version_range(
+            asyncio.run(collect_responses(broker_under_test.bootstrap, RUN, api, None))
+        )
         STORED.write_text(to_json_text(recorded))
         return
     wanted = recorded[api]
     versions = sorted({version for case in wanted.values() for runs in case for version in versions_in(runs)})
-    got = group_by_version_range(asyncio.run(collect_responses(asked.bootstrap, RUN, api, versions)))
+    got = group_by_version_range(asyncio.run(collect_responses(broker_under_test.bootstrap, RUN, api, versions)))
     found = [
         f"{api} {line}"
         for line in differences(wanted, got)

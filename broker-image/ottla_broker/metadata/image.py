@@ -1,7 +1,7 @@
 """The cluster's metadata in memory: the result of all committed records.
 
-An image is changed only by `apply_records` and `replace_with`, which return what changed, so that a broker acts on
-differences and never compares images.
+An image is changed only by `apply_records` and `replace_with`, which return what changed, so that a
+broker acts on differences and never compares images.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from ottla_broker.metadata.records import (
     AppendedPartitionRecord,
     AppendedSourceRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     LeaderChangeRecord,
@@ -32,6 +33,7 @@ from ottla_broker.metadata.records import (
     UserScramCredentialRecord,
 )
 from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.client_quotas import QuotaEntity
 from ottla_broker.security.scram import ScramCredential
 
 TOPIC_RESOURCE = 2
@@ -86,12 +88,14 @@ class MetadataDelta:
     changed_brokers: set[int] = field(default_factory=set)
     changed_mirrors: set[str] = field(default_factory=set)  # topics whose mirror records changed
     changed_acls: set[UUID] = field(default_factory=set)
+    client_quotas_changed: bool = False
     controller_changed: bool = False
 
 
 class ReplicaIndex:
-    """The replicas and the number of led partitions of each broker, kept in step with the image: a change of one broker
-    costs in proportion to its own partitions. Partitions are in the order in which they were added."""
+    """The replicas and the number of led partitions of each broker, kept in step with the image: a
+    change of one broker costs in proportion to its own partitions. Partitions are in the order in
+    which they were added."""
 
     __slots__ = ("_partitions", "directory_counts", "leader_counts")
 
@@ -108,7 +112,9 @@ class ReplicaIndex:
         return Counter({broker: len(partitions) for broker, partitions in self._partitions.items()})
 
     def update(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
-        """A partition changed from `old`, None if it was created, to `new`, None if it was deleted."""
+        """A partition changed from `old`, None if it was created, to `new`, None if it was
+        deleted.
+        """
         before, after = (() if old is None else old.replicas), (() if new is None else new.replicas)
         state = new or old
         if before != after and state is not None:
@@ -139,6 +145,7 @@ class MetadataImage:
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
     scram_credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)  # by user, mechanism
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
@@ -165,14 +172,16 @@ class MetadataImage:
                 other.topic_names[topic] for topic in other.mirrored_topics.keys() | other.appended_sources.keys()
             },
             changed_acls=self.acls.keys() | other.acls.keys(),
+            client_quotas_changed=self.client_quotas != other.client_quotas,
         )
         for attribute in fields(self):
             setattr(self, attribute.name, getattr(other, attribute.name))
         return delta
 
     def to_records(self, epoch: int) -> list[MetadataRecord]:
-        """Records from which an equal image results: the content of a snapshot. `epoch`: of the last record applied.
-        Copies one reference for each partition, so that it may run on the event loop."""
+        """Records from which an equal image results: the content of a snapshot. `epoch`: of the
+        last record applied. Copies one reference for each partition, so that it may run on the
+        event loop."""
         records: list[MetadataRecord] = [
             LeaderChangeRecord(broker, epoch)
             for broker in (self.previous_controller_id, self.controller_id)
@@ -194,6 +203,8 @@ class MetadataImage:
             UserScramCredentialRecord(name, mechanism, credential)
             for (name, mechanism), credential in self.scram_credentials.items()
         ]
+        for entity, quotas in self.client_quotas.items():
+            records += [ClientQuotaRecord(entity, key, value) for key, value in quotas.items()]
         if self.next_producer_id:
             records.append(ProducerIdsRecord(self.next_producer_id))
         return records
@@ -206,13 +217,15 @@ class MetadataImage:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
     def active_mirror(self, topic_id: UUID) -> MirroredTopicRecord | None:
-        """The record of a mirrored topic that has not failed over, which takes only its source's records."""
+        """The record of a mirrored topic that has not failed over, which takes only its source's
+        records.
+        """
         mirror = self.mirrored_topics.get(topic_id)
         return None if mirror is None or mirror.failed_over else mirror
 
     def is_writable(self, topic_id: UUID, partition: int) -> bool:
-        """True if producers may write to the partition: the topic is not mirrored, or has failed over and the end of the
-        mirrored records is known."""
+        """True if producers may write to the partition: the topic is not mirrored, or has failed
+        over and the end of the mirrored records is known."""
         if topic_id not in self.mirrored_topics:
             return True
         mirrored = self.mirrored_partitions.get((topic_id, partition))
@@ -285,6 +298,9 @@ class MetadataImage:
                 self.scram_credentials[record.name, record.mechanism] = record.credential
             case RemoveUserScramCredentialRecord():
                 self.scram_credentials.pop((record.name, record.mechanism), None)
+            case ClientQuotaRecord():
+                self._apply_client_quota(record)
+                delta.client_quotas_changed = True
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
             case MirroredTopicRecord():
@@ -329,6 +345,15 @@ class MetadataImage:
             resource[record.key] = record.value
         if not resource:
             del self.configs[record.resource_type, record.name]
+
+    def _apply_client_quota(self, record: ClientQuotaRecord) -> None:
+        quotas = self.client_quotas.setdefault(record.entity, {})
+        if record.value is None:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = record.value
+        if not quotas:
+            del self.client_quotas[record.entity]
 
     def _apply_registration_change(self, change: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(change.broker)

@@ -1,4 +1,4 @@
-"""First and last version served of each API: what ApiVersions answers without importing every API's messages.
+"""First and last served version of each API, for ApiVersions, without importing their messages.
 
 Made from the declarations in `ottla_broker.api` by `python -m ottla_broker.requests.protocol_page`.
 """
@@ -43,6 +43,8 @@ SERVED_VERSIONS: Final[dict[int, tuple[int, int]]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (0, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: (0, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
     ApiKey.VOTE: (0, 2),

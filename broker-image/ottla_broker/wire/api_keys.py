@@ -1,5 +1,5 @@
-"""API keys of the protocol that Ottla serves or sends: https://kafka.apache.org/protocol#protocol_api_keys. Ottla's own
-begin at FIRST_OWN_KEY."""
+"""API keys of the protocol that Ottla serves or sends:
+https://kafka.apache.org/protocol#protocol_api_keys. Ottla's own begin at FIRST_OWN_KEY."""
 
 from enum import IntEnum
 from typing import Final
@@ -8,7 +8,9 @@ FIRST_OWN_KEY: Final = 10000
 
 
 class ApiKey(IntEnum):
-    """Names are kio's in upper case, so `ApiKey.LIST_OFFSETS.name.lower()` is a package of `kio.schema`."""
+    """Names are kio's in upper case, so `ApiKey.LIST_OFFSETS.name.lower()` is a package of
+    `kio.schema`.
+    """
 
     PRODUCE = 0
     FETCH = 1
@@ -45,6 +47,8 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     VOTE = 52
