@@ -19,14 +19,18 @@ from ottla_broker.config import (
     SOCKET_LISTEN_BACKLOG_SIZE,
     SOCKET_RECEIVE_BUFFER_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
+    SSL_PRINCIPAL_MAPPING_RULES,
     Config,
     Listener,
 )
+from ottla_broker.config.listener_security import listener_sasl, listener_tls
 from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.security.authorizer import Authorizer
+from ottla_broker.security.broker_login import BrokerLogin
+from ottla_broker.security.principal_mapping import PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.security.scram import ScramCredential, ScramMechanism
 from ottla_broker.wire.framing import SCRATCH_BYTES
@@ -72,7 +76,7 @@ def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
 def load_tls(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
     """The listener's certificate and keys. Logs an error if clients will refuse the certificate at `now` (seconds since
     1970). Raises ListenError."""
-    tls = config.tls(listener.name)
+    tls = listener_tls(config, listener.name)
     try:
         context, certificate = tls.load()
     except TlsConfigError as reason:
@@ -111,6 +115,7 @@ class Server:
             memoryview(bytearray(SCRATCH_BYTES)),
             self._loop.time,
             self._sasl_sessions(),
+            self._principal_mappers(),
             busy_poll,
             on_open=self._admit,
             on_close=self._remove,
@@ -190,16 +195,28 @@ class Server:
     def _sasl_sessions(self) -> dict[str, Callable[[], SaslSession]]:
         config = self._broker.config
 
-        def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        own_login = BrokerLogin.from_security(self._broker.channels.security)
+
+        def find_credential(listener: str, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+            if listener == config.inter_broker_listener and own_login is not None and own_login.is_of(user, mechanism):
+                return own_login.credential
             return self._broker.image.scram_credentials.get((user, mechanism))
 
         def new_session(listener: str) -> SaslSession:  # by the settings as they are now
-            return SaslSession(config.sasl(listener), find_credential, self._loop.time)
+            return SaslSession(listener_sasl(config, listener), partial(find_credential, listener), self._loop.time)
 
         return {
             listener.name: partial(new_session, listener.name)
             for listener in config.listeners
             if config.security_protocol(listener.name).startswith("SASL_")
+        }
+
+    def _principal_mappers(self) -> dict[str, PrincipalMapper]:
+        config = self._broker.config
+        return {
+            listener.name: config.of_listener(listener.name, SSL_PRINCIPAL_MAPPING_RULES)
+            for listener in config.listeners
+            if config.security_protocol(listener.name) == "SSL"
         }
 
     async def _release_held_requests(self) -> None:

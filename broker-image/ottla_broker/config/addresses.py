@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla_broker.config.value_types import ConfigType, ValueType, parsed, split_list
 from ottla_broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas_config
+from ottla_broker.security.principal_mapping import PrincipalMapper
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
@@ -152,6 +153,10 @@ def login_module() -> ValueType[LoginModule | None]:
         f'{PLAIN_MODULE} required user_NAME="PASSWORD" …; or {SCRAM_MODULE} required;',
         code=ConfigType.PASSWORD,
     )
+
+
+def principal_mapping_rules() -> ValueType[PrincipalMapper]:
+    return parsed(PrincipalMapper.parse, "DEFAULT, and RULE:PATTERN/REPLACEMENT/[LU], separated by commas", str)
 
 
 def principals() -> ValueType[tuple[str, ...]]:

@@ -92,8 +92,6 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "remote.log.reader.threads": _NO_TIERS,
     "sasl.kerberos.": _NOT_THIS_SASL,
     "sasl.login.refresh.": _NOT_THIS_SASL,
-    "sasl.mechanism.inter.broker.protocol": "brokers connect to each other without SASL",
-    "ssl.endpoint.identification.algorithm": "brokers connect to each other without TLS",
     "ssl.keymanager.algorithm": _NOT_JAVA_TLS,
     "ssl.keystore.password": "PEM has no password but that of the key: `ssl.key.password`",
     "ssl.protocol": "`ssl.enabled.protocols` is sufficient",
@@ -143,7 +141,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "ssl.cipher.suites": ("", "the ciphers are OpenSSL's default"),
     "ssl.engine.factory.class": ("", _NO_JAVA),
-    "ssl.principal.mapping.rules": ("DEFAULT", "principals are whole subjects of certificates"),
     "config.providers": ("", "`${env:NAME}` and `${directory:PATH:FILE}` work without it; others need Java classes"),
 }
 
