@@ -1,5 +1,5 @@
-"""Clusters whose brokers connect to each other over TLS and SASL: they start without an open moment,
-copy records, go on without a broker, and serve no client as if it were a broker.
+"""Clusters whose brokers connect to each other over TLS and SASL: they start without an open
+moment, copy records, go on without a broker, and serve no client as if it were a broker.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -107,7 +107,9 @@ def mutual_tls_cluster(folder: Path) -> Iterator[Secured]:
 
 @contextmanager
 def scram_cluster(folder: Path) -> Iterator[Secured]:
-    """Brokers log in to each other by SCRAM over TLS, with a login that no metadata log has at first."""
+    """Brokers log in to each other by SCRAM over TLS, with a login that no metadata log has at
+    first.
+    """
     authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
     keystore = authority.folder / "broker.pem"
     keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())

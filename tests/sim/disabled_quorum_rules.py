@@ -1,5 +1,5 @@
-"""Rules of the metadata log's quorum, each switched off on purpose: the checks of several brokers must
-detect it.
+"""Rules of the metadata log's quorum, each switched off on purpose: the checks of several brokers
+must detect it.
 
 `RULES` has the patches by name. They exist only here.
 """

@@ -13,10 +13,10 @@ killed process loses no page cache, so kills are not limited.
   brokers may lose power at once.
 - **Wiped disk.** It also removes what was synced, so it puts a broker at risk with either setting,
   and removes a voter's metadata log and vote. A wiped broker counts as at risk until it has been in
-  every ISR again. A committed metadata record is on a majority of the voters, and a leader is elected
-  by a majority. So no committed record is lost, and a leader can be elected, as long as a majority
-  of the voters is not wiped. A wiped one counts until the voter set no longer has its old directory
-  id.
+  every ISR again. A committed metadata record is on a majority of the voters, and a leader is
+  elected by a majority. So no committed record is lost, and a leader can be elected, as long as a
+  majority of the voters is not wiped. A wiped one counts until the voter set no longer has its old
+  directory id.
 - **A wipe hits a healthy cluster only**, with every broker running, no other fault in progress and
   every ISR complete. A wiped broker has to leave every ISR, even as its last member, because
   anything else would lose records. Such a partition waits for a person, and a run would wait for

@@ -225,7 +225,8 @@ class MirrorSimulation:
         plan, random = self._setup.plan, self.random
         until_s = self._setup.loop.time() + plan.faults_for_s
         hosts = [*self._hosts, *(one.host for one in self._setup.target)]
-        # A moved source has other addresses than the mirror; a lost disk might have the files of truncated records.
+        # A moved source has other addresses than the mirror; a lost disk might have the files of
+        # truncated records.
         excluded = (MOVED, *WIPES) if plan.fails_back else (MOVED,)
         link = LinkFaults(self._setup.source, self._setup.target, Random(random.getrandbits(64)))
         record_loss: list[tuple[int, str, Fault]] = (

@@ -55,7 +55,8 @@ class SimulatedProcess:
             self.alive = False
             self._held.clear()
             for task in self.tasks:
-                # Tasks of a killed process are never awaited, so asyncio should not warn about them.
+                # Tasks of a killed process are never awaited, so asyncio should not warn about
+                # them.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
             for callback in self.on_exit:
                 callback()

@@ -87,7 +87,9 @@ class QuorumFaults:
     # --- elections
 
     async def candidates_slowed(self, mine: SimulatedBroker) -> None:
-        """Kill the leader while the links among the others are slow: votes are split and come late."""
+        """Kill the leader while the links among the others are slow: votes are split and come
+        late.
+        """
 
         async def strike(leader: SimulatedBroker) -> None:
             others = [one.host for one in self._others(leader)]

@@ -23,7 +23,8 @@ Process = tuple[int, int]  # broker, number of its start
 class QuorumMonitor:
     """Monitors one cluster: it has one id, one leader in an epoch, and its committed records stay.
 
-    A new leader has all records that any broker has seen committed, and a replaced one soon resigns.
+    A new leader has all records that any broker has seen committed, and a replaced one soon
+    resigns.
     """
 
     def __init__(self, cluster: SimulatedCluster, trace: Trace) -> None:
@@ -86,7 +87,9 @@ class QuorumMonitor:
             )
 
     def _check_replaced(self, node: SimulatedBroker, broker: Broker) -> None:
-        """A leader that another has replaced acts as controller for no longer than check-quorum allows."""
+        """A leader that another has replaced acts as controller for no longer than check-quorum
+        allows.
+        """
         process = node.node_id, node.starts
         assert node.process is not None
         if broker.quorum.epoch == max(self._leaders) or node.process.stopped:
@@ -98,7 +101,9 @@ class QuorumMonitor:
             self._report("leads on", node, f"{node.host} is the controller of epoch {broker.quorum.epoch}")
 
     def _check_log(self, node: SimulatedBroker, log: PartitionLog) -> None:
-        """Compare what this process has newly learned to be committed with what was committed before."""
+        """Compare what this process has newly learned to be committed with what was committed
+        before.
+        """
         process = node.node_id, node.starts
         if (checked := self._checked.get(process, 0)) >= log.high_watermark:
             return

@@ -1,4 +1,6 @@
-"""TLS and SASL of each listener, and of the connections between brokers, derived from several settings."""
+"""TLS and SASL of each listener, and of the connections between brokers, derived from several
+settings.
+"""
 
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
@@ -30,7 +32,9 @@ class ListenerSettings(Protocol):
 
 
 def listener_tls(config: ListenerSettings, listener: str) -> ListenerTls:
-    """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all listeners."""
+    """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all
+    listeners.
+    """
 
     def of(setting: Setting[T]) -> T:
         return config.of_listener(listener, setting)
@@ -48,7 +52,9 @@ def listener_tls(config: ListenerSettings, listener: str) -> ListenerTls:
 
 
 def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
-    """SASL of a listener: its own settings, those of its mechanisms first, over those of all listeners."""
+    """SASL of a listener: its own settings, those of its mechanisms first, over those of all
+    listeners.
+    """
     mechanisms = config.of_listener(listener, rows.SASL_ENABLED_MECHANISMS)
     plain = config.of_listener(listener, rows.SASL_JAAS_CONFIG, PLAIN)
     reauth_ms = [config.of_listener(listener, rows.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
@@ -62,8 +68,9 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
 
 
 def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
-    """How this broker connects to others: by the inter-broker listener's protocol, certificates and login. Reads the
-    files of the settings. Raises SettingError."""
+    """How this broker connects to others: by the inter-broker listener's protocol, certificates and
+    login. Reads the files of the settings. Raises SettingError.
+    """
     listener = config.inter_broker_listener
     security = _with_login(config, ClientSecurity(config.security_protocol(listener)))
     if security.uses_tls:

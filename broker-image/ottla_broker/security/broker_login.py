@@ -1,7 +1,9 @@
-"""The login of brokers at each other by SCRAM, before a credential can be read from the metadata log.
+"""The login of brokers at each other by SCRAM, before a credential can be read from the metadata
+log.
 
-A broker that starts has to log in to others in order to copy the metadata log, which would hold the credential. All
-brokers of a cluster have the same login in their settings, so each checks it against its own.
+A broker that starts has to log in to others in order to copy the metadata log, which would hold the
+credential. All brokers of a cluster have the same login in their settings, so each checks it
+against its own.
 """
 
 import secrets
@@ -14,8 +16,9 @@ from ottla_broker.wire.sasl import MIN_ITERATIONS
 
 @dataclass(frozen=True, slots=True)
 class BrokerLogin:
-    """`credential`: of the password in this broker's settings. It stands over one of the metadata log, on the
-    inter-broker listener alone."""
+    """`credential`: of the password in this broker's settings. It stands over one of the metadata
+    log, on the inter-broker listener alone.
+    """
 
     username: str
     mechanism: ScramMechanism

@@ -1,8 +1,9 @@
-"""`ssl.principal.mapping.rules` (KIP-371): the name of a client's principal, made of its certificate's subject.
+"""`ssl.principal.mapping.rules` (KIP-371): the name of a client's principal, made of its
+certificate's subject.
 
-A rule is `DEFAULT`, the subject as it is, or `RULE:PATTERN/REPLACEMENT/`, with `L` or `U` at its end for lower or upper
-case. Patterns and replacements are those of Java's regular expressions: `$1` is a group, and a backslash makes the next
-character literal.
+A rule is `DEFAULT`, the subject as it is, or `RULE:PATTERN/REPLACEMENT/`, with `L` or `U` at its
+end for lower or upper case. Patterns and replacements are those of Java's regular expressions: `$1`
+is a group, and a backslash makes the next character literal.
 """
 
 import re
@@ -79,7 +80,9 @@ def _parse_rule(text: str) -> Rule | None:
 
 
 def _parse_replacement(rule: str, text: str, pattern: re.Pattern[str]) -> list[str | int]:
-    """As Java's Matcher.appendReplacement, but that a number without a group is literal (as in Kafka)."""
+    """As Java's Matcher.appendReplacement, but that a number without a group is literal (as in
+    Kafka).
+    """
     parts: list[str | int] = []
     for found in _REPLACEMENT_PART.finditer(text):
         escaped, number, name, literal, other = found.groups()
@@ -95,7 +98,9 @@ def _parse_replacement(rule: str, text: str, pattern: re.Pattern[str]) -> list[s
 
 
 def _find_group(digits: str, groups: int) -> list[str | int]:
-    """The group whose number is the longest beginning of the digits that there is, and what is left of them."""
+    """The group whose number is the longest beginning of the digits that there is, and what is left
+    of them.
+    """
     for length in range(len(digits), 0, -1):
         if int(digits[:length]) <= groups:
             return [int(digits[:length]), digits[length:]]

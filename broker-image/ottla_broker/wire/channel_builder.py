@@ -28,7 +28,9 @@ class ChannelBuilder:
         self._logged: dict[tuple[str, int], float] = {}
 
     async def open_channel(self, host: str, port: int, client_id: str, *, software: str = "ottla") -> Channel:
-        """Connects and logs in. OSError, also when the login fails: the other broker may accept it later."""
+        """Connects and logs in. OSError, also when the login fails: the other broker may accept it
+        later.
+        """
         try:
             return await open_channel(host, port, client_id, software=software, security=self.security)
         except KafkaError as reason:

@@ -109,8 +109,8 @@ class ListenerTls:
         return self.keystore_certificate_chain, self.keystore_key, setting
 
     def secure_client(self, security: ClientSecurity, *, verifies_hostname: bool) -> ClientSecurity:
-        """The same certificates for a client: it presents the keystore's and trusts the truststore's, or the system's
-        authorities without one.
+        """The same certificates for a client: it presents the keystore's and trusts the
+        truststore's, or the system's authorities without one.
 
         Raises TlsConfigError.
         """
