@@ -3,14 +3,17 @@ settings.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ottla_broker.config import security_settings as rows
 from ottla_broker.config.addresses import Listener
 from ottla_broker.config.server_properties import LISTENER_PREFIX
 from ottla_broker.config.setting import Setting, SettingError
+from ottla_broker.security.jwks import JwksEndpoint
+from ottla_broker.security.oauth_token import TokenRules
 from ottla_broker.security.sasl_session import ListenerSasl
-from ottla_broker.wire.client_security import PLAIN, SASL_PROTOCOLS, ClientSecurity
+from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN, SASL_PROTOCOLS, ClientSecurity
 from ottla_broker.wire.listener_tls import ListenerTls, TlsConfigError
 
 T = TypeVar("T")
@@ -67,6 +70,43 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OauthSettings:
+    """How a listener checks OAuth tokens."""
+
+    endpoint: JwksEndpoint
+    rules: TokenRules
+    refresh_s: float
+    retry_backoff_s: float
+    retry_backoff_max_s: float
+
+
+def listener_oauth(config: ListenerSettings, listener: str) -> OauthSettings | None:
+    """None without an endpoint of keys."""
+
+    def of(setting: Setting[T]) -> T:
+        return config.of_listener(listener, setting, OAUTHBEARER)
+
+    url, login = of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL), of(rows.SASL_JAAS_CONFIG)
+    if url is None:
+        return None
+    return OauthSettings(
+        JwksEndpoint(
+            url, "" if login is None else login.truststore, of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_TOKEN_FILE) or ""
+        ),
+        TokenRules(
+            of(rows.SASL_OAUTHBEARER_EXPECTED_AUDIENCE) or (),
+            of(rows.SASL_OAUTHBEARER_EXPECTED_ISSUER) or "",
+            of(rows.SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS),
+            of(rows.SASL_OAUTHBEARER_SUB_CLAIM_NAME),
+            of(rows.SASL_OAUTHBEARER_SCOPE_CLAIM_NAME),
+        ),
+        of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS) / 1000,
+        of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS) / 1000,
+        of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS) / 1000,
+    )
+
+
 def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
     """How this broker connects to others: by the inter-broker listener's protocol, certificates and
     login. Reads the files of the settings. Raises SettingError.
@@ -99,6 +139,7 @@ def find_security_problems(config: ListenerSettings) -> Iterator[str]:
     for listener in config.listeners:
         if config.security_protocol(listener.name) in SASL_PROTOCOLS:
             yield from _find_sasl_problems(config, listener)
+            yield from _find_oauth_problems(config, listener)
     inter_broker = config.inter_broker_listener
     if config.security_protocol(inter_broker) in SASL_PROTOCOLS and listener_sasl(config, inter_broker).mechanisms:
         yield from _find_login_problems(config)
@@ -116,6 +157,12 @@ def _find_sasl_problems(config: ListenerSettings, listener: Listener) -> Iterato
             f"{prefix}.plain.{rows.SASL_JAAS_CONFIG.name} names no users for {listener}; "
             f"allowed: {rows.SASL_JAAS_CONFIG.type.allowed}"
         )
+
+
+def _find_oauth_problems(config: ListenerSettings, listener: Listener) -> Iterator[str]:
+    url = rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
+    if OAUTHBEARER in listener_sasl(config, listener.name).mechanisms and listener_oauth(config, listener.name) is None:
+        yield f"listeners has {listener} with OAUTHBEARER, and {url.name} is not set; allowed: {url.type.allowed}"
 
 
 def _find_login_problems(config: ListenerSettings) -> Iterator[str]:

@@ -1,6 +1,13 @@
 """Settings of security: TLS and SASL of listeners and between brokers, and authorization."""
 
-from ottla_broker.config.addresses import authorizer_name, login_module, principal_mapping_rules, principals
+from ottla_broker.config.addresses import (
+    authorizer_name,
+    jwks_url,
+    login_module,
+    mechanisms,
+    principal_mapping_rules,
+    principals,
+)
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
 from ottla_broker.config.value_types import boolean, integer, list_of, long, one_of, only, secret, string
 from ottla_broker.wire.client_security import MECHANISMS
@@ -45,7 +52,7 @@ SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS)
 
 _sasl = Section("SASL of listeners", BROKER_SETTINGS)  # each also as `listener.name.NAME.…`, NAME in lower case
 
-SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", list_of(*MECHANISMS), "",
+SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", mechanisms(), "",
     "Mechanisms by which clients may authenticate on listeners with SASL.", UpdateMode.PER_BROKER,
     differs="Kafka's default is GSSAPI, which is not implemented")
 SASL_JAAS_CONFIG = _sasl.row("sasl.jaas.config", login_module(), None,
@@ -68,6 +75,40 @@ CONNECTIONS_MAX_REAUTH_MS = _sasl.row("connections.max.reauth.ms", long(), 0,
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = _sasl.row(
     "connection.failed.authentication.delay.ms", integer(at_least=0), 100,
     "Time in milliseconds by which the response to a failed login is delayed.")
+
+_oauth = Section("OAuth tokens", BROKER_SETTINGS)  # each also as `listener.name.NAME.oauthbearer.…`
+
+SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = _oauth.row("sasl.oauthbearer.jwks.endpoint.url", jwks_url(), None,
+    "URL of the keys that sign tokens (a JSON Web Key Set). Required for OAUTHBEARER: tokens without a signature are "
+    "never accepted. For https the truststore is the `ssl.truststore.location` of the mechanism's login module, or "
+    "the system's.")
+SASL_OAUTHBEARER_JWKS_ENDPOINT_TOKEN_FILE = _oauth.row(
+    "sasl.oauthbearer.jwks.endpoint.token.file", string("a file"), None,
+    "File with a bearer token that is sent to the endpoint of the keys, read for each request. The API server of "
+    "Kubernetes wants the token of the pod's service account.", is_ottla_only=True)
+SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = _oauth.row(
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms", long(at_least=1), 3600000,
+    "Time in milliseconds after which the keys are fetched again. They are fetched at once for a token with an "
+    "unknown key.")
+SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = _oauth.row(
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", long(at_least=1), 100,
+    "First pause in milliseconds after a fetch of the keys that failed; it doubles with each further failure. The keys "
+    "stay as they were, and fetching never ends.")
+SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = _oauth.row(
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", long(at_least=1), 10000,
+    "Longest pause in milliseconds between fetches of the keys that fail.")
+SASL_OAUTHBEARER_EXPECTED_AUDIENCE = _oauth.row(
+    "sasl.oauthbearer.expected.audience", list_of(allowed="names separated by commas", check=bool), None,
+    "Audiences (`aud`), one of which a token has to name. Not set: a token that names any is rejected, as by Kafka.")
+SASL_OAUTHBEARER_EXPECTED_ISSUER = _oauth.row("sasl.oauthbearer.expected.issuer", string("a text"), None,
+    "Issuer (`iss`) that a token has to name. Not set: any.")
+SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = _oauth.row("sasl.oauthbearer.clock.skew.seconds", integer(at_least=0), 30,
+    "Difference in seconds that the clocks of broker and issuer may have.")
+SASL_OAUTHBEARER_SUB_CLAIM_NAME = _oauth.row("sasl.oauthbearer.sub.claim.name", string("a name", empty=False), "sub",
+    "Claim that names the principal.")
+SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = _oauth.row(
+    "sasl.oauthbearer.scope.claim.name", string("a name", empty=False), "scope",
+    "Claim that lists scopes. A token whose scopes are malformed is rejected; they decide nothing else.")
 
 _authorization = Section("Authorization", BROKER_SETTINGS)
 

@@ -129,6 +129,17 @@ def test_unreadable_files_are_reported(tmp_path: Path) -> None:
             },
             "listener.name.sasl_ssl.plain.sasl.jaas.config has no user_broker with the same password",
         ),
+        ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "(GSSAPI (Kerberos) is not implemented); allowed: a comma-"),
+        (
+            SASL_BETWEEN_BROKERS
+            | {
+                "listeners": "SASL_SSL://:1,PLAINTEXT://:2",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+            },
+            "with OAUTHBEARER, and sasl.oauthbearer.jwks.endpoint.url is not set; allowed: a URL with https://",
+        ),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://a"}, "allowed: a URL with https://, http:// or file://"),
         ({"ssl.principal.mapping.rules": "RULE:a/b"}, "the rule 'RULE:a/b' has another form"),
         (
             {"listeners": "SASL_SSL://:1"},
