@@ -121,7 +121,11 @@ def test_librdkafka_logs_in_with_a_token_of_its_application(secured: Secured, na
         token, lifetime_s = secured.oidc.access_token("alice")
         return token, time.time() + lifetime_s
 
-    how = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "oauth_cb": give_token}
+    how: dict[str, Any] = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "oauth_cb": give_token,
+    }
     assert rd.produce(secured.login, name, messages(), **how) == list(range(50))
 
 
@@ -221,7 +225,7 @@ def test_new_keys_of_the_issuer_are_found_and_an_outage_is_survived(secured: Sec
     token, lifetime_s = secured.oidc.access_token("alice")
     secured.oidc.daemon.stop()
     try:
-        given = {
+        given: dict[str, Any] = {
             "security_protocol": "SASL_PLAINTEXT",
             "sasl_mechanism": "OAUTHBEARER",
             "oauth_cb": lambda _: (token, time.time() + lifetime_s),

@@ -90,12 +90,13 @@ def listener_oauth(config: ListenerSettings, listener: str) -> OauthSettings | N
     url, login = of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL), of(rows.SASL_JAAS_CONFIG)
     if url is None:
         return None
+    audiences = of(rows.SASL_OAUTHBEARER_EXPECTED_AUDIENCE)
     return OauthSettings(
         JwksEndpoint(
             url, "" if login is None else login.truststore, of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_TOKEN_FILE) or ""
         ),
         TokenRules(
-            of(rows.SASL_OAUTHBEARER_EXPECTED_AUDIENCE) or (),
+            audiences or (),
             of(rows.SASL_OAUTHBEARER_EXPECTED_ISSUER) or "",
             of(rows.SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS),
             of(rows.SASL_OAUTHBEARER_SUB_CLAIM_NAME),

@@ -81,9 +81,10 @@ def _read_header(token: str) -> dict[str, Any]:
     if len(token) > MAX_TOKEN_CHARACTERS:
         raise InvalidToken(f"it has more than {MAX_TOKEN_CHARACTERS} characters")
     try:
-        return jwt.get_unverified_header(token)
+        header: dict[str, Any] = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError) as reason:
         raise InvalidToken(str(reason)) from None
+    return header
 
 
 def _find_key(header: dict[str, Any], keys: Sequence[Key]) -> Key:
