@@ -34,7 +34,7 @@ def test_a_broker_that_may_found_a_cluster_joins_an_existing_one() -> None:
         founder.kill()
         await cluster.wait_for_new_leader(founder)
         founder.wipe()
-        founder.founds = True
+        founder.may_found = True
         founder.start()
         await cluster.until(lambda: founder.is_serving)
         assert len({node.broker.cluster_id for node in cluster if node.broker is not None}) == 1
