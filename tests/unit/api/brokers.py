@@ -49,6 +49,7 @@ class SmallBroker:
         self.node_id = ME
         self.cluster_id = "a-cluster"
         self.image = MetadataImage(controller_id=ME)
+        self.controller_id = ME
         self.partitions = Partitions(self.image)
         self.controller = None
         self.controller_channel = MissingController()
