@@ -89,7 +89,7 @@ def test_an_unclean_election_prefers_a_replica_with_records_to_an_emptied_one() 
     world.fence(2)
     world.kill(1)
     world.fence(1)
-    world.losses = -1  # one more than the topic tolerates
+    world.losses = -2  # one more than the topic tolerates
     world.wipe(0)
     world.start(0)
     world.send_heartbeat(0)
