@@ -36,7 +36,7 @@ def measure_steady_latency(
 
 @dataclass
 class AckTimes:
-    """When each acknowledgement arrived, on the clock of `time.monotonic`."""
+    """Times at which acknowledgements arrived, on the clock of `time.monotonic`."""
 
     times: list[float] = field(default_factory=list)
     failed: int = 0

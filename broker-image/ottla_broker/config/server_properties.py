@@ -47,7 +47,7 @@ def read_file(path: str | PathLike[str]) -> list[GivenSetting]:
 
 
 def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
-    """From `key=value` texts of the command line."""
+    """Parses `key=value` texts of the command line."""
     given = []
     for pair in pairs:
         name, separator, text = pair.partition("=")
@@ -155,9 +155,7 @@ def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
 
 
 def resolve_references(item: GivenSetting) -> GivenSetting:
-    """With the values of `${env:NAME}` and `${directory:PATH:FILE}` in their place. Raises
-    SettingError.
-    """
+    """Replaces `${env:NAME}` and `${directory:PATH:FILE}` by their values. Raises SettingError."""
     if "${env:" in item.text:
         item = _resolve_environment(item)
     return _resolve_directory(item) if item.text.startswith("${directory:") else item

@@ -216,8 +216,9 @@ class Cleaner:
                 await asyncio.sleep(ahead_s)
 
     async def _run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `Runtime.run_in_thread`, but a cancelled caller waits for the thread, which still uses
-        its files."""
+        """Runs like `Runtime.run_in_thread`, but a cancelled caller waits for the thread, which
+        still uses its files.
+        """
         running = asyncio.ensure_future(self.storage.runtime.run_in_thread(call, *args, **kwargs))
         try:
             return await asyncio.shield(running)

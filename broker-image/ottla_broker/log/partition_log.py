@@ -70,8 +70,9 @@ class PartitionLog(LogState):
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed readers stop: the high watermark, or before it the first transaction
-        that is open or whose marker is not replicated."""
+        """The offset up to which read_committed consumers read: the high watermark, or before it
+        the first offset of a transaction that is open or whose marker is not replicated.
+        """
         first = self.producers.first_unstable_offset
         return self.high_watermark if first is None else min(max(first, self.start), self.high_watermark)
 

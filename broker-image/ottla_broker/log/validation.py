@@ -155,9 +155,10 @@ def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFi
 
 
 def split_leader_batches(data: Buffer, end: int, leader_epoch: int) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """As `split_whole_batches`: the batches that a follower appends at offset `end`, before the
-    first one of a leader newer than `leader_epoch`. KafkaError: CORRUPT_MESSAGE,
-    OFFSET_OUT_OF_RANGE."""
+    """Returns the batches that a follower appends at offset `end`, up to the first batch of a
+    leader newer than `leader_epoch`. Otherwise like `split_whole_batches`. KafkaError:
+    CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE.
+    """
     size, found = split_whole_batches(data)
     for number, (at, fields) in enumerate(found):
         validate_crc(data, at, fields)

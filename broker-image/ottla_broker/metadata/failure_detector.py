@@ -80,8 +80,9 @@ class FailureDetector:
         return any(suspected_s > since for suspected_s in self._suspects.values())
 
     async def wait_until_confirmed(self, brokers: Collection[int]) -> None:
-        """Before clients are sent to these brokers: return when they have answered a probe, or the
-        image shows what became of failed ones; or after a moment."""
+        """Called before clients are redirected to these brokers. Returns when they have answered a
+        probe, when the image shows failed ones as fenced, or after a short timeout.
+        """
         await self.probe_brokers(brokers, PROBE_TIMEOUT_S)
         if self.has_suspects:
             await self.wait_until_resolved(RESOLVE_TIMEOUT_S)

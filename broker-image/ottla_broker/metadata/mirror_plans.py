@@ -295,8 +295,9 @@ def plan_adoption(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -
 
 
 def _adopted_partition(before: MirroredPartitionRecord, has_same_source: bool) -> MirroredPartitionRecord:
-    """With the same source as before, the offset of its last failover is kept: both logs are
-    identical up to there, and the source may know an earlier offset only."""
+    """Keeps the offset of the last failover if the source is the same as before: both logs are
+    identical up to there, and the source may know an earlier offset only.
+    """
     if not has_same_source:
         return MirroredPartitionRecord(before.topic, before.partition)
     return MirroredPartitionRecord(

@@ -112,8 +112,8 @@ class MetadataQuorum(CommitLog, Protocol):
         ...
 
     async def resign(self) -> None:
-        """Before a stop: hands leadership over to another voter, and returns when it leads or at a
-        timeout.
+        """Called before a stop. Hands leadership over to another voter, and returns when that leads
+        or after a timeout.
         """
         ...
 

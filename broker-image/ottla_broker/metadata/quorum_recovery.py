@@ -78,8 +78,8 @@ class RecoveryOrders:
             ) from error
 
     def carry_out(self) -> RecoveryOrder | None:
-        """Before the metadata log is opened. None without an order. LogDirError,
-        KAFKA_STORAGE_ERROR.
+        """Executes a stored order before the metadata log is opened. None without an order. Raises
+        LogDirError, KAFKA_STORAGE_ERROR.
         """
         home = self._log_dirs[0]
         try:

@@ -143,8 +143,8 @@ def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[Ra
 
 
 def count_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, *, granted: bool, me: Replica) -> RaftState:
-    """After an answer to the request that was sent in the state `asked`; `granted` False also for a
-    failed connection.
+    """The state after a response to the vote request that was sent in the state `asked`. `granted`
+    is False also for a failed connection.
     """
     if (state.role, state.epoch) != (asked.role, asked.epoch) or not state.is_electing:
         return state
@@ -191,8 +191,9 @@ def _lose_election(state: RaftState) -> RaftState:
 
 
 def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> RaftState:
-    """After any message that names an epoch, and its leader if the sender knows it (else −1). That
-    this broker led an epoch, in an earlier process, is no news."""
+    """The state after a message that names an epoch, and its leader if the sender knows it (else
+    −1). A message that names this broker leader of an earlier process changes nothing.
+    """
     if leader == me.key[0]:
         leader = NO_LEADER
     if epoch > state.epoch and leader == NO_LEADER:
@@ -204,15 +205,16 @@ def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> Raf
 
 
 def hear_leader(state: RaftState) -> RaftState:
-    """After a response to a fetch of this epoch's leader."""
+    """The state after a response to a fetch from this epoch's leader."""
     return replace(state, hears_leader=True, failed_elections=0) if state.role is Role.FOLLOWER else state
 
 
 def end_quorum_epoch(
     state: RaftState, epoch: int, leader: int, successors: tuple[ReplicaKey, ...], me: Replica
 ) -> RaftState:
-    """After the leader's EndQuorumEpoch. The first successor stands for election at once, without a
-    pre-vote that others may not be ready for; the others wait for longer, the later they are named.
+    """The state after the leader's EndQuorumEpoch. The first successor becomes a candidate at once,
+    without a pre-vote, for which the other voters may not be ready. Each further successor waits
+    longer.
     """
     state = observe_epoch(state, epoch, leader, me)
     if state.role is not Role.FOLLOWER or (state.epoch, state.leader) != (epoch, leader) or not me.is_voter:

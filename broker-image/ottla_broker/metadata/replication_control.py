@@ -149,8 +149,10 @@ class ReplicationControl:
                     yield topic, state
 
     async def clear_unneeded_eligible_replicas(self) -> None:
-        """Where the ISR is large enough by this controller's settings, which may differ from its
-        predecessor's. A leader with eligible replicas does not advance the high watermark."""
+        """Clears eligible replicas where the ISR is large enough by this controller's settings,
+        which may differ from its predecessor's. A leader with eligible replicas does not advance
+        the high watermark.
+        """
 
         def plan() -> list[PartitionRecord]:
             rules_of = self._writer.topic_rules()

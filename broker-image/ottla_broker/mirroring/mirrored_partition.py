@@ -62,7 +62,9 @@ NOT_LEADER_ERRORS: Final = frozenset(
 
 
 class OffsetPolicy(Protocol):
-    """At which offsets mirrored records are appended. All offsets and epochs are the source's."""
+    """Chooses the offsets at which mirrored records are appended. All offsets and epochs in it are
+    those of the source.
+    """
 
     def position(self, mirrored: "MirroredPartition") -> int:
         """Next offset to fetch."""
@@ -90,9 +92,8 @@ class OffsetPolicy(Protocol):
 
 @dataclass(slots=True, eq=False)
 class LastResponse:
-    """When a broker of the source last responded, by the loop's clock.
-
-    It responds within `fetch.max.wait.ms`, with records or without.
+    """Time of the last response of a broker of the source, by the loop's clock. It responds within
+    `fetch.max.wait.ms`, with records or without.
     """
 
     received_s: float = UNKNOWN

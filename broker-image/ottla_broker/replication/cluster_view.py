@@ -26,7 +26,7 @@ class ClusterView(Protocol):
 
 
 class MetadataClusterView:
-    """As the metadata image has it."""
+    """The view of the cluster that the metadata image has."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

@@ -209,8 +209,8 @@ def without_records(partition: Partition, request: FetchRequestPartition) -> Fet
 
 
 def _check_range(partition: Partition, offset: int) -> None:
-    """Of an offset outside of what is committed here. What lies below the leader's log end will
-    be.
+    """Raises for an offset outside of the committed records of this replica. Offsets below the
+    leader's log end will be committed.
     """
     log = partition.log
     if offset < log.start or (partition.is_leader and offset > log.end):

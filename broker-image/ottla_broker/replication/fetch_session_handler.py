@@ -134,7 +134,7 @@ class FetchSessionHandler(Generic[P]):
     # --- requests and responses
 
     def begin(self) -> None:
-        """On a new connection: every partition is named."""
+        """Starts a session on a new connection. The next request names every partition."""
         self._in_flight.clear()
         self._begin()
 

@@ -55,8 +55,8 @@ class FetcherOwner(Protocol[P_contra]):
         ...
 
     def next_request(self) -> FetchRequest:
-        """Without session and partitions. ConnectionError when the connection is to be made
-        anew.
+        """Returns a request without session and partitions. ConnectionError when a new connection
+        is needed.
         """
         ...
 
@@ -239,9 +239,10 @@ class Fetcher(Generic[P]):
 async def list_offset(
     channel: Channel, topic: str, partition: int, timestamp: int, *, replica: int, leader_epoch: int = NO_EPOCH
 ) -> int:
-    """Where a log starts (EARLIEST_TIMESTAMP) or ends (LATEST_TIMESTAMP), by ListOffsets (2) up to
-    version 7; for a consumer (`replica` −1) what is committed ends. KafkaError as the broker
-    answers; ConnectionError."""
+    """Start (EARLIEST_TIMESTAMP) or end (LATEST_TIMESTAMP) of a log, by ListOffsets up to version
+    7; for a consumer (`replica` −1) the end of committed records. KafkaError as the broker answers;
+    ConnectionError.
+    """
     request = build_list_offsets([(topic, partition)], timestamp, replica=replica, leader_epoch=leader_epoch)
     response: ListOffsetsResponse = await channel.send(request)
     ((answer,),) = [topic.partitions for topic in response.topics]

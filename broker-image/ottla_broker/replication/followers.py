@@ -68,15 +68,16 @@ class Follower:
 
     @property
     def joins_until_s(self) -> float:
-        """Until when it holds the high watermark from outside of the ISR; −inf when it has not just
-        caught up.
+        """Time until which the follower, though outside of the ISR, limits the high watermark; −inf
+        when it has not just caught up.
         """
         return self.fetched_s + JOIN_TIMEOUT_S if self.fetched_s - self.caught_up_s <= JOIN_TIMEOUT_S else -inf
 
 
 class Followers:
-    """Of one partition. `in_sync`: those in the maximal ISR; `out_of_sync`: the others. Both in the
-    order of the replicas."""
+    """The followers of one partition. `in_sync`: those in the maximal ISR; `out_of_sync`: the
+    others. Both in the order of the replicas.
+    """
 
     __slots__ = ("_all", "in_sync", "out_of_sync")
 

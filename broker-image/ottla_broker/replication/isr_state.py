@@ -28,8 +28,9 @@ class IsrChange:
 
 
 class IsrState:
-    """Of one partition in one leader epoch. `pending`: the undecided proposal. A caller of
-    `propose_with`, `propose_without` or `withdraw` sends it when that returns True."""
+    """The ISR of one partition in one leader epoch. `pending`: the undecided proposal. A caller of
+    `propose_with`, `propose_without` or `withdraw` sends it when that returns True.
+    """
 
     __slots__ = ("_has_turned_away", "pending")
 

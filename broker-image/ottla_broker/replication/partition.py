@@ -209,7 +209,7 @@ class Partition:
             self.leader.on_brokers_changed()
 
     def shrink_isr(self, max_lag_s: float) -> None:
-        """As `PartitionLeader.shrink_isr`, if this replica leads."""
+        """Calls `PartitionLeader.shrink_isr` if this replica leads."""
         if self.is_leader:
             self.leader.shrink_isr(max_lag_s)
 
@@ -320,7 +320,9 @@ class Partition:
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
     def notify_log_start_change(self) -> None:
-        """Where nothing else happens, fetchers hear now that the log start has risen."""
+        """Completes waiting fetches, so that fetchers of an idle partition learn of the new log
+        start.
+        """
         if self.log.start != self._notified_log_start:
             self._notified_log_start = self.log.start
             self._notify_all()

@@ -66,7 +66,9 @@ def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, itera
 def credential_of_salted(
     mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """From what AlterUserScramCredentials carries: the client has salted the password itself."""
+    """Creates a credential from the fields of AlterUserScramCredentials, whose password the client
+    has salted.
+    """
     client_key = _hmac(mechanism, salted_password, b"Client Key")
     server_key = _hmac(mechanism, salted_password, b"Server Key")
     return ScramCredential(salt, hashlib.new(mechanism.digest, client_key).digest(), server_key, iterations)

@@ -164,8 +164,8 @@ class BrokerProcesses:
 
     @property
     def addresses(self) -> list[str]:
-        """Of ready brokers only: the process of another `ottla up` may have the port of one that is
-        not.
+        """Addresses of ready brokers only, because the process of another `ottla up` may have the
+        port of a broker that is not ready.
         """
         return [it.plan.address for it in self.by_id.values() if it.is_ready]
 
@@ -179,7 +179,7 @@ class BrokerProcesses:
 
     @property
     def bootstrap_addresses(self) -> list[str]:
-        """Of all brokers that there are to be."""
+        """Addresses of all desired brokers."""
         return [it.address for it in self.plans if it.id <= self.document.data["spec"]["replicas"]]
 
     async def restart(self, broker: int) -> None:

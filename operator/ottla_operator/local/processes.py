@@ -142,8 +142,8 @@ def is_running(identity: ProcessIdentity) -> bool:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, as text that no later process of the same pid has; None if it has
-    exited.
+    """Start time of a process, as text that differs for every later process with the same pid; None
+    if it has exited.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

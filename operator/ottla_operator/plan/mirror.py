@@ -142,7 +142,7 @@ def find_unrequested_failover(
 def evaluate_mirror(
     desired: Mapping[str, str], partitions: Sequence[ObservedMirrorPartition], observed: ObservedMirror
 ) -> Readiness:
-    """Of a mirror that has its desired settings."""
+    """Evaluates a mirror that has its desired settings."""
     reported = [it for it in partitions if it.state != UNREPORTED]
     if stopped := [it for it in reported if it.state == STOPPED]:
         more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""

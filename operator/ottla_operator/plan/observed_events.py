@@ -31,7 +31,7 @@ def start_failure(events: Iterable[Json], since: str) -> str:
 
 
 def _time(event: Json) -> str:
-    """When it was seen last; comparable, as all are UTC in seconds or finer."""
+    """Time of the last occurrence; comparable, as all are UTC in seconds or finer."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 
 

@@ -74,7 +74,7 @@ class DriverPod:
 
 
 def broker_pods(cluster: Cluster, pods: Iterable[Json]) -> dict[int, BrokerPod]:
-    """By broker id; pods of other names are left out."""
+    """The brokers' pods by broker id, without pods of other names."""
     return {
         broker: _broker_pod(cluster, broker, it)
         for it in pods

@@ -60,8 +60,8 @@ class _Leaders:
                 self._lead(index, broker)
 
     def _path(self) -> list[Step]:
-        """From a broker that leads most to one that leads at least two fewer; empty if there is
-        none.
+        """A path from a broker that leads most to one that leads at least two fewer; empty if there
+        is none.
         """
         for start in sorted(self._led, key=lambda it: (-self._led[it], it)):
             if self._led[start] - min(self._led.values()) < 2:

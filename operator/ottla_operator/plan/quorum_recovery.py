@@ -128,8 +128,10 @@ def observe_quorum(
 
 
 def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> Recovery:
-    """Of replicas that an interrupted recovery has moved to a new cluster, that cluster goes on;
-    otherwise `new_cluster_id`. Raises RecoveryRefused."""
+    """Plans the recovery of a cluster from its replicas. If an interrupted recovery has moved some
+    to a new cluster, that one is continued; otherwise the id is `new_cluster_id`. Raises
+    RecoveryRefused.
+    """
     if leader := next((it for it in replicas if it.leader != NO_LEADER), None):
         raise RecoveryRefused(
             f"broker {leader.broker} has a leader, broker {leader.leader}: nothing is to be recovered"

@@ -167,7 +167,9 @@ class ClusterReconciler:
         return cached.backoff.delay_s(readiness, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
 
     async def _report_refused(self, resource: Json, refused: str) -> None:
-        """At once: the step that follows may wait for brokers that do not answer."""
+        """Reports refused settings at once, because the next step may wait for brokers that do not
+        answer.
+        """
         stalled = refuse_settings(refused)
         reported = find_condition(resource, STALLED)
         if (reported.get("reason"), reported.get("message")) != (stalled.reason, stalled.message):

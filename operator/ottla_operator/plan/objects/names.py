@@ -77,7 +77,9 @@ def metadata(cluster: Cluster, name: str, *, owned: bool = True, annotations: di
 
 
 def owner(cluster: Cluster) -> Json:
-    """Without blockOwnerDeletion, which would need the right to update finalizers."""
+    """Owner reference without blockOwnerDeletion, which would need the right to update
+    finalizers.
+    """
     return {
         "apiVersion": API_VERSION,
         "kind": "Cluster",
@@ -130,8 +132,8 @@ def pod_host(cluster: Cluster, broker: int) -> str:
 
 
 def service_host(cluster: Cluster, service: str) -> str:
-    """Without the Kubernetes cluster's domain, which is unknown here: every pod's resolver
-    completes it.
+    """Host name of a Service without the Kubernetes cluster's domain, which is unknown here: every
+    pod's resolver completes it.
     """
     return f"{service}.{cluster.metadata.namespace}.svc"
 

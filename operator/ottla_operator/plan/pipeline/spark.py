@@ -51,12 +51,12 @@ class Size:
 
     @property
     def heap(self) -> str:
-        """As Spark's settings have it."""
+        """Heap size in the format of Spark's settings."""
         return f"{self.heap_mi}m"
 
     @property
     def memory(self) -> str:
-        """Of the whole pod, as Spark computes it."""
+        """Memory of the whole pod, as Spark computes it."""
         return f"{self.heap_mi + max(int(OVERHEAD * self.heap_mi), LEAST_OVERHEAD_MI)}Mi"
 
 

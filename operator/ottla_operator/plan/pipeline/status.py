@@ -79,7 +79,7 @@ class PipelineObservations:
 
 
 def evaluate_driver(observed: PipelineObservations) -> PipelineRun:
-    """Of a driver that a Deployment or this machine runs."""
+    """Evaluates a driver that a Deployment or this machine runs."""
     if observed.is_suspended:
         return PipelineRun("Suspended", SUSPENDING if observed.drivers else SUSPENDED)
     if observed.is_finished:
@@ -91,7 +91,7 @@ def evaluate_driver(observed: PipelineObservations) -> PipelineRun:
 
 
 def evaluate_application(observed: PipelineObservations) -> PipelineRun:
-    """Of a SparkApplication, by the states that the Spark operator reports."""
+    """Evaluates a SparkApplication by the states that the Spark operator reports."""
     status = observed.application.get("status") or {}
     application_state = status.get("applicationState") or {}
     state = str(application_state.get("state") or "")
