@@ -1,4 +1,4 @@
-"""What the benchmark of three brokers measures, and what it requires of Ottla."""
+"""The lines of the benchmark of three brokers, with their requirements."""
 
 from bench.lines import Line
 

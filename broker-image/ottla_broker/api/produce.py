@@ -153,7 +153,7 @@ def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
 
 
 def validate_request(context: RequestContext, partition: Partition, records: memoryview | None, acks: int) -> None:
-    """What the log does not validate. KafkaError."""
+    """Checks the parts of a request that the log does not validate. Raises KafkaError."""
     if not records:
         raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
     if len(records) > ATTRIBUTES_OFFSET and records[MAGIC_OFFSET] == MAGIC:  # the log rejects other formats

@@ -77,9 +77,10 @@ def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
 
 
 def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
-    """Why no broker starts with this setting, whatever the others are; empty if one does. A text
-    that refers to the environment or to a file of the broker is known only there, and has no
-    problem here."""
+    """Returns why no broker starts with this setting, regardless of other settings; empty if one
+    does. A text that refers to the environment or to a file of the broker can be checked only
+    there, and has no problem here.
+    """
     if name in BROKER_SETTINGS and refers_to_place(text):
         return ()
     try:

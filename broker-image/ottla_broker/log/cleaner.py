@@ -127,7 +127,7 @@ class Cleaner:
         return None
 
     def choose_log(self) -> tuple[PartitionLog, DirtyRange] | None:
-        """What to clean next; None when no log needs it."""
+        """Returns the log to clean next, with its dirty range; None when no log needs cleaning."""
         now_ms = self.storage.runtime.now_ms()
         return choose_filthiest(
             (log, dirty)

@@ -257,12 +257,10 @@ class PartitionLog(LogState):
     # --- reading
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True) -> Buffer:
-        """Whole batches, from the one that holds `offset` (or the first one after a hole) on; none
-        that ends above `up_to`.
-
-        At most `max_bytes`; but with `at_least_one` the first batch is returned whatever its size.
-        Empty when there is no such batch. KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end],
-        KAFKA_STORAGE_ERROR.
+        """Whole batches from the one that holds `offset`, or the first one after a hole. None of
+        them ends above `up_to`. At most `max_bytes`, but with `at_least_one` the first batch is
+        returned whatever its size. Empty when there is no such batch. KafkaError:
+        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
         """
         if self.failure is not None:
             raise self.failure

@@ -1,4 +1,4 @@
-"""What all partition logs of one log directory share."""
+"""Resources that all partition logs of one log directory share."""
 
 import errno
 from collections import OrderedDict

@@ -154,7 +154,7 @@ class FailureDetector:
 
 
 def is_connection_refused(reason: OSError) -> bool:
-    """True if nobody listens on the port; of a name with several addresses, on none of them."""
+    """True if no process listens on the port at any address of the host."""
     if isinstance(reason, ConnectionRefusedError):
         return True
     numbers = re.findall(r"\[Errno (\d+)\]", str(reason)) if reason.errno is None else []

@@ -79,7 +79,7 @@ class BrokerRegistration:
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """What a sequence of records changed. Topics by name; configs by (resource type, name)."""
+    """The changes by a sequence of records. Topics by name; configs by (resource type, name)."""
 
     created_topics: list[str] = field(default_factory=list)
     deleted_topics: list[TopicImage] = field(default_factory=list)

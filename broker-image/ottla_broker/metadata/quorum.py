@@ -156,6 +156,7 @@ class MetadataQuorum(CommitLog, Protocol):
 
 
 def leadership_timeout_s(config: Config) -> float:
-    """How long a controller that hears from no majority continues to answer as controller:
-    followers elect no other leader before their fetch timeout."""
+    """Time for which a controller without a majority continues to answer as controller: followers
+    elect no other leader before their fetch timeout.
+    """
     return min(config(BROKER_SESSION_TIMEOUT_MS), config(CONTROLLER_QUORUM_FETCH_TIMEOUT_MS)) / 1000

@@ -50,8 +50,8 @@ class Role(StrEnum):
 
 
 class ElectionState(NamedTuple):
-    """What a replica must not forget: the newest epoch it knows, its leader (−1: unknown), and its
-    own vote in it.
+    """State that a replica must persist: the newest epoch it knows, its leader (−1: unknown), and
+    its own vote in it.
     """
 
     epoch: int = INITIAL_EPOCH
@@ -80,7 +80,7 @@ class RaftState:
 
     @property
     def activity(self) -> tuple[Role, int, int]:
-        """What the replica works on: it does something else when this changes."""
+        """Identifies the work of the replica, which starts other work when this changes."""
         return self.role, self.epoch, self.leader
 
     @property
@@ -260,13 +260,14 @@ class ElectionTimeouts:
 
     @property
     def check_quorum_s(self) -> float:
-        """How long a leader leads on that hears no majority: 1.5 fetch timeouts, as in Kafka."""
+        """Time after which a leader without a majority resigns: 1.5 fetch timeouts, as in Kafka."""
         return 1.5 * self.fetch_s
 
 
 def election_timeout_s(state: RaftState, me: Replica, timeouts: ElectionTimeouts, random: Random) -> float | None:
-    """How long the replica stays in its role; None: for ever. Random, so that voters do not all
-    stand at once: after elections that nobody won, from an interval that doubles."""
+    """Time for which the replica stays in its role; None: without end. Random, so that voters do
+    not all become candidates at once. After elections without a winner the interval doubles.
+    """
     if state.role is Role.LEADER or (not me.is_voter and state.role is not Role.FOLLOWER):
         return None
     if me.voters == {me.key}:

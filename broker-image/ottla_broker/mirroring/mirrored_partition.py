@@ -35,7 +35,7 @@ Raises KafkaError.
 
 
 class FetchOutcome(Enum):
-    """What one fetch response means for the next request of the partition."""
+    """The consequence of a fetch response for the next request of the partition."""
 
     unchanged = auto()  # the next position is the same
     advanced = auto()  # the next position has changed

@@ -1,4 +1,4 @@
-"""What a partition's leader knows of the brokers around it."""
+"""A leader's view of the brokers around it."""
 
 import asyncio
 from typing import Protocol

@@ -44,7 +44,7 @@ class FetchedPartition(Protocol):
         ...
 
     def next_fetch(self, max_bytes: int) -> FetchRequestPartition:
-        """What to fetch of it next."""
+        """The next fetch position of the partition."""
         ...
 
 

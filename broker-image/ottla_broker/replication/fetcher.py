@@ -41,7 +41,7 @@ class FetcherTiming:
 
 
 class FetcherOwner(Protocol[P_contra]):
-    """Whom a fetcher fetches for: it names the broker, and processes what comes."""
+    """The user of a fetcher: it names the broker, and processes the responses."""
 
     name: str
     client_id: str
@@ -61,7 +61,7 @@ class FetcherOwner(Protocol[P_contra]):
         ...
 
     def send_pause_s(self) -> float | None:
-        """How long no request may be sent; None: until the owner calls `send`."""
+        """Seconds until the next request may be sent; None: not before the owner calls `send`."""
         ...
 
     def on_response(self, size: int) -> None:
@@ -146,7 +146,7 @@ class Fetcher(Generic[P]):
                 self._pause_s = min(self._pause_s * 2, owner.timing.max_pause_s)
 
     async def _fetch_until_closed(self) -> Exception:
-        """Why the connection is over."""
+        """Fetches until the connection ends. Returns the reason."""
         self._closed = self._loop.create_future()
         self.session.begin()
         self.send()

@@ -128,7 +128,7 @@ class Followers:
         return {one.broker for one in self.in_sync if one.is_lagging_for(leader_end, now_s, max_lag_s)}
 
     def set_replicas(self, replicas: Iterable[int], maximal_isr: Iterable[int]) -> None:
-        """What is known of followers that stay is kept."""
+        """Sets the replicas. The state of followers that stay is kept."""
         in_sync = set(maximal_isr)
         self._all = {broker: self._all.get(broker) or Follower(broker) for broker in replicas}
         self.in_sync = [follower for follower in self._all.values() if follower.broker in in_sync]

@@ -64,8 +64,9 @@ class IsrState:
         return self.pending is None and staying != registration.isr and self._propose(registration, staying)
 
     def take_waiting(self, out_of_sync: Iterable[Follower], log_end: int) -> list[Follower]:
-        """No proposal is undecided: the followers that waited for that. One that has not reached
-        `log_end` fetches again by itself."""
+        """Called when no proposal is undecided. Returns the followers that waited for that. A
+        follower that has not reached `log_end` fetches again anyway.
+        """
         everybody, self._has_turned_away = self._has_turned_away, False
         return [follower for follower in out_of_sync if everybody or follower.log_end >= log_end]
 

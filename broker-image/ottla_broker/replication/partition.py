@@ -276,8 +276,9 @@ class Partition:
     def commit_future(
         self, appended: LogAppendInfo, acks: int, *, across_leaders: bool = False
     ) -> Awaitable[None] | None:
-        """What to wait for before answering; None when there is nothing to wait for. Raises what
-        `call_when_committed` passes."""
+        """A future to wait for before answering; None when the records are committed already.
+        Raises what `call_when_committed` passes.
+        """
         if acks != ALL_REPLICAS or self.is_committed(appended):
             return None
         return self._pending_acks.future(appended.last_offset + 1, across_leaders=across_leaders)

@@ -166,9 +166,7 @@ def appended_partition_status(
 def _live_status(
     copy: MirroredPartition, end: int, config: MirrorConfig, source_error: str, now_s: float
 ) -> PartitionStatus:
-    """Status while copying goes on. `source_error`: what is wrong with all brokers of the
-    source.
-    """
+    """Status of a copy in progress. `source_error`: why no broker of the source can be used."""
     is_known = copy.source_high_watermark != UNKNOWN
     silence_s = copy.source_silence_s(now_s)
     why = copy.reason or source_error or _silence_problem(silence_s, config.fetch_limits.max_wait_ms / 1000)

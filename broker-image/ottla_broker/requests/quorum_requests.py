@@ -1,4 +1,4 @@
-"""What the handlers of requests between replicas of the metadata log share."""
+"""Functions that the handlers of requests between replicas of the metadata log share."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar

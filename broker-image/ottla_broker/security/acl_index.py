@@ -65,7 +65,7 @@ class AclIndex:
             lengths += Counter()  # drops the lengths that no prefix has any more
 
     def matching(self, resource: Resource) -> Iterator[AccessControlEntry]:
-        """The entries whose pattern matches the resource, for whatever principal."""
+        """The entries whose pattern matches the resource, of all principals."""
         kind, name = int(resource.kind), resource.name
         yield from self._literal.get((kind, name), ())
         if name != WILDCARD:
@@ -112,8 +112,8 @@ class AclIndex:
 def permission_of(
     entry: AccessControlEntry, principal: Principal, host: str, operation: Operation
 ) -> Permission | None:
-    """What an entry says of the operation; None when it is for another principal, host or
-    operation.
+    """Permission of the operation by an entry; None when the entry is for another principal, host
+    or operation.
     """
     if not matches_principal(entry, principal) or entry.host not in (WILDCARD, host):
         return None

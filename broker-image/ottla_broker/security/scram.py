@@ -42,8 +42,8 @@ MECHANISMS: Final = {mechanism.title: mechanism for mechanism in ScramMechanism}
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
-    """What the server keeps of a password: it can check a proof by it, and cannot log in with
-    it.
+    """The verifier of a password that the server stores: it can check a proof, and cannot be used
+    to log in.
     """
 
     salt: bytes

@@ -87,7 +87,7 @@ def failover(
 
 
 def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: int, unknown: int) -> str:
-    """What the target would not have after a failover."""
+    """Describes the records and groups that the target would not have after a failover."""
     text = f"{missing} records of the source are not copied"
     if unknown:
         text += f"; the lag of {unknown} partitions is unknown"

@@ -209,7 +209,9 @@ class PodBrokerSet:
 
 @dataclass(frozen=True, slots=True)
 class _Outdated:
-    """Why pods have to be restarted, their settings aside. `pod_hash`: of the desired template."""
+    """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: of the desired
+    template.
+    """
 
     cluster: Cluster
     images: BrokerImages

@@ -107,7 +107,7 @@ class PipelineLauncher:
         return self._spark_operator[1]
 
     async def _find_applications(self, pipeline: Pipeline, has_spark_operator: bool) -> dict[Launcher, Json]:
-        """Objects of the names that the launchers use, whoever owns them."""
+        """Objects with the names that the launchers use, of any owner."""
         namespace = pipeline.metadata.namespace
         found: dict[Launcher, Json] = {}
         if it := await self.api.get(DEPLOYMENT, namespace, names.driver(pipeline)):
@@ -199,7 +199,7 @@ class PodLaunch:
         return evaluate_driver(observed)
 
     async def _apply(self) -> Json:
-        """Applies all objects. Returns the Deployment or SparkApplication as it is then."""
+        """Applies all objects. Returns the resulting Deployment or SparkApplication."""
         objects, live = self.launcher.objects, self.live
         for it in self.desired.prerequisites:
             await objects.apply(it, await objects.find(it))

@@ -142,7 +142,7 @@ class KubePlatform:
 
 
 def _parse_records(text: str) -> dict[str, DeletionRecord]:
-    """What others have written into the ConfigMap is ignored."""
+    """Parses the records of the ConfigMap, and ignores entries that others have written."""
     try:
         records = json.loads(text).items()
         return {uid: DeletionRecord(*it) for uid, it in records if len(it) == len(DeletionRecord._fields)}

@@ -101,8 +101,8 @@ class BrokerProcess:
 @dataclass(slots=True)
 class BrokerProcesses:
     """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every
-    broker that there is to be, or still is. `by_id`: in the order of ids. `on_change`: called when
-    a broker becomes ready, or no longer is.
+    desired broker and of those that still run. `by_id`: in the order of ids. `on_change`: called
+    when a broker becomes ready or stops being ready.
     """
 
     name: str

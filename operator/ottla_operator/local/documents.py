@@ -113,7 +113,7 @@ def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Docu
 
 
 def read_file(file: Path, held: bool = False) -> list[Document]:
-    """The resources of one file, each validated by itself. Raises InvalidFiles."""
+    """Reads the resources of one file and validates each separately. Raises InvalidFiles."""
     try:
         text = file.read_text(encoding="utf-8")
         if held and not text.strip():

@@ -62,8 +62,8 @@ class Home:
 
 
 def read_state(folder: Path) -> tuple[int, ReconcileState]:
-    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if
-    there is none that can be read.
+    """Number of brokers of a cluster and its state, from its brokers.json; 0 and an empty state if
+    that cannot be read.
     """
     try:
         found: dict[str, Any] = json.loads((folder / "brokers.json").read_text())

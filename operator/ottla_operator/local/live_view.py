@@ -1,4 +1,4 @@
-"""What `ottla up` shows: rows that change, and messages that stay."""
+"""The output of `ottla up`: rows of a table, which change, and messages, which stay."""
 
 import os
 import time

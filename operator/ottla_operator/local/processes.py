@@ -68,8 +68,8 @@ class Process:
         return code
 
     async def stop(self, timeout_s: float) -> bool:
-        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it has exited by
-        itself.
+        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it exited before
+        SIGKILL.
         """
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
@@ -87,7 +87,7 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
 
     def output(self) -> str:
-        """What it has printed, at most MAX_OUTPUT_BYTES."""
+        """Output of the process, at most MAX_OUTPUT_BYTES."""
         return self._read(self.output_from)
 
     def last_line(self) -> str:

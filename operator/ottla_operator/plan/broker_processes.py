@@ -64,7 +64,7 @@ class UnsupportedField:
 
 
 def unsupported_fields(cluster: Cluster) -> list[UnsupportedField]:
-    """What of a Cluster `ottla up` leaves out."""
+    """Fields of a Cluster that `ottla up` ignores."""
     found = [
         UnsupportedField(("spec", "listeners", index), f"listener {it.name!r} is left out: {SCRAM_UNSUPPORTED}")
         for index, it in enumerate(cluster.listeners)

@@ -1,8 +1,7 @@
-"""The events that tell what happened to a Cluster since its last status: rolls, scalings, outages
-and recoveries. Pure.
+"""The events of a Cluster since its last status: rolls, scalings, outages and recoveries. Pure.
 
-They follow from the status that was written last, so an operator that takes over goes on with the
-story. Each is recorded once, because the status that caused it is replaced.
+They follow from the status that was written last, so the next operator continues. Each event is
+recorded once, because the status that caused it is replaced.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -122,7 +122,9 @@ class ClusterObservations:
 
 
 def evaluate_cluster(observed: ClusterObservations) -> Readiness:
-    """What a person has to do comes first, then the work that is under way."""
+    """Evaluates the conditions of a Cluster. A cause that a person has to remove takes precedence
+    over work in progress.
+    """
     if observed.refused_settings:
         return refuse_settings(observed.refused_settings)
     if late := observed.late:
@@ -240,8 +242,8 @@ def _roll(observed: ClusterObservations) -> dict[str, Json]:
 def reassignment_progress(
     moving: int | None, started: int, previous: Mapping[str, Json] | None
 ) -> dict[str, Json] | None:
-    """How many of the partitions whose move was started have arrived. The status itself keeps the
-    total, so that another operator goes on counting. `moving`: None when no broker could be asked.
+    """Number of started moves that have completed. The status keeps the total, so that another
+    operator continues to count. `moving`: None when no broker could be asked.
     """
     if moving is None:
         return dict(previous) if previous else None

@@ -127,8 +127,9 @@ def find_unsupported(mirror: Mirror) -> str:
 def find_unrequested_failover(
     desired: Mapping[str, str], observed: Mapping[str, str], reported_role: str | None
 ) -> Stalled | None:
-    """What to report if the brokers were told to fail over, and not by the resource.
-    `reported_role`: the role that the resource asked for last; None if that is unknown."""
+    """Describes a failover that was ordered directly at the brokers and not by the resource.
+    `reported_role`: the role that the resource asked for last; None if that is unknown.
+    """
     if observed.get(ROLE) != FAILED_OVER or FAILED_OVER in (desired[ROLE], reported_role):
         return None
     return Stalled(
@@ -264,8 +265,8 @@ def _name(partition: ObservedMirrorPartition) -> str:
 
 
 def _diverged(partitions: Sequence[ObservedMirrorPartition]) -> str:
-    """Which partitions have records that their source has not; else why the first cannot become a
-    copy.
+    """Partitions with records that the source does not have; otherwise why the first cannot become
+    a copy.
     """
     counted = [f"{_name(it)}: {it.diverging_records}" for it in partitions if it.diverging_records]
     if not counted:

@@ -1,5 +1,5 @@
-"""What Kubernetes' own events say of pods that do not exist or do not start, where no object's
-status does.
+"""Reads Kubernetes' events of pods that do not exist or do not start, where no object's status has
+the cause.
 """
 
 from collections.abc import Iterable

@@ -30,8 +30,8 @@ def balance_preferred_leaders(
 
 
 class _Leaders:
-    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that leave
-    each topic as balanced as it is.
+    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that do not
+    unbalance a topic.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class _Leaders:
             at = before
 
     def _excess(self, index: int, one: int, other: int) -> int:
-        """How many more partitions of the same topic `one` leads than `other`."""
+        """Number of partitions of the same topic that `one` leads beyond those of `other`."""
         topic = self._topics[index]
         return self._led_of_topic[one, topic] - self._led_of_topic[other, topic]
 

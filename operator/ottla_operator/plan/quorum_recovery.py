@@ -163,7 +163,7 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
 
 @dataclass(frozen=True, slots=True)
 class QuorumLoss:
-    """`is_final`: no majority can come back by itself."""
+    """`is_final`: no majority can return without a recovery."""
 
     message: str
     is_final: bool
@@ -172,9 +172,9 @@ class QuorumLoss:
 def find_quorum_loss(
     replicas: Sequence[MetadataReplica], existing: Collection[int], cluster_id: str | None
 ) -> QuorumLoss | None:
-    """What keeps a cluster without a leader from electing one; None if nothing is known to.
-    `existing`: brokers that there are to be. `cluster_id`: of the cluster, as recorded outside of
-    its disks."""
+    """Describes why a cluster without a leader cannot elect one; None if no cause is known.
+    `existing`: desired brokers. `cluster_id`: of the cluster, as recorded outside of its disks.
+    """
     state = observe_quorum(replicas, existing)
     if state is not None:
         return None if state.has_majority else QuorumLoss(describe_loss(state), state.is_lost)
@@ -186,7 +186,7 @@ def find_quorum_loss(
 
 
 def describe_loss(state: QuorumState) -> str:
-    """Which voters are away, in words."""
+    """Describes the voters that are lost or do not answer."""
     away = [f"broker {broker} {why}" for broker, why in sorted(state.lost.items())]
     away += [f"broker {broker} does not answer" for broker in state.silent]
     voters = f"{len(state.alive)} of the voters {_list(state.voters)} of the metadata log answer"

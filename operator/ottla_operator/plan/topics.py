@@ -94,7 +94,7 @@ PlannedChange: TypeAlias = TopicChange | UnsatisfiableSpec
 
 
 def plan_topic_changes(topic: Topic, observed: ObservedTopic | None) -> tuple[PlannedChange, ...]:
-    """What has to be changed, in this order; empty if the topic is as its spec says."""
+    """The changes that bring the topic to its spec, in this order; empty if none is needed."""
     name, spec = topic.topic_name, topic.spec
     if observed is None:
         return (CreateTopic(name, spec.partitions or BROKER_DEFAULT, spec.replicas or BROKER_DEFAULT, topic.config),)
@@ -136,7 +136,7 @@ def _is_same(desired: str, observed: str | None) -> bool:
 
 @dataclass(slots=True)
 class TopicResource:
-    """A Topic resource. `body`: as it is cached. `topic`: None if the spec is invalid, for
+    """A Topic resource. `body`: the cached object. `topic`: None if the spec is invalid, for
     `invalid_reason`.
     """
 

@@ -55,8 +55,9 @@ PAUSED: Final = "spec.paused is true: the operator changes nothing, and does not
 
 @dataclass(slots=True)
 class ReconcileCache:
-    """What need not be found out again for a Cluster. `rejected_settings`: with the values that
-    running brokers have rejected."""
+    """Cached observations of a Cluster. `rejected_settings`: with the values that running brokers
+    have rejected.
+    """
 
     rejected_settings: dict[str, str] = field(default_factory=dict)
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
@@ -246,8 +247,9 @@ class ClusterReconciler:
 async def _observe_partitions(
     client: KafkaClient, observed: ClusterObservations, *, elects: bool
 ) -> ClusterObservations:
-    """Counts partitions that are offline, under-replicated or moving. Once none is, elects
-    preferred leaders where others lead, after whatever displaced them. `elects`: whether it may."""
+    """Counts partitions that are offline, under-replicated or moving. If there are none, elects
+    preferred leaders where others lead. `elects`: whether it may.
+    """
     moving = await list_reassignments(client)
     topics = await list_topics(client)
     problems = find_partition_problems(topics, moving)
@@ -266,8 +268,9 @@ def _elects_preferred_leaders(cluster: Cluster) -> bool:
 
 
 def _scales_from(scaled: Scaled, brokers: BrokerSet, resource: Json) -> int | None:
-    """How many brokers there were before the scaling that is in progress; None if none is. A new
-    Cluster does not scale."""
+    """Number of brokers before the scaling in progress; None if there is none. A new Cluster does
+    not scale.
+    """
     spread_over, desired = scaled.state.spread_over, frozenset(brokers.desired)
     is_stopping = any(it not in desired for it in brokers.brokers)
     if not spread_over or (spread_over == desired and scaled.count == len(desired) and not is_stopping):

@@ -40,7 +40,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 
 @dataclass(slots=True)
 class ReconcileCache:
-    """What need not be found out again for a Pipeline."""
+    """Cached observations of a Pipeline."""
 
     message: str = ""
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)

@@ -126,8 +126,10 @@ class BrokerSet(Protocol):
 
 
 class Launch(Protocol):
-    """How the platform would run a Pipeline now. `application`: what runs the driver, such as
-    Deployment/NAME. `starts_driver`: whether `apply` starts a driver, the first or another."""
+    """The planned start of a Pipeline on the platform. `application`: the object that runs the
+    driver, such as Deployment/NAME. `starts_driver`: whether `apply` starts a driver, the first or
+    another.
+    """
 
     @property
     def application(self) -> str: ...
@@ -144,7 +146,7 @@ class Platform(Protocol):
 
     @property
     def roll_timeout_s(self) -> float:
-        """How long a broker may take to become ready, where the Cluster does not say."""
+        """Time within which a broker must become ready, if the Cluster does not set one."""
 
     # Resources.
 

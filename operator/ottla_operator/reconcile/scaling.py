@@ -105,8 +105,9 @@ async def _move(
     reason: str,
     scaled: Scaled,
 ) -> None:
-    """Starts the moves. With a throttle only the next reconcile does, once the state names the
-    throttled topics: whatever happens to this process, the throttle is removed."""
+    """Starts the moves. With a throttle they start at the next reconciliation, after the throttled
+    topics were recorded: so the throttle is removed even if this process is killed.
+    """
     cost = estimate_cost(moves)
     copies = f", {format_size(cost.bytes)} to copy" if cost.replicas else ""
     scaled.in_progress = f"{format_count(len(moves), 'partition')} to move, {reason}{copies}"

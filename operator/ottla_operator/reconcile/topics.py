@@ -62,8 +62,8 @@ class TopicResult:
 
     @property
     def deletion_record(self) -> DeletionRecord | None:
-        """What has to be recorded before the Topic may be Ready, if its topic is to be deleted with
-        it.
+        """The deletion record that must be stored before the Topic may be Ready, if its topic is to
+        be deleted with it.
         """
         if self.observed is None or not self.resource.deletes_topic or self.resource.topic is None:
             return None
@@ -222,8 +222,9 @@ def is_reconciling(readiness: Readiness) -> bool:
 async def _observe(
     client: KafkaClient, topics: Sequence[Topic], deleted_ids: Collection[str]
 ) -> dict[str, ObservedTopic] | None:
-    """All topics at once; None if the brokers refuse to describe one of them, so that each has to
-    be asked for by itself. `deleted_ids`: brokers may show deleted topics for a moment."""
+    """Describes all topics in one request; None if the brokers refuse to describe one of them, so
+    that each needs its own request. `deleted_ids`: brokers may return deleted topics for a moment.
+    """
     try:
         found = await topic_changes.observe_topics(client, topics)
     except KafkaError:
@@ -232,7 +233,7 @@ async def _observe(
 
 
 def _readiness_of(error: KafkaError, topic: Topic, brokers: int) -> Readiness:
-    """What brokers reject for good takes a person; the rest is retried."""
+    """A change that brokers reject permanently is Stalled; other failures are retried."""
     too_many = error.code is ErrorCode.invalid_replication_factor and (topic.spec.replicas or 0) > brokers
     if error.code in TRANSIENT_ERRORS and not too_many:
         return Reconciling("RetryingAfterError", str(error))

@@ -1,4 +1,4 @@
-"""Why a resource's spec cannot be fulfilled, and what an error means for it."""
+"""Validation of specs beyond the CRDs, and conditions for errors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class ValidationCache:
 
 
 def error_readiness(error: Exception) -> Reconciling:
-    """What a failed reconcile says of its resource: it is retried."""
+    """The condition of a resource whose reconciliation has failed and is retried."""
     if isinstance(error, InternalError):
         return Reconciling("ReconcileError", str(error))
     if isinstance(error, OSError) and error.filename is not None:

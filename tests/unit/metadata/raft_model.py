@@ -124,7 +124,7 @@ class Resignation(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How many events of each kind may still happen in a bounded search."""
+    """Numbers of events of each kind that may still happen in a bounded search."""
 
     epochs: int = 2  # the newest epoch that a replica may reach
     crashes: int = 0

@@ -89,8 +89,8 @@ def _service(cluster: Cluster, name: str, spec: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """What Kubernetes has given a Service. `node_port`: of its first port. `host`: of its load
-    balancer.
+    """The addresses that Kubernetes has assigned to a Service. `node_port`: of its first port.
+    `host`: of its load balancer.
     """
 
     node_port: int | None = None

@@ -1,4 +1,4 @@
-"""Who may reach the pods of a Pipeline."""
+"""NetworkPolicy for the pods of a Pipeline."""
 
 from ottla_operator.plan.pipeline import names, pods
 from ottla_operator.resources.model import Json

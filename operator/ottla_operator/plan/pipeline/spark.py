@@ -101,7 +101,7 @@ def complete_conf(pipeline: Pipeline) -> dict[str, str]:
 
 
 def find_invalid_conf(pipeline: Pipeline) -> str:
-    """Which of its settings Kubernetes does not allow; empty if all are fine."""
+    """The settings that Kubernetes does not allow; empty if all are allowed."""
     own = conf(pipeline)
     if taken := [it for it in OPERATOR_SETTINGS if it in own]:
         return f"spec.spark.conf: {', '.join(taken)}: set by the operator on Kubernetes"

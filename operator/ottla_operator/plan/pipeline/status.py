@@ -25,7 +25,7 @@ SUSPENDING: Final = Reconciling("Suspending", "the driver stops after the batch 
 
 @dataclass(frozen=True, slots=True)
 class RunnerStatus:
-    """What a driver's runner reports, see `ottla_spark`."""
+    """The status that a driver's runner reports, see `ottla_spark`."""
 
     state: str
     error: str | None = None
