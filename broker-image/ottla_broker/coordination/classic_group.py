@@ -4,10 +4,11 @@ randomness.
 State transitions (KIP-62, KIP-134, KIP-345):
 
     Empty                a member joins                               → PreparingRebalance
-    PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance, or
-    Empty without members CompletingRebalance  the leader's assignment is stored            → Stable
-    the last two         a member joins, leaves, expires or changes   → PreparingRebalance any
-    the group is deleted, or its partition moves → Dead
+    PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance
+    PreparingRebalance   the same, without members                    → Empty
+    CompletingRebalance  the leader's assignment is stored            → Stable
+    the last two         a member joins, leaves, expires or changes   → PreparingRebalance
+    any                  the group is deleted, or its partition moves → Dead
 
 Invariants: `leader` is a member whenever there are members; `waiting_joins` counts the members
 whose JoinGroup waits; `protocol_support` counts the members that support each protocol; a static

@@ -4,10 +4,10 @@
 .ottla/<cluster>/brokers.json            which brokers exist, and the reconciler's state
 .ottla/<cluster>/certificates/<digest>/  of listeners with TLS: keystore.pem, ca.crt
 .ottla/<cluster>/<id>/data               a broker's log directory
-.ottla/<cluster>/<id>/settings.json      what its process was started with
+.ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
-.ottla/<cluster>/<id>/output.log         what it has printed .ottla/<cluster>/pipelines/<name>/
-a pipeline: checkpoint, progress.jsonl, process.json, output.log
+.ottla/<cluster>/<id>/output.log         output of its process
+.ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log
 """
 
 import fcntl
