@@ -6,8 +6,8 @@ The rules are those of Kafka's StandardAuthorizer (KIP-801):
 - Any matching DENY wins over every ALLOW.
 - READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. This
   holds for ALLOW only.
-- Without a matching entry for the principal the operation is denied. What holds for a resource that
-  no entry matches at all is `allow.everyone.if.no.acl.found`.
+- Without a matching entry for the principal the operation is denied. For a resource that no entry
+  matches, `allow.everyone.if.no.acl.found` decides.
 """
 
 from collections import Counter
@@ -37,8 +37,9 @@ class Verdict(Enum):
 
 
 class AclIndex:
-    """Entries by resource type and name, literal ones and prefixes apart. A look-up costs one step
-    per length that prefixes have, however many entries there are."""
+    """Entries by resource type and name, with literal names and prefixes in separate maps. A
+    look-up costs one step for each length of a prefix, independent of the number of entries.
+    """
 
     def __init__(self) -> None:
         self._literal: dict[tuple[int, str], dict[AccessControlEntry, None]] = {}

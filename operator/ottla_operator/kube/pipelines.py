@@ -44,7 +44,7 @@ log = logging.getLogger("ottla.operator")
 
 
 async def ask_runner(address: str) -> RunnerStatus | None:
-    """`address`: host:port. None if no runner answers there."""
+    """Asks a driver for its status. `address`: host:port. None if no runner answers there."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=RUNNER_TIMEOUT_S)) as session,
@@ -119,8 +119,8 @@ class PipelineLauncher:
     async def _stop_other_launcher(
         self, pipeline: Pipeline, launcher: Launcher, managed: Mapping[Launcher, Json], pods: list[Json]
     ) -> None:
-        """Two drivers on one checkpoint undo each other's work: what another launcher runs is
-        deleted first. Raises Blocked until it is gone.
+        """Deletes the object of another launcher first, because two drivers on one checkpoint undo
+        each other's work. Raises Blocked until it is gone.
         """
         for other, it in managed.items():
             if other != launcher:

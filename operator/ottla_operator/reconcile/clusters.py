@@ -1,7 +1,7 @@
 """Reconciles Clusters: observe the brokers, decide by pure plans, do one step, report.
 
-Everything is decided from what is observed. What is kept in memory only saves work: an operator
-that is killed anywhere is followed by one that goes on.
+Every decision follows from the observed state. Memory only caches it: an operator may be killed at
+any time, and the next one continues.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class ReconcileCache:
 
 @dataclass(slots=True)
 class ClusterReconciler:
-    """`on_reachable`: called with the key of a Cluster of which a broker serves."""
+    """`on_reachable`: called with the key of a Cluster that has a serving broker."""
 
     platform: Platform
     cache: WatchCache
@@ -105,7 +105,7 @@ class ClusterReconciler:
             await self._report(resource, error_readiness(error))
 
     async def _reconcile(self, key: Key, resource: Json, cluster: Cluster, cached: ReconcileCache) -> float:
-        """One step towards the spec. Returns the requeue delay in seconds."""
+        """Takes one step towards the spec. Returns the requeue delay in seconds."""
         cached.rejected_settings = {
             key: value for key, value in cached.rejected_settings.items() if cluster.config.get(key) == value
         }
@@ -216,7 +216,7 @@ class ClusterReconciler:
         return parse_duration_ms(timeout) / 1000 if timeout else self.platform.roll_timeout_s
 
     async def _record(self, resource: Json, events: Iterable[tuple[str, str]]) -> None:
-        """`events`: reasons and messages."""
+        """Records events. `events`: reasons and messages."""
         for reason, message in events:
             await self.platform.record_event(resource, reason, message)
 
@@ -228,8 +228,9 @@ class ClusterReconciler:
         fields: Mapping[str, Json] | None = None,
         events: Iterable[ClusterEvent] = (),
     ) -> None:
-        """`fields`: None keeps those that the status has. `events`: that followed from the status
-        that this one replaces."""
+        """Writes the status. `fields`: None keeps the present fields. `events`: consequences of the
+        status that this one replaces.
+        """
         status = resource.get("status") or {}
         kept = {key: value for key, value in status.items() if key not in ("conditions", "observedGeneration")}
         before = find_condition(resource, READY)
@@ -292,7 +293,7 @@ def _controller(described: ClusterDescription | None) -> int | None:
 
 
 def _remember_rejected(cached: ReconcileCache, config: AppliedConfig, cluster: Cluster) -> dict[str, str]:
-    """Every setting that running brokers reject, with why."""
+    """Returns every setting that running brokers reject, with the reason."""
     for key in config.rejected:
         cached.rejected_settings[key] = cluster.config.get(key, "")
     known = {key: f"{value!r} is rejected by the running brokers" for key, value in cached.rejected_settings.items()}

@@ -1,8 +1,8 @@
 """Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports how it
 is.
 
-Everything is decided from what is observed. What is kept in memory only saves work: an operator
-that is killed anywhere is followed by one that goes on.
+Every decision follows from the observed state. Memory only caches it: an operator may be killed at
+any time, and the next one continues.
 """
 
 import asyncio

@@ -62,7 +62,7 @@ def labels(cluster: Cluster) -> dict[str, str]:
 
 
 def selector_text(cluster: Cluster) -> str:
-    """The selector as the scale subresource and list requests take it."""
+    """The selector in the form of the scale subresource and of list requests."""
     return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
 
 
@@ -139,12 +139,12 @@ def service_host(cluster: Cluster, service: str) -> str:
 
 
 def brokers_port(cluster: Cluster) -> int:
-    """Port between brokers."""
+    """Port of the inter-broker listener."""
     return _free(cluster, BROKERS_PORT)
 
 
 def http_port(cluster: Cluster) -> int:
-    """Port of health and metrics."""
+    """Port of health checks and metrics."""
     return _free(cluster, HTTP_PORT)
 
 
