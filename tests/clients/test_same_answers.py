@@ -190,8 +190,8 @@ def differences(wanted: dict[str, dict[str, Json]], got: dict[str, dict[str, Jso
         theirs, ours = by_version(wanted.get(case, {})), by_version(got.get(case, {}))
         for version in sorted(theirs | ours):
             for path, before, after in unequal(theirs.get(version, MISSING), ours.get(version, MISSING)):
-                said = f"{case}: {path} Kafka {before!r}, we {after!r}"
-                lines.setdefault(said, []).append(version)
+                message = f"{case}: {path} Kafka {before!r}, we {after!r}"
+                lines.setdefault(message, []).append(version)
     for line, versions in lines.items():
         yield f"{line} (v{', '.join(map(str, versions))})"
 

@@ -279,12 +279,12 @@ def test_java_tools_with_acls_and_a_login(secured: Secured, name: str, tmp_path:
     password = PASSWORD.replace("ä", r"\u00e4")  # a properties file is Latin-1
     module = f'{MODULES}.scram.ScramLoginModule required username=alice password="{password}";'
     client.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}\n")
-    said = run_java_tool(
+    message = run_java_tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", name, "--num-records", "100", "--record-size", "10", "--throughput", "-1"),
         *("--producer.config", str(client), "--producer-props", f"bootstrap.servers={secured.sasl}"),
     )
-    assert "100 records sent" in said
+    assert "100 records sent" in message
     removed = run_java_tool(
         *(acls, "--bootstrap-server", at, "--remove", "--force"),
         *("--allow-principal", "User:alice", "--producer", "--topic", name),

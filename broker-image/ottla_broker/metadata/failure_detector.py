@@ -69,7 +69,7 @@ class FailureDetector:
 
     def failed_brokers(self) -> Iterator[tuple[int, int, str]]:
         """(broker, epoch, why) of failed brokers that are not fenced yet."""
-        return iter([(*key, why) for key, why in self._failed.items()])
+        return iter([(*key, reason) for key, reason in self._failed.items()])
 
     @property
     def has_suspects(self) -> bool:

@@ -32,8 +32,10 @@ async def may_found_cluster(api: ApiClient, resource: Json, cluster: Cluster) ->
     if any(not _is_being_deleted(it) for it in claims):
         return False
     if claims:
-        said = f"PersistentVolumeClaim {claims[0]['metadata']['name']} of the previous Cluster is still being deleted"
-        raise Blocked(Reconciling("Terminating", said), CLAIMS_RETRY_S)
+        message = (
+            f"PersistentVolumeClaim {claims[0]['metadata']['name']} of the previous Cluster is still being deleted"
+        )
+        raise Blocked(Reconciling("Terminating", message), CLAIMS_RETRY_S)
     return True
 
 

@@ -116,10 +116,10 @@ def _check_ownership(desired: Json, live: Json) -> None:
     }
     for owner in metadata.get("ownerReferences") or []:
         if owner.get("controller") and owners and owner["uid"] not in owners:
-            said = f"{kind} {metadata['name']} belongs to {owner['kind']} {owner['name']}"
+            message = f"{kind} {metadata['name']} belongs to {owner['kind']} {owner['name']}"
             if (owner["kind"], owner["name"]) not in owners.values():
-                raise _conflict(said)
-            waiting = f"{said} that was deleted before; waiting for Kubernetes to delete it"
+                raise _conflict(message)
+            waiting = f"{message} that was deleted before; waiting for Kubernetes to delete it"
             raise Blocked(Reconciling("Terminating", waiting), TERMINATING_RETRY_S, keeps_state=True)
 
 

@@ -79,20 +79,20 @@ class PipelineLauncher:
     async def plan(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> "PodLaunch":
         """See `Platform.plan_launch`."""
         if not (bootstrap := in_cluster_bootstrap(cluster)):
-            said = (
+            message = (
                 f"every listener of Cluster {cluster.name} has TLS, which pipelines do not support yet: add one without"
             )
-            raise Blocked(Stalled("NoPlaintextListener", said))
+            raise Blocked(Stalled("NoPlaintextListener", message))
         has_spark_operator = await self._has_spark_operator()
         existing = await self._find_applications(pipeline, has_spark_operator)
         managed = {launcher: it for launcher, it in existing.items() if is_managed(it)}
         launcher = choose_launcher(pipeline, managed.keys(), has_spark_operator=has_spark_operator)
         if launcher == "SparkOperator" and not has_spark_operator:
-            said = (
+            message = (
                 "the API server does not know SparkApplications: install Kubeflow's Spark operator, or set launcher: "
                 "Driver, with which this operator runs the driver itself"
             )
-            raise Blocked(Stalled("SparkOperatorNotFound", said))
+            raise Blocked(Stalled("SparkOperatorNotFound", message))
         pods = await self.api.list(POD, pipeline.metadata.namespace, names.selector_text(pipeline))
         await self._stop_other_launcher(pipeline, launcher, managed, pods)
         live = existing.get(launcher)
@@ -208,8 +208,8 @@ class PodLaunch:
             live = None
         after = await objects.apply(self.desired.application, live)
         if live is None or _driver_spec(live) != _driver_spec(after):
-            said = f"{after['kind']} {after['metadata']['name']} runs the pipeline of {self.desired.settings}"
-            await self.launcher.events.record(self.resource, "DriverLaunched", said)
+            message = f"{after['kind']} {after['metadata']['name']} runs the pipeline of {self.desired.settings}"
+            await self.launcher.events.record(self.resource, "DriverLaunched", message)
         await self._delete_unused_config()
         return after
 

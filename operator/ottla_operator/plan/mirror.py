@@ -152,8 +152,8 @@ def evaluate_mirror(
         return Stalled(DIVERGED, _diverged(diverged))
     if desired[ROLE] == FAILED_OVER:
         if opening := [it for it in reported if it.state != FAILED_OVER]:
-            said = f"{len(opening)} of {len(reported)} partitions are not writable yet"
-            return Reconciling(FAILING_OVER, said)
+            message = f"{len(opening)} of {len(reported)} partitions are not writable yet"
+            return Reconciling(FAILING_OVER, message)
         return Ready(_failed_over(reported), FAILED_OVER)
     if desired[ROLE] == PAUSED:
         return Ready("copying is paused", PAUSED)
@@ -167,9 +167,9 @@ def evaluate_mirror(
             return Reconciling("JoiningSource", f"{failed_over[0]} has failed over and is becoming a copy again")
         return Stalled(FAILED_OVER, f"nothing is copied into {refused}: {observed.refused_topics[refused]}")
     if joining := [it for it in reported if it.state == JOINING]:
-        why = f": {joining[0].reason}" if joining[0].reason else ""
+        reason = f": {joining[0].reason}" if joining[0].reason else ""
         return Reconciling(
-            "JoiningSource", f"finding the offset up to which {_name(joining[0])} is its source's log{why}"
+            "JoiningSource", f"finding the offset up to which {_name(joining[0])} is its source's log{reason}"
         )
     if not reported:
         return Reconciling("NoTopicsMatched", f"no topic of the source is copied yet{_refused(observed)}")
@@ -183,8 +183,8 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
     now would lose no record that is known of.
     """
     if not partitions:
-        said = "no topic is copied yet"
-        return [ExtraCondition(name, False, "NoTopicsMatched", said) for name in ("InSync", "FailoverSafe")]
+        message = "no topic is copied yet"
+        return [ExtraCondition(name, False, "NoTopicsMatched", message) for name in ("InSync", "FailoverSafe")]
     missing = _known_lag(partitions)
     unknown = sum(it.lag == UNKNOWN for it in partitions)
     unreachable = [it for it in partitions if it.state in (UNREACHABLE, STOPPED)]
@@ -198,15 +198,15 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
         why = f"{format_count(unknown, 'partition')} not compared with the source yet"
     in_sync = not why and not unreachable and not failed_over
     if failed_over:
-        said = f"{format_count(len(failed_over), 'partition')} failed over, and no copy any more"
-        compared = ExtraCondition("InSync", False, FAILED_OVER, said)
+        message = f"{format_count(len(failed_over), 'partition')} failed over, and no copy any more"
+        compared = ExtraCondition("InSync", False, FAILED_OVER, message)
     else:
-        said = f"{format_count(len(unreachable), 'partition')} cut off from the source" if unreachable else ""
+        message = f"{format_count(len(unreachable), 'partition')} cut off from the source" if unreachable else ""
         reason = "InSync" if in_sync else "Lagging"
-        compared = ExtraCondition("InSync", in_sync, reason, why or said or "no record is missing")
+        compared = ExtraCondition("InSync", in_sync, reason, why or message or "no record is missing")
     reason = "RecordsMissing" if why else "NoKnownLoss"
-    said = why or "a failover would lose no record that was seen at the source"
-    return [compared, ExtraCondition("FailoverSafe", not why, reason, said)]
+    message = why or "a failover would lose no record that was seen at the source"
+    return [compared, ExtraCondition("FailoverSafe", not why, reason, message)]
 
 
 def mirror_status_fields(
@@ -218,8 +218,8 @@ def mirror_status_fields(
         if it.state != UNREPORTED:
             by_topic.setdefault(it.topic, []).append(it)
     found = {name: _topic_status(name, its) for name, its in by_topic.items()}
-    for name, why in observed.refused_topics.items():
-        found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = why
+    for name, reason in observed.refused_topics.items():
+        found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = reason
     topics = list(found.values())
     lags = [it["lagRecords"] for it in topics if "lagRecords" in it]
     seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]

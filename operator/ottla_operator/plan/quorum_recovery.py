@@ -140,8 +140,8 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
     moved = [it for it in replicas if not it.voters and it.previous_cluster_id in old - {None}]
     members = [it for it in replicas if it.cluster_id is not None]
     if len({it.cluster_id for it in members if it not in moved}) > 1 or len({it.cluster_id for it in moved}) > 1:
-        said = ", ".join(f"broker {it.broker}: {it.cluster_id}" for it in members)
-        raise RecoveryRefused(f"the brokers belong to different clusters ({said}); name those of one cluster")
+        message = ", ".join(f"broker {it.broker}: {it.cluster_id}" for it in members)
+        raise RecoveryRefused(f"the brokers belong to different clusters ({message}); name those of one cluster")
     state = observe_quorum(replicas)
     if state is None:
         asked = ", ".join(str(it.broker) for it in replicas)
@@ -181,13 +181,13 @@ def find_quorum_loss(
     answering = {it.broker for it in replicas if it.cluster_id is None}
     if cluster_id is None or not answering >= set(existing):
         return None
-    said = f"no disk of broker {_list(existing)} has the metadata of cluster {cluster_id}"
-    return QuorumLoss(said, True)
+    message = f"no disk of broker {_list(existing)} has the metadata of cluster {cluster_id}"
+    return QuorumLoss(message, True)
 
 
 def describe_loss(state: QuorumState) -> str:
     """Describes the voters that are lost or do not answer."""
-    away = [f"broker {broker} {why}" for broker, why in sorted(state.lost.items())]
+    away = [f"broker {broker} {reason}" for broker, reason in sorted(state.lost.items())]
     away += [f"broker {broker} does not answer" for broker in state.silent]
     voters = f"{len(state.alive)} of the voters {_list(state.voters)} of the metadata log answer"
     return f"{voters}, and a majority is {state.majority}: {'; '.join(away)}"

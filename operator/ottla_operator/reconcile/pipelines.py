@@ -85,15 +85,15 @@ class PipelineReconciler:
         name = pipeline.spec.cluster_ref.name
         found = await self.platform.find_cluster(Key(key.namespace, name))
         if found is None:
-            said = f"Cluster {name} does not exist in this namespace"
-            raise Blocked(Reconciling("ClusterNotFound", said))
+            message = f"Cluster {name} does not exist in this namespace"
+            raise Blocked(Reconciling("ClusterNotFound", message))
         cluster = Cluster.parse_stored(found)
         launch = await self.platform.plan_launch(resource, pipeline, cluster)
         unready = await self._find_unready_topics(key, pipeline, cluster)
         extra = (topics_ready_condition(unready),)
         if unready and launch.starts_driver:
-            said = f"the driver is not started: {'; '.join(map(str, unready))}"
-            waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", said))
+            message = f"the driver is not started: {'; '.join(map(str, unready))}"
+            waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", message))
             return await self._report(resource, cached, waiting, launch.application, extra)
         run = hold_verdict(await launch.apply(), resource)
         lag_records = await self._measure_lag(pipeline, cluster)

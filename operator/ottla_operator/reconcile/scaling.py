@@ -144,8 +144,8 @@ async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, sc
     for broker in removed:
         if broker in holding:
             scaled.count = max(scaled.count, broker)
-            said = f"starting broker {broker} again: it got replicas while it was being removed"
-            scaled.events.append(("RemovedBrokerNeeded", said))
+            message = f"starting broker {broker} again: it got replicas while it was being removed"
+            scaled.events.append(("RemovedBrokerNeeded", message))
         else:
             await unregister_broker(client, broker)
             scaled.events.append(("BrokerUnregistered", f"unregistered broker {broker}, which was removed"))

@@ -160,8 +160,8 @@ class TopicReconciler:
             for change in changes:
                 if not isinstance(change, UnsatisfiableSpec):
                     await topic_changes.apply_topic_change(client, change)
-                    said = topic_changes.describe_topic_change(change)
-                    await self.platform.record_event(resource.body, change.event, said)
+                    message = topic_changes.describe_topic_change(change)
+                    await self.platform.record_event(resource.body, change.event, message)
             if any(not isinstance(it, UnsatisfiableSpec) for it in changes):
                 observed = (await topic_changes.observe_topics(client, [topic])).get(topic.topic_name)
                 changes = plan_topic_changes(topic, observed)
@@ -207,8 +207,8 @@ class TopicReconciler:
         except PlatformError as error:
             if error.is_unavailable:
                 raise
-            said = f"cannot write the status: {error}"
-            await self.platform.record_event(resource.body, "StatusWriteFailed", said, warning=True, lasts=True)
+            message = f"cannot write the status: {error}"
+            await self.platform.record_event(resource.body, "StatusWriteFailed", message, warning=True, lasts=True)
             return WAIT_S
         if isinstance(readiness, Stalled) and reported != readiness.message:
             await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)

@@ -135,8 +135,8 @@ def _evaluate_pod(driver: DriverPod, observed: PipelineObservations, restarts: i
     error = (runner and runner.error) or ""
     problem = next((it.problem for it in observed.executors if it.problem), "")
     if problem and not any(it.phase == "Running" for it in observed.executors):
-        said = f"no executor is running: {problem}"
-        return PipelineRun("Running", Reconciling("NoExecutorRunning", said), error or said, restarts, runner)
+        message = f"no executor is running: {problem}"
+        return PipelineRun("Running", Reconciling("NoExecutorRunning", message), error or message, restarts, runner)
     return PipelineRun("Running", Ready(RUNNING), error, restarts, runner)
 
 
