@@ -198,7 +198,7 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
         why = f"{format_count(unknown, 'partition')} not compared with the source yet"
     in_sync = not why and not unreachable and not failed_over
     if failed_over:
-        message = f"{format_count(len(failed_over), 'partition')} failed over, and no copy any more"
+        message = f"{format_count(len(failed_over), 'partition')} failed over, and no longer copied"
         compared = ExtraCondition("InSync", False, FAILED_OVER, message)
     else:
         message = f"{format_count(len(unreachable), 'partition')} cut off from the source" if unreachable else ""
