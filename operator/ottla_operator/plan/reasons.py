@@ -1,9 +1,10 @@
-"""Every reason of a condition and of an event: its meaning, and what a person does about it.
+"""Every reason of a condition and of an event, with its meaning and the action that a person should
+take.
 
 docs/conditions.md is generated from this table: `python -m ottla_operator.plan.reasons >
 docs/conditions.md`. Reasons follow the Kubernetes API conventions
 (sig-architecture/api-conventions.md, "Typical status properties"): one CamelCase word that programs
-may compare. A test holds that the operator uses no other.
+may compare. A test checks that the operator uses no other.
 """
 
 from typing import Final, NamedTuple
