@@ -90,7 +90,7 @@ def set_password(secured: Secured, user: str, password: str, mechanism: ScramMec
 
 
 def login(mechanism: str, user: str = "alice", password: str = "") -> dict[str, Any]:
-    """For librdkafka; without a password alice's."""
+    """Settings of librdkafka. Without `password`, that of alice."""
     return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
@@ -181,7 +181,7 @@ def test_wrong_logins_are_refused(secured: Secured) -> None:
 
 
 def was_refused(secured: Secured, how: dict[str, Any]) -> bool:
-    """Waits until a client says that its login failed."""
+    """Waits until a client reports that its login failed."""
     errors: list[ck.KafkaError] = []
     settings = {key.replace("_", "."): value for key, value in how.items()}
     client = AdminClient({"bootstrap.servers": secured.sasl, "error_cb": errors.append, **settings})

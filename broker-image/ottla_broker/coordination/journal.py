@@ -41,8 +41,8 @@ class Journal(Protocol):
 
 
 class PartitionJournal:
-    """A partition of `__consumer_offsets`: appends with acks=all, and reads everything. Valid in
-    the leader epoch in which it is created: in another one the coordinator loads everything again.
+    """A partition of `__consumer_offsets`, appended to with acks=all. Valid in the leader epoch in
+    which it is created: in a later one the coordinator loads the whole partition again.
     """
 
     def __init__(self, partition: Partition) -> None:

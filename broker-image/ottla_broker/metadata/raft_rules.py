@@ -105,8 +105,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """`epoch`: the one in which the candidate wants to lead; in a pre-vote the one that it knows.
-    `log_end`: of its log.
+    """`epoch`: the epoch in which the candidate wants to lead; in a pre-vote the newest that it
+    knows. `log_end`: of its log.
     """
 
     candidate: ReplicaKey
@@ -116,8 +116,9 @@ class VoteRequest:
 
 
 def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
-    """The state of a process that starts. It neither leads nor stands in an epoch of an earlier
-    process: that one may have sent messages that this one does not know."""
+    """The state of a new process. It is neither leader nor candidate in an epoch of an earlier
+    process, which may have sent messages that this one does not know.
+    """
     epoch, leader, voted = stored
     if leader in (NO_LEADER, me[0]):
         return RaftState(epoch=epoch, voted=voted, failed_elections=1)
@@ -164,9 +165,10 @@ def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
 
 
 def stand_for_election(state: RaftState, me: Replica) -> RaftState:
-    """CANDIDATE of the next epoch, with its own vote. It does not wait for voters that gave no
-    pre-vote: when two stand at the same time while the former leader is silent, both stand again
-    soon."""
+    """Becomes CANDIDATE in the next epoch, with its own vote. It does not wait for voters that gave
+    no pre-vote. If two replicas become candidates at the same time while the former leader is
+    silent, both try again soon.
+    """
     silent = me.voters - state.granted if state.role is Role.PROSPECTIVE else NO_VOTES
     candidate = replace(
         state,
@@ -182,7 +184,7 @@ def stand_for_election(state: RaftState, me: Replica) -> RaftState:
 
 
 def _lose_election(state: RaftState) -> RaftState:
-    """Back to the leader of the epoch if there is one, which other voters may still hear."""
+    """Follows the leader of the epoch again if there is one, which other voters may still hear."""
     role = Role.UNATTACHED if state.leader == NO_LEADER else Role.FOLLOWER
     return replace(state, role=role, granted=NO_VOTES, refused=NO_VOTES, failed_elections=state.failed_elections + 1)
 
@@ -226,7 +228,7 @@ def end_quorum_epoch(
 
 
 def resign(state: RaftState) -> RaftState:
-    """The leader gives up its epoch: it stops, or check-quorum has failed. Its vote stays."""
+    """The leader resigns: it stops, or check-quorum has failed. Its vote stays."""
     return replace(state, role=Role.RESIGNED, leader=NO_LEADER) if state.role is Role.LEADER else state
 
 

@@ -106,7 +106,7 @@ class Fetcher(Generic[P]):
         self.session.remove(partition)
         if not self.session:
             self._has_partitions.clear()
-            self.disconnect(ConnectionAbortedError("no partition is fetched from there any more"))
+            self.disconnect(ConnectionAbortedError("no partition is fetched from it any longer"))
 
     def reconnect_now(self) -> None:
         """The broker may be back."""

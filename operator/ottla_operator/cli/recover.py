@@ -138,7 +138,7 @@ def _print_recovery(recovery: Recovery) -> None:
     epoch, offset = leader.log_end
     survivors = ", ".join(map(str, recovery.survivors))
     print(describe_loss(state))
-    print(f"goes on from broker {leader.broker}: metadata up to offset {offset} of epoch {epoch}")
+    print(f"continues from broker {leader.broker}: metadata up to offset {offset} of epoch {epoch}")
     print("may be missing: changes of topics, settings and in-sync replicas after that, and records of partitions")
     print("whose in-sync replicas were all on lost disks")
     print(

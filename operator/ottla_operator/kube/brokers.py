@@ -61,7 +61,7 @@ class PodPlatform:
         if refused and stateful_set is None and not observed.pods:
             raise Blocked(refuse_settings(refused))
         if stateful_set and "deletionTimestamp" in stateful_set["metadata"]:
-            message = "the StatefulSet is being deleted and will be created anew"
+            message = "the StatefulSet is being deleted and will be recreated"
             raise Blocked(Reconciling("Terminating", message), TERMINATING_RETRY_S)
         # An operator that was killed while disks were expanded leaves pods without a StatefulSet.
         existing = stateful_set["spec"]["replicas"] if stateful_set else max(observed.pods, default=0)

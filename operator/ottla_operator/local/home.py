@@ -78,7 +78,7 @@ def read_state(folder: Path) -> tuple[int, ReconcileState]:
 
 
 def _has_cluster(folder: Path) -> bool:
-    """True if a broker's disk in a cluster's folder names the cluster that it belongs to."""
+    """True if a broker's disk in a cluster's folder has a cluster id."""
     return any("cluster.id=" in it.read_text() for it in folder.glob("*/data/meta.properties"))
 
 
@@ -94,9 +94,9 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
 
 
 def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path:
-    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's.
-    Returns their folder, which their digest names. Older ones stay: a broker that is still to be
-    restarted may need them.
+    """Writes certificates as files that only their owner can read. `folder`: the cluster's. Returns
+    their folder, which is named by their digest. Older certificates stay, because a broker that is
+    restarted later may need them.
     """
     target = folder / "certificates" / certificates.digest
     if not (target / KEYSTORE).exists():
@@ -107,7 +107,7 @@ def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path
 
 
 def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replaces a file at once: a reader sees the old or the new one whole."""
+    """Replaces a file atomically: a reader sees the whole old or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:

@@ -1,9 +1,8 @@
-"""Which settings a mirror gets on the brokers so that it is as its Mirror resource says, and what
-is reported of it. Pure.
+"""Plans the brokers' settings of a mirror according to its Mirror resource, and evaluates the
+resource's status and conditions. Pure.
 
 Invariants: after the changes are set, planning again yields none. A failover that the resource
-never asked for is not taken back: copies that take records of their own would be closed to their
-producers.
+never asked for is not reverted, because copies that accept producers would become read-only again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,10 +51,10 @@ set.
 class ObservedMirrorPartition:
     """A copied partition as its leader reports it.
 
-    `end`: of its log, or where its own records begin since a failover. `source_end`, `lag`,
-    `lag_seconds`, `lag_bytes` (an estimate), `silent_seconds` (since the source's broker answered
-    last): UNKNOWN if not known. `diverging_records`: that exist here and not at the source, and
-    that nobody has allowed to truncate.
+    `end`: the log end, or since a failover the offset at which its own records begin. `source_end`,
+    `lag`, `lag_seconds`, `lag_bytes` (an estimate), `silent_seconds` (since the last response of
+    the source's broker): UNKNOWN if not known. `diverging_records`: number of records that the
+    source does not have and that may not be truncated.
     """
 
     topic: str
@@ -103,8 +102,8 @@ def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
 
 
 def plan_mirror_changes(desired: Mapping[str, str], observed: Mapping[str, str]) -> dict[str, str | None]:
-    """Settings to set; None unsets one. Settings that the resource has no field for are left
-    alone.
+    """Settings to set; None unsets one. Settings without a field in the resource are not
+    changed.
     """
     to_set = {name: value for name, value in desired.items() if observed.get(name) != value}
     if desired.get(VERSION_SETTING) == observed.get(VERSION_SETTING):  # hidden settings are set, though not shown
@@ -180,7 +179,7 @@ def evaluate_mirror(
 
 def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:
     """InSync: no record was missing when the sources were last reached. FailoverSafe: a failover
-    now would lose no record that is known of.
+    now would lose no known record.
     """
     if not partitions:
         message = "no topic is copied yet"
@@ -198,7 +197,7 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
         why = f"{format_count(unknown, 'partition')} not compared with the source yet"
     in_sync = not why and not unreachable and not failed_over
     if failed_over:
-        message = f"{format_count(len(failed_over), 'partition')} failed over, and no copy any more"
+        message = f"{format_count(len(failed_over), 'partition')} failed over, and no longer copied"
         compared = ExtraCondition("InSync", False, FAILED_OVER, message)
     else:
         message = f"{format_count(len(unreachable), 'partition')} cut off from the source" if unreachable else ""
@@ -212,7 +211,7 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
 def mirror_status_fields(
     desired: Mapping[str, str], partitions: Iterable[ObservedMirrorPartition], observed: ObservedMirror
 ) -> dict[str, Json]:
-    """A Mirror's status without its conditions. What is unknown of a topic is left out."""
+    """A Mirror's status without its conditions. Unknown values of a topic are left out."""
     by_topic: dict[str, list[ObservedMirrorPartition]] = {}
     for it in partitions:
         if it.state != UNREPORTED:

@@ -31,4 +31,4 @@ def _advice(replicas: Sequence[MetadataReplica], brokers: BrokerSet) -> str:
     if not any(it.voters for it in replicas):
         return "Restore a volume, or delete the Cluster and its volume claims to begin with an empty one"
     servers = next(iter(brokers.desired.values()))[BOOTSTRAP_SERVERS]
-    return f"Restore a lost disk, or go on from what is left: ottla cluster recover --bootstrap {servers}"
+    return f"Restore a lost disk, or continue without it: ottla cluster recover --bootstrap {servers}"

@@ -21,7 +21,7 @@ class ValidationCache:
     """The uid and generation that were validated, and the result."""
 
     def find_problems(self, key: Key, resource: Json) -> str:
-        """Empty if the spec can be fulfilled."""
+        """Problems of the spec; empty if it can be fulfilled."""
         version = (resource["metadata"]["uid"], resource["metadata"]["generation"])
         found = self._found.get(key)
         if found is None or found[0] != version:
