@@ -31,8 +31,8 @@ class ClusterView(Protocol):
 
 
 class MetadataClusterView:
-    """The view that the metadata image has. `is_in_session`: whether this broker's session is valid, by
-    its lifecycle.
+    """The view that the metadata image has. `is_in_session`: whether this broker's session is
+    valid, by its lifecycle.
     """
 
     def __init__(self, image: MetadataImage, is_in_session: Callable[[], bool] = lambda: True) -> None:
