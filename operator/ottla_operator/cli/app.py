@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "groups": "Manage consumer groups.",
     "produce": "Write records to topics.",
     "consume": "Print records of topics.",
+    "users": "Manage users with passwords (SCRAM).",
+    "acls": "Manage access rules.",
     "cluster": "Inspect the cluster and remove brokers.",
     "mirror": "Manage mirrors of other clusters.",
     "pipeline": "Validate, run and test pipelines.",
