@@ -20,7 +20,7 @@ from ottla_operator.plan.observed_pods import broker_pods
 from ottla_operator.plan.pipeline import desired as pipeline_objects
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
@@ -124,10 +124,11 @@ class KubePlatform:
     # Mirrors.
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
-        tls = mirror.spec.source.tls is not None
-        if bootstrap := in_cluster_bootstrap(source, tls=tls):
+        tls, login = mirror.spec.source.tls is not None, logs_in(mirror)
+        if bootstrap := in_cluster_bootstrap(source, tls=tls, login=login):
             return bootstrap
         how = "with TLS, which source.tls asks for" if tls else "without TLS; set source.tls to connect with TLS"
+        how += ", and with SCRAM, which source.credentials asks for" if login else ""
         raise Blocked(Reconciling("SourceNotFound", f"Cluster {source.name}, the source, has no listener {how}"))
 
     # Pipelines.

@@ -17,7 +17,7 @@ from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources.cluster import Cluster
@@ -200,9 +200,10 @@ class LocalPlatform:
     # Mirrors.
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
-        wants_tls = mirror.spec.source.tls is not None
+        transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
+        protocol = f"SASL_{transport}" if logs_in(mirror) else transport
         plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
-        return ",".join((it.tls_address if wants_tls else "") or it.address for it in plans)
+        return ",".join(it.address_with(protocol) or it.address for it in plans)
 
     # Pipelines.
 

@@ -17,8 +17,6 @@ CLUSTER_FOUND: Final = "cluster.found"
 JOINING_SETTINGS: Final = frozenset({BOOTSTRAP_SERVERS, CLUSTER_FOUND})
 """Only a broker that starts without knowing its cluster reads them: a change of them restarts nobody."""
 OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
-SCRAM_UNSUPPORTED: Final = "SCRAM is not supported yet; allowed: None, and TLS for client certificates"
-ACLS_UNSUPPORTED: Final = "ACLs are not supported yet: every request would be allowed"
 
 
 def replication_defaults(brokers: int) -> dict[str, str]:
