@@ -132,7 +132,8 @@ def add(
     ]
 
     async def work(client: KafkaClient) -> None:
-        await acls.create_acls(client, entries)
+        for error in (await acls.create_acls(client, entries)).values():
+            raise error
 
     call_brokers(bootstrap, command_config, work)
     for it in entries:

@@ -10,6 +10,7 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.static.primitive import i8
 
 from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType
+from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 from ottla_operator.kafka.configs import ConfigResourceType, describe_configs
 
@@ -62,12 +63,19 @@ async def describe_acls(client: KafkaClient, selected: AclFilter = EVERY_ENTRY) 
     ]
 
 
-async def create_acls(client: KafkaClient, entries: Iterable[AccessControlEntry]) -> None:
-    """Entries that exist are left as they are. Raises KafkaError for the first one that is refused."""
+async def create_acls(
+    client: KafkaClient, entries: Iterable[AccessControlEntry]
+) -> dict[AccessControlEntry, KafkaError]:
+    """Returns the errors of entries that were refused. Entries that exist are left as they are."""
+    errors: dict[AccessControlEntry, KafkaError] = {}
     for some in _in_requests(list(entries)):
         response = await client.send_to_controller(CreateAclsRequest(creations=tuple(map(_creation, some))))
         for entry, result in zip(some, response.results, strict=True):
-            raise_for_error(result.error_code, result.error_message, f"access rule of {entry.principal}")
+            try:
+                raise_for_error(result.error_code, result.error_message, f"access rule of {entry.principal}")
+            except KafkaError as error:
+                errors[entry] = error
+    return errors
 
 
 async def delete_acls(client: KafkaClient, filters: Sequence[AclFilter]) -> int:

@@ -3,6 +3,7 @@
 Brokers get the salted password, never the password.
 """
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
@@ -56,16 +57,20 @@ async def alter_scram_users(
     client: KafkaClient, changes: Iterable[SetPassword | RemoveCredential]
 ) -> Mapping[str, KafkaError]:
     """Returns the error of each user that was refused; the others' credentials are changed."""
-    upsertions, deletions = list[ScramCredentialUpsertion](), list[ScramCredentialDeletion]()
-    for it in changes:
-        if isinstance(it, SetPassword):
-            upsertions.append(_upsertion(it))
-        else:
-            deletions.append(ScramCredentialDeletion(name=it.user, mechanism=i8(it.mechanism)))
-    if not upsertions and not deletions:
+    asked = list(changes)
+    if not asked:
         return {}
+    passwords = [it for it in asked if isinstance(it, SetPassword)]
     response = await client.send_to_controller(
-        AlterUserScramCredentialsRequest(deletions=tuple(deletions), upsertions=tuple(upsertions))
+        AlterUserScramCredentialsRequest(
+            deletions=tuple(
+                ScramCredentialDeletion(name=it.user, mechanism=i8(it.mechanism))
+                for it in asked
+                if isinstance(it, RemoveCredential)
+            ),
+            # Milliseconds of computing for each password.
+            upsertions=await asyncio.to_thread(lambda: tuple(map(_upsertion, passwords))),
+        )
     )
     errors: dict[str, KafkaError] = {}
     for result in response.results:

@@ -22,7 +22,7 @@ from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.validation import validate_update
 
-RECONCILED_KINDS: Final = ("Cluster", "Topic", "Mirror", "Pipeline")
+RECONCILED_KINDS: Final = ("Cluster", "Topic", "User", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
 """Topics are created with the defaults of brokers that are all up and have their new settings; but brokers that cannot
 be must not hold up everything else for ever."""
@@ -199,6 +199,8 @@ class UpRunner:
                 if resource["spec"].get("deletionPolicy") != "Delete":
                     said = f"topic {topic_name(resource)} is no longer described; it stays with its records (deletionPolicy: Retain)"
                     self.view.say(said, "info")
+            case "User":
+                self.view.say(f"user {name} is no longer described: revoking its credential, rules and quotas", "info")
             case "Mirror":
                 self.view.mirrors.pop((resource["spec"]["target"]["clusterRef"]["name"], name), None)
                 self.view.say(f"mirror {name} is no longer described; the brokers go on with it as it is set", "info")
