@@ -73,6 +73,23 @@ def test_broker_configs(tool: Tool) -> None:
     assert "log.cleaner.backoff.ms=12345" not in tool("kafka.admin.ConfigCommand", *one, "--describe", "--all")
 
 
+def test_client_quotas(tool: Tool, name: str) -> None:
+    def configure(*arguments: str) -> str:
+        return tool("kafka.admin.ConfigCommand", *arguments)
+
+    both = ("--entity-type", "users", "--entity-name", name, "--entity-type", "clients", "--entity-name", name)
+    configure(*both, "--alter", "--add-config", "producer_byte_rate=1048576,request_percentage=12.5")
+    described = configure(*both, "--describe")
+    assert f"Quota configs for user-principal '{name}', client-id '{name}' are" in described
+    assert "producer_byte_rate=1048576.0" in described and "request_percentage=12.5" in described
+    configure(*both, "--alter", "--delete-config", "producer_byte_rate,request_percentage")
+    assert "_rate" not in configure(*both, "--describe")
+    default_address = ("--entity-type", "ips", "--entity-default")
+    configure(*default_address, "--alter", "--add-config", "connection_creation_rate=1000000")
+    assert "connection_creation_rate=1000000" in configure("--entity-type", "ips", "--describe")
+    configure(*default_address, "--alter", "--delete-config", "connection_creation_rate")
+
+
 def test_console_clients_offsets_and_deleted_records(
     tool: Tool, broker: BrokerProcess, name: str, tmp_path: Path
 ) -> None:

@@ -21,12 +21,14 @@ from tests.clients.api_session import KEYS, VERSIONS, ApiSession, Json, has_mess
 from tests.clients.conftest import NewBroker
 from tests.clients.group_cases import GROUP_CASES
 from tests.clients.offset_cases import OFFSET_CASES
+from tests.clients.quota_cases import QUOTA_CASES
 from tests.clients.record_cases import RECORD_CASES
 from tests.clients.response_differences import MISSING, unequal
 from tests.clients.topic_cases import TOPIC_CASES
 
 STORED = Path(__file__).with_name("kafka-4.1-responses.json")
-CASES = {each.__name__: each for each in (*TOPIC_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES)}
+ALL_CASES = (*TOPIC_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES, *QUOTA_CASES)
+CASES = {each.__name__: each for each in ALL_CASES}
 RUN = "run"
 
 

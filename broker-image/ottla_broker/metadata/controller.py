@@ -27,6 +27,7 @@ from ottla_broker.metadata.mirror_control import MirrorControl
 from ottla_broker.metadata.quorum import CommitLog, leadership_timeout_s
 from ottla_broker.metadata.records import (
     AccessControlEntryRecord,
+    ClientQuotaRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -39,6 +40,7 @@ from ottla_broker.metadata.replication_control import ReplicationControl
 from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.acls import AccessControlEntry, AclFilter
+from ottla_broker.security.client_quotas import QuotaEntity
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -201,6 +203,23 @@ class Controller:
             return records, outcomes
 
         return await self._writer.execute(plan)
+
+    # --- client quotas
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Sets quotas of entities by key, or with None removes them, in one commit. The caller has validated them."""
+
+        def plan() -> list[MetadataRecord]:
+            return [
+                ClientQuotaRecord(entity, key, value)
+                for entity, quotas in changes.items()
+                for key, value in quotas.items()
+                if self._image.client_quotas.get(entity, {}).get(key) != value
+            ]
+
+        await self._commit(plan, validate_only=validate_only)
 
     # --- configs and producer ids
 

@@ -15,6 +15,7 @@ from ottla_broker.metadata.records import (
     AppendedPartitionRecord,
     AppendedSourceRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     LeaderChangeRecord,
@@ -32,6 +33,7 @@ from ottla_broker.metadata.records import (
     UserScramCredentialRecord,
 )
 from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.client_quotas import QuotaEntity
 from ottla_broker.security.scram import ScramCredential
 
 TOPIC_RESOURCE = 2
@@ -86,6 +88,7 @@ class MetadataDelta:
     changed_brokers: set[int] = field(default_factory=set)
     changed_mirrors: set[str] = field(default_factory=set)  # topics whose mirror records changed
     changed_acls: set[UUID] = field(default_factory=set)
+    client_quotas_changed: bool = False
     controller_changed: bool = False
 
 
@@ -139,6 +142,7 @@ class MetadataImage:
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
     scram_credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)  # by user, mechanism
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
@@ -165,6 +169,7 @@ class MetadataImage:
                 other.topic_names[topic] for topic in other.mirrored_topics.keys() | other.appended_sources.keys()
             },
             changed_acls=self.acls.keys() | other.acls.keys(),
+            client_quotas_changed=self.client_quotas != other.client_quotas,
         )
         for attribute in fields(self):
             setattr(self, attribute.name, getattr(other, attribute.name))
@@ -194,6 +199,8 @@ class MetadataImage:
             UserScramCredentialRecord(name, mechanism, credential)
             for (name, mechanism), credential in self.scram_credentials.items()
         ]
+        for entity, quotas in self.client_quotas.items():
+            records += [ClientQuotaRecord(entity, key, value) for key, value in quotas.items()]
         if self.next_producer_id:
             records.append(ProducerIdsRecord(self.next_producer_id))
         return records
@@ -285,6 +292,9 @@ class MetadataImage:
                 self.scram_credentials[record.name, record.mechanism] = record.credential
             case RemoveUserScramCredentialRecord():
                 self.scram_credentials.pop((record.name, record.mechanism), None)
+            case ClientQuotaRecord():
+                self._apply_client_quota(record)
+                delta.client_quotas_changed = True
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
             case MirroredTopicRecord():
@@ -329,6 +339,15 @@ class MetadataImage:
             resource[record.key] = record.value
         if not resource:
             del self.configs[record.resource_type, record.name]
+
+    def _apply_client_quota(self, record: ClientQuotaRecord) -> None:
+        quotas = self.client_quotas.setdefault(record.entity, {})
+        if record.value is None:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = record.value
+        if not quotas:
+            del self.client_quotas[record.entity]
 
     def _apply_registration_change(self, change: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(change.broker)

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.client_quotas import QuotaEntity
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -122,6 +123,14 @@ class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, tag="remove-s
     mechanism: int
 
 
+class ClientQuotaRecord(msgspec.Struct, frozen=True, tag="client-quota"):
+    """One quota of an entity. The value None removes it."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
 class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
     """Every producer id below `next` is allocated."""
 
@@ -209,6 +218,7 @@ MetadataRecord = (
     | RemoveAccessControlEntryRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | ClientQuotaRecord
     | ProducerIdsRecord
     | MirroredTopicRecord
     | MirroredPartitionRecord

@@ -12,6 +12,7 @@ from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     LeaderChangeRecord,
@@ -45,7 +46,7 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
     for offset in range(length):
         name = f"topic-{random.randrange(4)}"
         broker = random.randrange(3)
-        match random.randrange(12):
+        match random.randrange(13):
             case 0 if name not in topics:
                 topics[name] = UUID(int=offset + 1)
                 said.append(TopicRecord(name, topics[name]))
@@ -93,6 +94,9 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
                 said.append(UserScramCredentialRecord(name, random.choice((1, 2)), credential))
                 if random.random() < 0.5:
                     said.append(RemoveUserScramCredentialRecord(random.choice("ab"), 1))
+            case 12:
+                entity = random.choice(((("user", "a"),), (("user", None), ("client-id", "c")), (("ip", "::1"),)))
+                said.append(ClientQuotaRecord(entity, random.choice("kl"), random.choice((1.0, 2.5, None))))
             case 7:
                 said.append(random.choice((LeaderChangeRecord(broker, offset), ProducerIdsRecord(offset * 1000))))
     return said

@@ -1,0 +1,54 @@
+"""DescribeClientQuotas (48), versions 0–1.
+
+- Lists the quotas of the entities that a filter selects (KIP-546); needs DESCRIBE_CONFIGS on the cluster.
+- A component of the filter selects a name, the default of its type, or every name. A strict filter selects only
+  entities that have no other types. Without components, one that is not strict selects all.
+- A filter that contradicts itself is INVALID_REQUEST, an unknown entity type UNSUPPORTED_VERSION, as in Kafka.
+- v1 is flexible.
+"""
+
+from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
+from kio.schema.describe_client_quotas.v1.response import (
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from kio.static.primitive import f64
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.client_quotas import QuotaFilter
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+
+
+@API.handler()
+async def describe_client_quotas(
+    ctx: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    components = ((it.entity_type, it.match_type, it.match) for it in request.components)
+    try:
+        ctx.check_authorized(Operation.describe_configs, CLUSTER)
+        wanted = QuotaFilter.of(components, is_strict=request.strict)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(
+            throttle_time=NO_THROTTLE, error_code=error.code, error_message=error.message or None, entries=None
+        )
+    return DescribeClientQuotasResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        error_message=None,
+        entries=tuple(
+            EntryData(
+                entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+                values=tuple(ValueData(key=key, value=f64(value)) for key, value in quotas.items()),
+            )
+            for entity, quotas in ctx.broker.image.client_quotas.items()
+            if wanted.selects(entity)
+        ),
+    )
