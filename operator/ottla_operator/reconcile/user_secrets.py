@@ -42,6 +42,7 @@ class ClientCredentials:
 @dataclass(slots=True)
 class UserSecrets:
     platform: Platform
+    recheck_s: float = RECHECK_S
     _checked: dict[str, tuple[object, float, ClientCredentials]] = field(default_factory=dict)
     """By uid: what the Secret depends on, when it was read last, and what it has."""
 
@@ -54,7 +55,7 @@ class UserSecrets:
         bootstrap = (body.get("status") or {}).get("bootstrap") or {}
         version = (user, cluster.spec, tuple(sorted(bootstrap.items())))
         now = asyncio.get_running_loop().time()
-        if (known := self._checked.get(resource.uid)) and known[0] == version and now - known[1] < RECHECK_S:
+        if (known := self._checked.get(resource.uid)) and known[0] == version and now - known[1] < self.recheck_s:
             return known[2]
         try:
             credentials = await self._read(user, cluster, bootstrap)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Conditions, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
@@ -31,6 +32,14 @@ from ottla_operator.resources.model import Json
 RESYNC_S: Final = 20.0
 WAIT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 30.0
+TRANSIENT_ERRORS: Final = frozenset(
+    {
+        ErrorCode.not_controller,
+        ErrorCode.request_timed_out,
+        ErrorCode.broker_not_available,
+        ErrorCode.security_disabled,  # brokers are being restarted with access rules
+    }
+)
 
 
 @dataclass(slots=True)
@@ -158,7 +167,7 @@ class UserReconciler:
                 return
             change = planned[it.uid]
             if (error := errors.get(change.user)) is not None:
-                await self._report(it, Stalled("RejectedByBrokers", str(error)))
+                await self._report(it, _readiness_of(error))
                 return
             try:
                 await self.secrets.write(it, credentials)
@@ -216,6 +225,13 @@ class UserReconciler:
             return
         if isinstance(readiness, Stalled) and reported != readiness.message:
             await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
+
+
+def _readiness_of(error: KafkaError) -> Readiness:
+    """What brokers reject for good takes a person; the rest is retried."""
+    if error.code in TRANSIENT_ERRORS:
+        return Reconciling("RetryingAfterError", str(error))
+    return Stalled("RejectedByBrokers", str(error))
 
 
 def _plan(resource: UserResource, credentials: ClientCredentials, observed: ObservedUsers) -> UserChange:

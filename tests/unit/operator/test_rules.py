@@ -47,8 +47,18 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     ],
     "Authentication": [
         {"type": "TLS", "passwordFrom": {"name": "a", "key": "b"}},
+        {"type": "None", "passwordFrom": {"name": "a", "key": "b"}},
         {"type": "TLS"},
         {"type": "SCRAM-SHA-256", "passwordFrom": {"name": "a", "key": "b"}},
+    ],
+    "AclRule": [
+        {"allow": ["Read"], "topic": "a"},
+        {"allow": ["Read"], "topic": "a", "group": "b"},
+        {"allow": ["Read"]},
+        {"topic": "a"},
+        {"deny": ["Read"], "allow": ["Write"], "topic": "a"},
+        {"allow": ["Alter"], "cluster": True},
+        {"allow": ["Alter"], "cluster": False},
     ],
     "AclResource": [
         {"type": "Cluster", "name": "x"},
@@ -120,6 +130,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"clusterRef": {"name": "a"}}, {"clusterRef": {"name": "b"}}),
         ({"clusterRef": {"name": "a"}, "userName": "x"}, {"clusterRef": {"name": "a"}}),
         ({"clusterRef": {"name": "a"}, "userName": "x"}, {"clusterRef": {"name": "a"}, "userName": "x"}),
+        ({"clusterRef": {"name": "a"}, "secretName": "x"}, {"clusterRef": {"name": "a"}, "secretName": "y"}),
     ],
     "MirrorSpec": [
         ({"target": {"clusterRef": {"name": "a"}}}, {"target": {"clusterRef": {"name": "b"}}}),
