@@ -193,7 +193,9 @@ class ProcessCluster:
         return int(self.describe_quorum().leader_id)
 
     def describe_quorum(self) -> QuorumState:
-        """The quorum of the metadata log, as its leader describes it. Raises LookupError without one."""
+        """The quorum of the metadata log, as its leader describes it. Raises LookupError without
+        one.
+        """
         topic = TopicData(
             topic_name=TopicName("__cluster_metadata"), partitions=(PartitionData(partition_index=i32(0)),)
         )

@@ -1,10 +1,12 @@
 """One client's connection: requests in, responses out in the order of the requests.
 
-- Produce requests are pipelined: each is appended when it arrives, and its response may wait for replicas while
-  the next is appended. Of all other requests one at a time is worked on, as Kafka's clients expect.
-- While the client does not read its responses, nothing more of what it sent is worked on or read (rule 18):
-  what it has not fetched stays on disk.
-- While the broker starts, it serves other brokers; requests of clients are held until it is ready, for a while.
+- Produce requests are pipelined: each is appended when it arrives, and its response may wait for
+  replicas while the next is appended. Of all other requests one at a time is worked on, as Kafka's
+  clients expect.
+- While the client does not read its responses, nothing more of what it sent is worked on or read
+  (rule 18): what it has not fetched stays on disk.
+- While the broker starts, it serves other brokers; requests of clients are held until it is ready,
+  for a while.
 - A request that is malformed costs its connection and one line in the log.
 """
 
@@ -45,10 +47,14 @@ from ottla_broker.wire.message_reader import MalformedMessage
 logger = logging.getLogger(__name__)
 
 PAUSE_WRITING_BYTES: Final = 64 * 1024
-"""Unsent bytes at which work on a connection pauses, until no more than RESUME_WRITING_BYTES are left."""
+"""Unsent bytes at which work on a connection pauses, until no more than RESUME_WRITING_BYTES are
+left.
+"""
 RESUME_WRITING_BYTES: Final = 16 * 1024
 HOLD_S: Final = 5.0
-"""How long a client's request waits for a starting broker before its connection closes and it may try another."""
+"""How long a client's request waits for a starting broker before its connection closes and it may
+try another.
+"""
 MAX_UNANSWERED: Final = 1024
 """Produce requests of one connection whose responses wait for replicas."""
 MIN_RESPONSE_BYTES: Final = 64 * 1024
@@ -57,8 +63,8 @@ MIN_RESPONSE_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bounds on memory and time. Requests and responses that wait are bounded over all connections, each by half of
-    `queued.max.request.bytes`."""
+    """Bounds on memory and time. Requests and responses that wait are bounded over all connections,
+    each by half of `queued.max.request.bytes`."""
 
     request_bytes: int = 100 << 20  # socket.request.max.bytes
     all_requests_bytes: int = 128 << 20
@@ -82,9 +88,10 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class ConnectionServices:
-    """What all connections of a broker share. `requests`: bytes of large requests that are received or queued.
-    `responses`: bytes that transports hold because their clients do not read. `scratch`: receives small requests.
-    `sasl_sessions`: makes the session of a new connection, by the names of the listeners with SASL."""
+    """What all connections of a broker share. `requests`: bytes of large requests that are received
+    or queued. `responses`: bytes that transports hold because their clients do not read. `scratch`:
+    receives small requests. `sasl_sessions`: makes the session of a new connection, by the names of
+    the listeners with SASL."""
 
     dispatcher: RequestDispatcher
     limits: ConnectionLimits
@@ -104,7 +111,9 @@ class ConnectionServices:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`unsent`: bytes that the transport had not sent when last counted. `stuck_since`: when they last became fewer."""
+    """`unsent`: bytes that the transport had not sent when last counted. `stuck_since`: when they
+    last became fewer.
+    """
 
     state: ConnectionState
     _transport: asyncio.Transport
@@ -322,7 +331,9 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_queued()
 
     def _apply_sasl(self, session: SaslSession) -> None:
-        """After a response: a failed login closes the connection, and so does the end of the session."""
+        """After a response: a failed login closes the connection, and so does the end of the
+        session.
+        """
         if session.has_failed:
             self.finish()
         elif session.principal is not None:
@@ -377,7 +388,9 @@ class Connection(asyncio.BufferedProtocol):
             self.unsent = unsent
 
     def _starve(self, frame: bytearray) -> None:
-        """Let a fetch wait, its records unread from disk, until slow clients have read some of their responses."""
+        """Let a fetch wait, its records unread from disk, until slow clients have read some of
+        their responses.
+        """
         self._is_starved = True
         self._queue.appendleft(frame)
         self._queued_bytes += len(frame)
@@ -402,8 +415,8 @@ class Connection(asyncio.BufferedProtocol):
         return not self._replies and not self._queue
 
     def finish(self) -> None:
-        """Answer the requests in progress and close. A producer whose appended records were not answered would
-        send them again."""
+        """Answer the requests in progress and close. A producer whose appended records were not
+        answered would send them again."""
         if self._is_closed or self._transport.is_closing():
             return
         self._is_finishing = True

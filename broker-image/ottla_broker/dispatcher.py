@@ -35,7 +35,8 @@ ALLOW_ALL: Final = AllowAll()
 
 
 class RequestDispatcher:
-    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`: None: the broker's.
+    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`:
+    None: the broker's.
 
     `request_counts`: requests received, by API key.
     """
@@ -49,7 +50,9 @@ class RequestDispatcher:
         self._loop = asyncio.get_running_loop()
 
     def must_wait_for_start(self, frame: bytearray, header: RequestHeader) -> bool:
-        """True while the broker starts, except for what other brokers need to start. Raises MalformedMessage."""
+        """True while the broker starts, except for what other brokers need to start. Raises
+        MalformedMessage.
+        """
         if self._broker.ready:
             return False
         if header.api_key == ApiKey.FETCH:
@@ -60,7 +63,8 @@ class RequestDispatcher:
     def dispatch(
         self, frame: bytearray, header: RequestHeader, connection: ConnectionState, max_response_bytes: int
     ) -> Reply:
-        """The response with its size in front, a future of one, or None where the client wants none.
+        """The response with its size in front, a future of one, or None where the client wants
+        none.
 
         Raises MalformedMessage and CloseConnection.
         """
@@ -86,7 +90,9 @@ class RequestDispatcher:
         raise MalformedMessage(f"no such request: API key {key}, version {version}")
 
     def authenticate(self, token: bytearray, connection: ConnectionState, session: SaslSession) -> Reply:
-        """The response to a bare token, which follows a SaslHandshake of version 0. A failure closes the connection."""
+        """The response to a bare token, which follows a SaslHandshake of version 0. A failure
+        closes the connection.
+        """
 
         async def respond_or_close() -> Buffers:
             try:
@@ -104,7 +110,9 @@ class RequestDispatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _run(self, work: Coroutine[Any, Any, Buffers]) -> Future[Buffers]:
-        """Run a handler to its end even if its connection closes: others may depend on what it began."""
+        """Run a handler to its end even if its connection closes: others may depend on what it
+        began.
+        """
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -113,7 +121,9 @@ class RequestDispatcher:
     async def _forward(
         self, handler: Handler, context: RequestContext, header: RequestHeader, request: Any, frame: bytearray
     ) -> Buffers:
-        """The active controller's response. Without one, this broker's own: NOT_CONTROLLER in the API's form."""
+        """The active controller's response. Without one, this broker's own: NOT_CONTROLLER in the
+        API's form.
+        """
         if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
             raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
         try:
@@ -125,10 +135,11 @@ class RequestDispatcher:
 
 
 async def answer_locally(broker: Broker, request: Any, authorizer: Authorizer = ALLOW_ALL) -> Any:
-    """The response to a request of the broker itself, in the request's version, as if it came over a connection.
+    """The response to a request of the broker itself, in the request's version, as if it came over
+    a connection.
 
-    Used while the broker is the controller that it sends requests to. Raises KafkaError where the response has
-    no place for an error code.
+    Used while the broker is the controller that it sends requests to. Raises KafkaError where the
+    response has no place for an error code.
     """
     key, version = int(request.__api_key__), int(request.__version__)
     handler = find_handler(key, version)

@@ -1,4 +1,6 @@
-"""Sockets of a broker: its listeners, which connections are admitted, and which are closed for others' sake."""
+"""Sockets of a broker: its listeners, which connections are admitted, and which are closed for
+others' sake.
+"""
 
 import asyncio
 import logging
@@ -45,7 +47,9 @@ class ListenError(Exception):
 
 
 ListenOn = Callable[[Listener, Config], socket.socket]
-"""Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises OSError."""
+"""Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises
+OSError.
+"""
 
 
 def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
@@ -70,8 +74,8 @@ def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
 
 
 def load_tls(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
-    """The listener's certificate and keys. Logs an error if clients will refuse the certificate at `now` (seconds since
-    1970). Raises ListenError."""
+    """The listener's certificate and keys. Logs an error if clients will refuse the certificate at
+    `now` (seconds since 1970). Raises ListenError."""
     tls = config.tls(listener.name)
     try:
         context, certificate = tls.load()
@@ -83,7 +87,8 @@ def load_tls(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
 
 
 class Server:
-    """Serves a broker: other brokers from the beginning, clients once it is ready. One per broker, on the running loop.
+    """Serves a broker: other brokers from the beginning, clients once it is ready. One per broker,
+    on the running loop.
 
     `listen_on`: replaced by tests without sockets. `busy_poll`: None on a loop of virtual time.
     """
@@ -130,11 +135,11 @@ class Server:
         self._drained: asyncio.Future[None] | None = None  # set while the server closes
 
     def bind(self) -> dict[str, Listener]:
-        """Open the sockets of every listener, so that a port in use is reported before anything else starts. Clients
-        cannot connect yet.
+        """Open the sockets of every listener, so that a port in use is reported before anything
+        else starts. Clients cannot connect yet.
 
-        Returns the advertised address of each listener, by name, with the host and port that were bound filled in.
-        Raises ListenError.
+        Returns the advertised address of each listener, by name, with the host and port that were
+        bound filled in. Raises ListenError.
         """
         config = self._broker.config
         advertised = {}
@@ -167,7 +172,9 @@ class Server:
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     async def close(self) -> None:
-        """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every connection."""
+        """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every
+        connection.
+        """
         for _, sock in self._bound:
             sock.close()
         for listener in self._listeners:

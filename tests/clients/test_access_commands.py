@@ -24,7 +24,9 @@ LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True)
 class Secured:
-    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with SCRAM."""
+    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with
+    SCRAM.
+    """
 
     broker: BrokerProcess
     sasl: str

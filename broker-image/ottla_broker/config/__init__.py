@@ -4,8 +4,9 @@
     config(NUM_PARTITIONS)        # int: the value in effect
     config.log_config(overrides)  # LogConfig of a topic with these overrides
 
-Every setting is one row of a table: `broker_settings`, `cluster_settings`, `topic_settings` (names that start
-with TOPIC_) and `mirror_settings` (MIRROR_). Validation, DescribeConfigs and docs/settings.md are made of the rows.
+Every setting is one row of a table: `broker_settings`, `cluster_settings`, `topic_settings` (names
+that start with TOPIC_) and `mirror_settings` (MIRROR_). Validation, DescribeConfigs and
+docs/settings.md are made of the rows.
 """
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress

@@ -1,4 +1,6 @@
-"""Types of settings that hold addresses: listeners, protocols, limits per IP address, principals, bootstrap servers."""
+"""Types of settings that hold addresses: listeners, protocols, limits per IP address, principals,
+bootstrap servers.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,7 +15,9 @@ EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
 
 class Listener(NamedTuple):
-    """`NAME://host:port`. Host "" means every interface, port 0 any free port. IPv6 hosts have no brackets here."""
+    """`NAME://host:port`. Host "" means every interface, port 0 any free port. IPv6 hosts have no
+    brackets here.
+    """
 
     name: str
     host: str

@@ -1,7 +1,7 @@
 """The settings in effect: those the broker was started with, below those changed while it runs.
 
-Precedence, highest first: this broker's dynamic value, the cluster-wide dynamic default, the static value
-(file or --set), the table's default. A topic's own value is above all of them for that topic.
+Precedence, highest first: this broker's dynamic value, the cluster-wide dynamic default, the static
+value (file or --set), the table's default. A topic's own value is above all of them for that topic.
 """
 
 import logging
@@ -41,7 +41,9 @@ _LOG_SETTINGS = {
 
 
 class Config:
-    """`config(NUM_PARTITIONS)` is the value in effect. Created by `load` or, from a mapping, by `of`."""
+    """`config(NUM_PARTITIONS)` is the value in effect. Created by `load` or, from a mapping, by
+    `of`.
+    """
 
     def __init__(self, static: StaticSettings) -> None:
         self.static = static
@@ -57,8 +59,8 @@ class Config:
 
     @classmethod
     def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
-        """From files, later ones over earlier ones, and `key=value` texts over all files. SettingError names file,
-        line, setting, value and what is allowed."""
+        """From files, later ones over earlier ones, and `key=value` texts over all files.
+        SettingError names file, line, setting, value and what is allowed."""
         given = [item for path in files for item in read_file(path)]
         return cls._validated(parse_settings(given + read_overrides(overrides)))
 
@@ -78,7 +80,9 @@ class Config:
         return cast(T, self._values[setting])
 
     def is_set(self, setting: Setting[object]) -> bool:
-        """Whether the value is set in a file, on the command line or dynamically, as opposed to the default."""
+        """Whether the value is set in a file, on the command line or dynamically, as opposed to the
+        default.
+        """
         layers = (self.cluster_dynamic, self.broker_dynamic)
         return setting in self.static.values or any(setting.name in layer for layer in layers)
 
@@ -96,7 +100,9 @@ class Config:
 
     @property
     def quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
-        """Without the listeners of controllers that Kafka's own server.properties names, and that are not opened."""
+        """Without the listeners of controllers that Kafka's own server.properties names, and that
+        are not opened.
+        """
         listeners = (*self(broker_settings.LISTENERS), *self(broker_settings.ADVERTISED_LISTENERS))
         unopened = {(one.host, one.port) for one in listeners if one.name in self.static.controller_listeners}
         servers = self(broker_settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
@@ -106,7 +112,9 @@ class Config:
         return self(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 
     def tls(self, listener: str) -> ListenerTls:
-        """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all listeners."""
+        """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all
+        listeners.
+        """
 
         def of(setting: Setting[T]) -> T:
             return cast(T, self.static.of_listeners.get((listener, "", setting), self(setting)))
@@ -123,7 +131,9 @@ class Config:
         )
 
     def sasl(self, listener: str) -> ListenerSasl:
-        """SASL of a listener: its own settings, those of its mechanisms first, over those of all listeners."""
+        """SASL of a listener: its own settings, those of its mechanisms first, over those of all
+        listeners.
+        """
 
         def of(setting: Setting[T], mechanism: str = "") -> T:
             own = self.static.of_listeners
@@ -143,8 +153,8 @@ class Config:
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """One for each listener, as advertised or else as listened on. Host "" (every interface) and port 0 (any)
-        are left for the server, which knows the bound address."""
+        """One for each listener, as advertised or else as listened on. Host "" (every interface)
+        and port 0 (any) are left for the server, which knows the bound address."""
         advertised = {listener.name: listener for listener in self(broker_settings.ADVERTISED_LISTENERS)}
         return tuple(
             advertised.get(one.name, one._replace(host="") if one.host in EVERY_INTERFACE else one)
@@ -163,9 +173,9 @@ class Config:
     # Dynamic changes
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Replace both dynamic layers (the configs of resource broker "" and of this broker in the metadata) and call
-        the subscribers of values that changed. What has no effect is logged: settings of Kafka's and of its plugins,
-        and what another version of Ottla wrote."""
+        """Replace both dynamic layers (the configs of resource broker "" and of this broker in the
+        metadata) and call the subscribers of values that changed. What has no effect is logged:
+        settings of Kafka's and of its plugins, and what another version of Ottla wrote."""
         changed = {
             name
             for old, new in ((self.cluster_dynamic, cluster), (self.broker_dynamic, broker))
@@ -194,7 +204,9 @@ class Config:
                 callback(self._values[setting])
 
     def subscribe(self, setting: Setting[T], callback: Callable[[T], None]) -> Callable[[], None]:
-        """Call `callback` with the new value whenever it changes. Returns a function that ends the subscription."""
+        """Call `callback` with the new value whenever it changes. Returns a function that ends the
+        subscription.
+        """
         callbacks = self._subscribers.setdefault(setting, [])
         untyped = cast(Callable[[object], None], callback)
         callbacks.append(untyped)

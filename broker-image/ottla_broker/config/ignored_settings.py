@@ -1,8 +1,9 @@
 """Settings of Kafka's that Ottla does not have.
 
-Most change nothing that a user would miss. They are accepted with a note, so that a server.properties written for
-Kafka works. A setting that would make a user rely on a protection or feature that is missing is refused, unless it
-has Kafka's default. A name that ends in a dot stands for all names that begin with it; the longest one counts.
+Most change nothing that a user would miss. They are accepted with a note, so that a
+server.properties written for Kafka works. A setting that would make a user rely on a protection or
+feature that is missing is refused, unless it has Kafka's default. A name that ends in a dot stands
+for all names that begin with it; the longest one counts.
 """
 
 _ONE_THREAD = "one event loop and a small thread pool serve all requests"
@@ -70,7 +71,8 @@ IGNORED_STATIC: dict[str, str] = {
     "telemetry.max.bytes": "clients' own metrics are not collected",
 }
 
-# Those that Kafka can change while brokers run, or does not know. Setting them dynamically is accepted, too.
+# Those that Kafka can change while brokers run, or does not know. Setting them dynamically is
+# accepted, too.
 IGNORED_DYNAMIC: dict[str, str] = {
     "background.threads": _ONE_THREAD,
     "log.cleaner.io.buffer.": "the cleaner reads and writes whole batches",

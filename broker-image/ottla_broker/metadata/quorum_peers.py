@@ -1,8 +1,8 @@
 """Requests of one replica of the metadata log to others, each over a connection of its own.
 
-The voter set names an address of each voter, which may be out of date: disks may have been moved to other machines. A
-vote is also requested at `controller.quorum.bootstrap.servers`. Requests carry the voter's id and directory id, and any
-other receiver refuses them.
+The voter set names an address of each voter, which may be out of date: disks may have been moved to
+other machines. A vote is also requested at `controller.quorum.bootstrap.servers`. Requests carry
+the voter's id and directory id, and any other receiver refuses them.
 """
 
 import asyncio
@@ -27,7 +27,9 @@ RETRY_PAUSE_S = 0.2
 
 
 class QuorumPeers:
-    """`bootstrap_servers`: of the inter-broker listener. `cluster_id` None: not known yet. `timeout_s`: of one request."""
+    """`bootstrap_servers`: of the inter-broker listener. `cluster_id` None: not known yet.
+    `timeout_s`: of one request.
+    """
 
     def __init__(
         self, me: Voter, bootstrap_servers: Iterable[Endpoint], client_id: str, timeout_s: float, cluster_id: str | None
@@ -48,7 +50,9 @@ class QuorumPeers:
     # --- the leader's and candidates' requests
 
     async def request_vote(self, voter: Voter, request: VoteRequest) -> tuple[bool, LeaderAndEpoch | None]:
-        """Whether the vote is granted, False also when the voter cannot be reached; the leader that the voter knows."""
+        """Whether the vote is granted, False also when the voter cannot be reached; the leader that
+        the voter knows.
+        """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 
         for endpoint in self.endpoints([voter]):
@@ -96,8 +100,9 @@ class QuorumPeers:
             logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
 
     async def check_not_recovered(self, endpoint: Endpoint) -> None:
-        """After INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was recovered as that of the broker at
-        `endpoint`: its old majority must not go on beside it (`quorum_recovery`)."""
+        """After INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was recovered as
+        that of the broker at `endpoint`: its old majority must not go on beside it
+        (`quorum_recovery`)."""
         from ottla_broker.metadata import quorum_messages
 
         try:
@@ -109,14 +114,16 @@ class QuorumPeers:
             raise KafkaError(
                 ErrorCode.inconsistent_cluster_id,
                 f"cluster {self.cluster_id} was recovered as cluster {replica.cluster_id}, to which the broker at "
-                f"{format_host_and_port(*endpoint)} belongs: this disk is of the lost majority, give this broker an empty one",
+                f"{format_host_and_port(*endpoint)} belongs: this disk is of the lost majority, give "
+                "this broker an empty one",
             )
 
     # --- joining
 
     async def find_leader(self, endpoint: Endpoint) -> LeaderAndEpoch | None:
-        """The leader as the broker at `endpoint` knows it. Learns the cluster id where this broker has none. OSError,
-        TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker belongs to another cluster."""
+        """The leader as the broker at `endpoint` knows it. Learns the cluster id where this broker
+        has none. OSError, TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker belongs
+        to another cluster."""
         from ottla_broker.metadata import quorum_messages
 
         async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
@@ -138,9 +145,9 @@ class QuorumPeers:
             return response.leader
 
     async def find_cluster(self) -> str | None:
-        """Asks every bootstrap server for its cluster before this broker founds one; the first that is named. None when
-        each has refused the connection or said that it has no cluster, or has not answered within a time: those are
-        logged."""
+        """Asks every bootstrap server for its cluster before this broker founds one; the first that
+        is named. None when each has refused the connection or said that it has no cluster, or has
+        not answered within a time: those are logged."""
         deadline_s = asyncio.get_running_loop().time() + FOUNDING_TIMEOUT_S
         pending: dict[Endpoint, str] = dict.fromkeys(self._bootstrap_servers, "")
         while pending and asyncio.get_running_loop().time() < deadline_s:

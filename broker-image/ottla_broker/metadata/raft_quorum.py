@@ -1,8 +1,10 @@
-"""One broker's part in the quorum of the metadata log: implements `quorum.MetadataQuorum` by the rules of `raft_rules`.
+"""One broker's part in the quorum of the metadata log: implements `quorum.MetadataQuorum` by the
+rules of `raft_rules`.
 
-One loop does what the role asks for until the role, the epoch or the leader changes: it leads, follows, requests votes or
-looks for a leader. Every change goes through `RaftReplica.transition`, which promises the new state before it is stored,
-and shows it to the loop, and to the senders of requests, once it is.
+One loop does what the role asks for until the role, the epoch or the leader changes: it leads,
+follows, requests votes or looks for a leader. Every change goes through `RaftReplica.transition`,
+which promises the new state before it is stored, and shows it to the loop, and to the senders of
+requests, once it is.
 """
 
 import asyncio
@@ -47,8 +49,9 @@ MAJORITY_TIMEOUT_S = 0.6  # voters fetch more often
 
 
 class RaftQuorum:
-    """`cluster_id` None: the log directory belongs to no cluster yet. `recovery`: the order that this start carries out.
-    `on_elected` and `on_resigned` are called when this broker becomes the active controller and when it no longer is."""
+    """`cluster_id` None: the log directory belongs to no cluster yet. `recovery`: the order that
+    this start carries out. `on_elected` and `on_resigned` are called when this broker becomes the
+    active controller and when it no longer is."""
 
     def __init__(
         self,
@@ -169,8 +172,8 @@ class RaftQuorum:
         return MetadataFetchResponse(ErrorCode.not_leader_or_follower, leader=self.current_leader())
 
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
-        """The error of a request between replicas that is meant for another cluster, or another replica; `receiver` None:
-        for any."""
+        """The error of a request between replicas that is meant for another cluster, or another
+        replica; `receiver` None: for any."""
         if None not in (cluster_id, self._cluster_id) and cluster_id != self._cluster_id:
             return ErrorCode.inconsistent_cluster_id
         return ErrorCode.none if receiver in (None, self._me.key) else ErrorCode.invalid_voter_key
@@ -244,8 +247,8 @@ class RaftQuorum:
                 generator.cancel()
 
     async def _found_cluster(self) -> None:
-        """Makes this broker the only voter of an empty log: alone, or where cluster.found allows it and no other broker
-        has a cluster."""
+        """Makes this broker the only voter of an empty log: alone, or where cluster.found allows it
+        and no other broker has a cluster."""
         log = self.metadata_log
         if self._recovery is not None:
             if self._recovery.leads:
@@ -403,8 +406,9 @@ class RaftQuorum:
             self._caught_up.set_result(None)
 
     async def _ask_for_leader(self) -> None:
-        """Asks the other brokers in turn for the leader, which may announce itself meanwhile. INCONSISTENT_CLUSTER_ID when
-        none of them belongs to this broker's cluster, before this one has served."""
+        """Asks the other brokers in turn for the leader, which may announce itself meanwhile.
+        INCONSISTENT_CLUSTER_ID when none of them belongs to this broker's cluster, before this one
+        has served."""
         strangers: list[KafkaError] = []
         known = (*self.metadata_log.voters.latest, *registered_brokers(self._image, self._settings.listener))
         endpoints = self._peers.endpoints(known)

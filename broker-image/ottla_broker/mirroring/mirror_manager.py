@@ -72,7 +72,9 @@ class MirrorManager:
         return None if fetchers is None else fetchers.partitions.get(partition)
 
     def last_known_lag(self, partition: Partition, mirror: str) -> tuple[int, int]:
-        """The source's high watermark and the lag when mirroring ended here; −1 and −1 if unknown."""
+        """The source's high watermark and the lag when mirroring ended here; −1 and −1 if
+        unknown.
+        """
         return self._last_known_lag.get((partition, mirror), (UNKNOWN, UNKNOWN))
 
     def failback_partitions(self) -> Iterator[FailbackPartition]:

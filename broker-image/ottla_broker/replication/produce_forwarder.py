@@ -27,7 +27,9 @@ from ottla_broker.replication.partition import FORWARDING_S
 from ottla_broker.wire.channel import Channel, is_open_channel, open_channel
 
 CLIENT_RETRY_PAUSE_S: Final = 0.03
-"""A request that comes so long after the error was sent after it was read; clients wait for 0.1 s."""
+"""A request that comes so long after the error was sent after it was read; clients wait for 0.1
+s.
+"""
 CLIENT_REFRESH_S: Final = 0.35
 """Within this time redirected clients ask for the new leader; librdkafka after 0.25 s."""
 MAX_SHUTDOWN_WAIT_S: Final = 1.0
@@ -74,7 +76,9 @@ class ProduceForwarder:
         return len(response).to_bytes(4) + frame[4:8] + bytes(response[4:])
 
     async def wait_for_redirected_clients(self) -> None:
-        """Before a stop: return when redirected clients have had the time to ask for the new leader."""
+        """Before a stop: return when redirected clients have had the time to ask for the new
+        leader.
+        """
         with suppress(TimeoutError):
             await asyncio.wait_for(self._clients_refreshed.wait(), MAX_SHUTDOWN_WAIT_S)
 

@@ -1,7 +1,7 @@
 """Which access control entry decides for a principal, a host, an operation and a resource. Pure.
 
-The decision is that of `acl_index`. It is made from a list of entries, so that a client that has read them can tell why
-the brokers decide as they do.
+The decision is that of `acl_index`. It is made from a list of entries, so that a client that has
+read them can tell why the brokers decide as they do.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,10 @@ from ottla_broker.security.principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`deciding`: the first entry that denies, else the first that allows; None if no entry speaks of the principal and
-    the operation. `matching`: every entry whose pattern matches the resource."""
+    """`deciding`: the first entry that denies, else the first that allows; None if no entry speaks
+    of the principal and the operation. `matching`: every entry whose pattern matches the
+    resource.
+    """
 
     verdict: Verdict
     deciding: AccessControlEntry | None

@@ -1,7 +1,8 @@
 """The login module of a `sasl.jaas.config`, as Kafka writes it: `MODULE required name="value" …;`.
 
-Only the two modules of Kafka that brokers configure with it are known: PlainLoginModule, whose `user_NAME` options are
-the users that may log in, and ScramLoginModule. `username` and `password` are the broker's own login at other brokers.
+Only the two modules of Kafka that brokers configure with it are known: PlainLoginModule, whose
+`user_NAME` options are the users that may log in, and ScramLoginModule. `username` and `password`
+are the broker's own login at other brokers.
 """
 
 import re

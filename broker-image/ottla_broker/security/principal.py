@@ -34,8 +34,9 @@ _SHORT: Final = {
 
 
 def principal_from_certificate(peer: Mapping[str, Any] | None) -> Principal:
-    """The principal of a client certificate as `SSLSocket.getpeercert` returns it: its subject in the form of RFC 2253,
-    as by Kafka with `ssl.principal.mapping.rules=DEFAULT`. None: the client presented no certificate."""
+    """The principal of a client certificate as `SSLSocket.getpeercert` returns it: its subject in
+    the form of RFC 2253, as by Kafka with `ssl.principal.mapping.rules=DEFAULT`. None: the client
+    presented no certificate."""
     if not peer or not peer.get("subject"):
         return ANONYMOUS
     parts = [

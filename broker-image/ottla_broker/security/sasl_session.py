@@ -1,11 +1,14 @@
-"""SASL on one connection of a listener, the server's side: which requests it may send, and who sends them.
+"""SASL on one connection of a listener, the server's side: which requests it may send, and who
+sends them.
 
-- Until the client has authenticated, only ApiVersions, SaslHandshake and SaslAuthenticate are served.
-- A handshake of version 0 is followed by bare tokens, as old clients send them; of version 1 by SaslAuthenticate.
-- With `connections.max.reauth.ms` a session expires (KIP-368). Before it does, the client authenticates again: as the
-  same principal, by the same mechanism, at most once a second.
-- A failed exchange ends the connection, after `connection.failed.authentication.delay.ms`. Unknown users fail as late
-  as known ones with a wrong password, with the same message.
+- Until the client has authenticated, only ApiVersions, SaslHandshake and SaslAuthenticate are
+  served.
+- A handshake of version 0 is followed by bare tokens, as old clients send them; of version 1 by
+  SaslAuthenticate.
+- With `connections.max.reauth.ms` a session expires (KIP-368). Before it does, the client
+  authenticates again: as the same principal, by the same mechanism, at most once a second.
+- A failed exchange ends the connection, after `connection.failed.authentication.delay.ms`. Unknown
+  users fail as late as known ones with a wrong password, with the same message.
 """
 
 import hmac
@@ -40,7 +43,9 @@ FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """SASL of a listener. `plain_users`: passwords by name. `max_session_s`: by mechanism; 0: without end."""
+    """SASL of a listener. `plain_users`: passwords by name. `max_session_s`: by mechanism; 0:
+    without end.
+    """
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -50,8 +55,8 @@ class ListenerSasl:
 
 
 class SaslSession:
-    """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None: never.
-    `has_failed`: the connection closes after the response in progress."""
+    """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None:
+    never. `has_failed`: the connection closes after the response in progress."""
 
     def __init__(self, sasl: ListenerSasl, find_credential: FindCredential, now_s: Callable[[], float]) -> None:
         self.sasl = sasl
@@ -72,7 +77,9 @@ class SaslSession:
         return is_valid or api_key in ALLOWED_BEFORE
 
     def begin(self, mechanism: str, *, bare_tokens: bool) -> None:
-        """SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
+        """SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE,
+        SASL_AUTHENTICATION_FAILED.
+        """
         if self._exchange is not None or not self._may_authenticate():
             raise self._fail(ErrorCode.illegal_sasl_state, "SaslHandshake is not expected now")
         if mechanism not in self.sasl.mechanisms:
@@ -124,7 +131,9 @@ class SaslSession:
 
 
 class PlainExchange:
-    """RFC 4616: one token with authorization id, name and password. `username`: set once the password was right."""
+    """RFC 4616: one token with authorization id, name and password. `username`: set once the
+    password was right.
+    """
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users

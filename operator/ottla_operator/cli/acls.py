@@ -294,7 +294,9 @@ def _filter(
 
 
 def _read_operations(texts: list[str] | None, of: ResourceType | None) -> list[Operation]:
-    """Operations by name in any case, with or without `-` and `_`. `of`: the resource's type; None: any."""
+    """Operations by name in any case, with or without `-` and `_`. `of`: the resource's type; None:
+    any.
+    """
     allowed = [Operation.all, *(OPERATIONS[of] if of is not None else [it for it in Operation if it != Operation.all])]
     by_name = {it.name.replace("_", ""): it for it in allowed}
     found = list[Operation]()

@@ -68,7 +68,8 @@ def create(
 ) -> None:
     """Create a user.
 
-    The password is asked for, or read from a file or an environment variable. Brokers store a hash of it.
+    The password is asked for, or read from a file or an environment variable. Brokers store a hash
+    of it.
     """
     mechanisms = _read_mechanisms(mechanism or DEFAULT_MECHANISMS)
     password = read_password(password_file, password_env)
@@ -96,7 +97,8 @@ def alter(
 ) -> None:
     """Change a user's password.
 
-    Without --mechanism the password of every mechanism that the user has. Connections that are open stay.
+    Without --mechanism the password of every mechanism that the user has. Connections that are open
+    stay.
     """
     chosen = _read_mechanisms(mechanism or ())
     password = read_password(password_file, password_env)

@@ -1,4 +1,6 @@
-"""Access control entries (DescribeAcls, CreateAcls, DeleteAcls), and how brokers authorize beside them."""
+"""Access control entries (DescribeAcls, CreateAcls, DeleteAcls), and how brokers authorize beside
+them.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +28,9 @@ ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationConfig:
-    """How the brokers decide beside the entries. `is_enabled`: False: every request is allowed. `super_users`: texts of
-    principals."""
+    """How the brokers decide beside the entries. `is_enabled`: False: every request is allowed.
+    `super_users`: texts of principals.
+    """
 
     is_enabled: bool
     super_users: tuple[str, ...]
@@ -79,7 +82,9 @@ async def create_acls(
 
 
 async def delete_acls(client: KafkaClient, filters: Sequence[AclFilter]) -> int:
-    """Deletes what the filters select. Returns how many entries there were. Raises KafkaError for the first error."""
+    """Deletes what the filters select. Returns how many entries there were. Raises KafkaError for
+    the first error.
+    """
     deleted = 0
     for some in _in_requests(filters):
         response = await client.send_to_controller(DeleteAclsRequest(filters=tuple(map(_filter, some))))

@@ -13,7 +13,9 @@ from ottla_operator.kafka.client import KafkaClient, raise_for_error
 
 USER: Final = "user"
 Entity = tuple[tuple[str, str | None], ...]
-"""Pairs of type (`user`, `client-id`, `ip`) and name, sorted; a name of None is the default of its type."""
+"""Pairs of type (`user`, `client-id`, `ip`) and name, sorted; a name of None is the default of its
+type.
+"""
 
 
 @dataclass(frozen=True, slots=True)

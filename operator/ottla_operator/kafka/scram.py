@@ -39,7 +39,9 @@ class RemoveCredential:
 async def describe_scram_users(
     client: KafkaClient, users: Iterable[str] | None = None
 ) -> dict[str, dict[ScramMechanism, int]]:
-    """User → mechanism → iterations. `users`: None for all. Users without a credential are left out."""
+    """User → mechanism → iterations. `users`: None for all. Users without a credential are left
+    out.
+    """
     request = DescribeUserScramCredentialsRequest(
         users=None if users is None else tuple(UserName(name=it) for it in users)
     )

@@ -1,5 +1,6 @@
-"""What the operator has to know of a Cluster's resources after they are deleted: JSON in a ConfigMap, which is deleted with
-the Cluster."""
+"""What the operator has to know of a Cluster's resources after they are deleted: JSON in a
+ConfigMap, which is deleted with the Cluster.
+"""
 
 import json
 from typing import Final

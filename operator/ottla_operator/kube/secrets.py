@@ -9,7 +9,9 @@ from ottla_operator.resources.model import Json
 
 
 async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
-    """The Secrets that exist, by name. Raises SecretUnusable where the operator may not read one."""
+    """The Secrets that exist, by name. Raises SecretUnusable where the operator may not read
+    one.
+    """
     found: dict[str, ObservedSecret] = {}
     for name in names:
         if (secret := await get_secret(api, namespace, name)) is not None:
@@ -26,6 +28,6 @@ async def get_secret(api: ApiClient, namespace: str, name: str) -> Json | None:
         if error.status != FORBIDDEN:
             raise
         raise SecretUnusable(
-            f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, or grant it get on this "
-            "Secret"
+            f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, "
+            "or grant it get on this Secret"
         ) from error

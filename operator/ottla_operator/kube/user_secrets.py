@@ -1,6 +1,7 @@
 """The Secrets of users, which belong to their User resources and are deleted with them.
 
-A Secret that the operator did not make for this User is never read for a password, and never written.
+A Secret that the operator did not make for this User is never read for a password, and never
+written.
 """
 
 import base64
@@ -18,7 +19,9 @@ from ottla_operator.resources.model import Json
 
 
 async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: str) -> dict[str, str]:
-    """Empty if there is none. Raises Blocked if the name is taken, SecretUnusable if the operator may not read it."""
+    """Empty if there is none. Raises Blocked if the name is taken, SecretUnusable if the operator
+    may not read it.
+    """
     secret = await get_secret(api, namespace, name)
     if secret is None or not _is_of(secret, user_uid):
         return {}
@@ -26,7 +29,9 @@ async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: 
 
 
 async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping[str, str]) -> None:
-    """`user`: the User resource. Raises Blocked if the name is taken, or the API server rejects the Secret."""
+    """`user`: the User resource. Raises Blocked if the name is taken, or the API server rejects the
+    Secret.
+    """
     metadata = user["metadata"]
     live = await get_secret(api, metadata["namespace"], name)
     if live is not None:
@@ -60,8 +65,9 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping
 
 
 def _is_of(secret: Json, user_uid: str) -> bool:
-    """False if the Secret is that of a User of the same name that was deleted, and which Kubernetes is about to delete too.
-    Raises Blocked if it is none of a User's."""
+    """False if the Secret is that of a User of the same name that was deleted, and which Kubernetes
+    is about to delete too. Raises Blocked if it is none of a User's.
+    """
     name, owners = secret["metadata"]["name"], secret["metadata"].get("ownerReferences") or []
     users = [it for it in owners if it["kind"] == "User"]
     if not is_managed(secret) or not users:

@@ -8,8 +8,9 @@
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
 .ottla/<cluster>/<id>/output.log         what it has printed
 .ottla/<cluster>/users.json              users that were given credentials, rules or quotas
-.ottla/<cluster>/users/<name>/           what a user's clients need: password, client.properties, …
-.ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json, output.log
+.ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
+.ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json and
+                                         output.log
 """
 
 import fcntl
@@ -45,7 +46,9 @@ class Home:
         return self.path / cluster / "pipelines" / name
 
     def lock(self) -> int:
-        """Locks the folder until this process ends. Returns the open lock file. Raises HomeLocked."""
+        """Locks the folder until this process ends. Returns the open lock file. Raises
+        HomeLocked.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         ignore = self.path / ".gitignore"
         if not ignore.exists():
@@ -65,8 +68,9 @@ class Home:
 
 
 def read_state(folder: Path) -> tuple[int, ReconcileState]:
-    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if there is none that can
-    be read."""
+    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if
+    there is none that can be read.
+    """
     try:
         found: dict[str, Any] = json.loads((folder / "brokers.json").read_text())
         return max(map(int, found["present"]), default=0), ReconcileState(
@@ -96,8 +100,10 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
 
 
 def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path:
-    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's. Returns their folder,
-    which their digest names. Older ones stay: a broker that is still to be restarted may need them."""
+    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's.
+    Returns their folder, which their digest names. Older ones stay: a broker that is still to be
+    restarted may need them.
+    """
     target = folder / "certificates" / certificates.digest
     if not (target / KEYSTORE).exists():
         if certificates.authorities:

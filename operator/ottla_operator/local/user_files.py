@@ -1,5 +1,6 @@
-"""What `ottla up` keeps of users: a folder of files for the clients of each, readable by its owner alone, and records of
-those that have credentials, rules or quotas."""
+"""What `ottla up` keeps of users: a folder of files for the clients of each, readable by its owner
+alone, and records of those that have credentials, rules or quotas.
+"""
 
 import json
 import shutil

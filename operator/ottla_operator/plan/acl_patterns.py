@@ -1,4 +1,6 @@
-"""Access rules in the form that people write: `orders*` for a prefix, `*` for all, `alice` for User:alice. Pure."""
+"""Access rules in the form that people write: `orders*` for a prefix, `*` for all, `alice` for
+User:alice. Pure.
+"""
 
 import re
 from typing import Final
@@ -11,14 +13,18 @@ _PRINCIPAL: Final = re.compile(r"[A-Za-z]+:.+", re.DOTALL)
 
 
 def parse_pattern(text: str) -> tuple[str, PatternType]:
-    """Resource name and pattern type: a name that ends with `*` is a prefix, `*` alone matches every name."""
+    """Resource name and pattern type: a name that ends with `*` is a prefix, `*` alone matches
+    every name.
+    """
     if text != WILDCARD and text.endswith(WILDCARD):
         return text[:-1], PatternType.PREFIXED
     return text, PatternType.LITERAL
 
 
 def format_pattern(name: str, pattern_type: int) -> str:
-    """Inverse of `parse_pattern`. A literal name that ends with `*` is marked, because it reads like a prefix."""
+    """Inverse of `parse_pattern`. A literal name that ends with `*` is marked, because it reads
+    like a prefix.
+    """
     if pattern_type == PatternType.PREFIXED:
         return f"{name}{WILDCARD}"
     return f"{name} (literal)" if name != WILDCARD and name.endswith(WILDCARD) else name
@@ -31,7 +37,9 @@ def parse_principal(text: str) -> Principal:
 
 
 def camel_case(name: str) -> str:
-    """describe_configs → DescribeConfigs, as User resources and Kafka's tools name operations and resource types."""
+    """describe_configs → DescribeConfigs, as User resources and Kafka's tools name operations and
+    resource types.
+    """
     return "".join(part.capitalize() for part in name.split("_"))
 
 

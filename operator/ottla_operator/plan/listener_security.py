@@ -1,9 +1,10 @@
-"""How a Cluster's listeners authenticate clients and what these may do, as brokers' settings in Kafka's names. Pure.
+"""How a Cluster's listeners authenticate clients and what these may do, as brokers' settings in
+Kafka's names. Pure.
 
-Brokers reach each other on a listener of their own, without TLS and login, where they are User:ANONYMOUS. This principal
-is a super user, so where access rules apply, every listener of the spec has to authenticate its clients (a rule of
-ClusterSpec). On Kubernetes a NetworkPolicy keeps others from the brokers' own listener; with `ottla up` it is on the
-loopback interface.
+Brokers reach each other on a listener of their own, without TLS and login, where they are
+User:ANONYMOUS. This principal is a super user, so where access rules apply, every listener of the
+spec has to authenticate its clients (a rule of ClusterSpec). On Kubernetes a NetworkPolicy keeps
+others from the brokers' own listener; with `ottla up` it is on the loopback interface.
 """
 
 from typing import Final

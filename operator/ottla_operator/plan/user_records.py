@@ -1,11 +1,11 @@
 """Which users lose their credentials, because their resources are gone. Pure.
 
-A finalizer would keep a User, and so its namespace, from being deleted while no operator runs. Instead, the operator
-records a user before it gives it anything. A record whose resource no longer exists is revoked, also by an operator that
-did not run when the resource was deleted.
+A finalizer would keep a User, and so its namespace, from being deleted while no operator runs.
+Instead, the operator records a user before it gives it anything. A record whose resource no longer
+exists is revoked, also by an operator that did not run when the resource was deleted.
 
-Invariants: a user is revoked only if its resource surely does not exist, or is being deleted. A user name that another
-resource owns by now is left to that one. A resource is known by its uid.
+Invariants: a user is revoked only if its resource surely does not exist, or is being deleted. A
+user name that another resource owns by now is left to that one. A resource is known by its uid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,9 @@ from ottla_operator.resources.model import Json
 
 
 class UserRecord(NamedTuple):
-    """`resource`: name of the User. `user`: name that clients authenticate with. `secret`: name of the client's Secret."""
+    """`resource`: name of the User. `user`: name that clients authenticate with. `secret`: name of
+    the client's Secret.
+    """
 
     resource: str
     user: str
@@ -44,8 +46,9 @@ def record_of(resource: UserResource) -> UserRecord | None:
 def find_unknown(
     records: Mapping[str, UserRecord], resources: Iterable[UserResource], deleted: Iterable[str]
 ) -> set[str]:
-    """Names of resources that no watch shows, so that it has to be asked whether they exist. `deleted`: uids of resources
-    that are being deleted."""
+    """Names of resources that no watch shows, so that it has to be asked whether they exist.
+    `deleted`: uids of resources that are being deleted.
+    """
     known = {it.uid for it in resources} | set(deleted)
     return {record.resource for uid, record in records.items() if uid not in known}
 
@@ -56,8 +59,9 @@ def plan_revocations(
     deleted: Iterable[str],
     uids: Mapping[str, str | None],
 ) -> dict[str, UserRecord]:
-    """The records of users whose resources are gone. `uids`: names of `find_unknown` → the uid of the resource that has
-    the name; None if there is none."""
+    """The records of users whose resources are gone. `uids`: names of `find_unknown` → the uid of
+    the resource that has the name; None if there is none.
+    """
     known = {it.uid for it in resources}
     gone = set(deleted)
     return {

@@ -1,8 +1,8 @@
 """What a client needs to connect as a user, as the keys of a Secret. Pure.
 
-Invariant: `sasl.jaas.config` holds the password that was last set on the brokers, because a Secret is written only after
-that. A Secret whose `password` differs from it was edited, or its User has another source of the password by now: then
-the password has to be set again.
+Invariant: `sasl.jaas.config` holds the password that was last set on the brokers, because a Secret
+is written only after that. A Secret whose `password` differs from it was edited, or its User has
+another source of the password by now: then the password has to be set again.
 """
 
 import re
@@ -32,7 +32,9 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """Where and how a user connects. `authorities`: PEM; empty without TLS, or if the Cluster's Secret has none."""
+    """Where and how a user connects. `authorities`: PEM; empty without TLS, or if the Cluster's
+    Secret has none.
+    """
 
     bootstrap: str
     protocol: str
@@ -49,8 +51,9 @@ def find_listener(cluster: Cluster, user: User) -> Listener | None:
 def client_access(
     listener: Listener, bootstrap: Mapping[str, str], tls_secret: ObservedSecret | None
 ) -> ClientAccess | None:
-    """None while the listener's bootstrap address is unknown. `bootstrap`: by listener, of the Cluster's status.
-    `tls_secret`: that of the Cluster's certificates."""
+    """None while the listener's bootstrap address is unknown. `bootstrap`: by listener, of the
+    Cluster's status. `tls_secret`: that of the Cluster's certificates.
+    """
     if not (address := bootstrap.get(listener.name)):
         return None
     authorities = tls_secret.values.get(AUTHORITIES, "") if listener.tls and tls_secret else ""

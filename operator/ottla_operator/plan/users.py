@@ -1,8 +1,8 @@
 """How a user gets the credential, access rules and quotas that its User resource asks for. Pure.
 
-Invariants: after the changes are applied, planning again yields nothing. What the resource leaves out (`acls`, `quotas`)
-is left alone; of what it has, nothing else of the user stays. A user whose resource is gone has neither credential nor
-rules nor quotas.
+Invariants: after the changes are applied, planning again yields nothing. What the resource leaves
+out (`acls`, `quotas`) is left alone; of what it has, nothing else of the user stays. A user whose
+resource is gone has neither credential nor rules nor quotas.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,8 +26,9 @@ _PATTERNS: Final = {"Literal": PatternType.LITERAL, "Prefixed": PatternType.PREF
 
 @dataclass(frozen=True, slots=True)
 class DesiredUser:
-    """`mechanism`: None for a user without a password. `is_password_set`: whether the brokers got this password.
-    `acls`, `quotas`: None: not managed."""
+    """`mechanism`: None for a user without a password. `is_password_set`: whether the brokers got
+    this password. `acls`, `quotas`: None: not managed.
+    """
 
     name: str
     mechanism: ScramMechanism | None = None
@@ -160,7 +161,9 @@ def _list(entries: tuple[AccessControlEntry, ...]) -> str:
 
 @dataclass(slots=True)
 class UserResource:
-    """A User resource. `body`: as it is cached. `user`: None if the spec is invalid, for `invalid_reason`."""
+    """A User resource. `body`: as it is cached. `user`: None if the spec is invalid, for
+    `invalid_reason`.
+    """
 
     body: Json
     user: User | None
@@ -187,7 +190,7 @@ class UserResource:
 
 
 def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
-    """User name → the resource that owns it: of several the oldest. Invalid resources own nothing."""
+    """User name → the resource that owns it, of several the oldest. Invalid ones own nothing."""
     owners: dict[str, UserResource] = {}
     for it in sorted(resources, key=lambda it: it.rank):
         if it.user:

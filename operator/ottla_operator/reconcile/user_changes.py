@@ -1,4 +1,6 @@
-"""Users on the brokers: observed for the plan in `plan/users.py`, and changed as it says, all of them together."""
+"""Users on the brokers: observed for the plan in `plan/users.py`, and changed as it says, all of
+them together.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +13,17 @@ from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.users import ObservedUser, UserChanges, principal_of
 
 PASSWORD_ITERATIONS: Final = 4096
-"""Kafka's minimum. Generated passwords are 192 random bits, which no number of iterations makes harder to guess."""
+"""Kafka's minimum. Generated passwords are 192 random bits, which no number of iterations makes
+harder to guess.
+"""
 MAX_USERS_IN_REQUEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedUsers:
-    """`has_acls`: whether the brokers decide by access rules. `has_quotas`: whether they know quotas."""
+    """`has_acls`: whether the brokers decide by access rules. `has_quotas`: whether they know
+    quotas.
+    """
 
     by_name: Mapping[str, ObservedUser]
     has_acls: bool
@@ -65,9 +71,10 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
 async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange]) -> dict[str, KafkaError]:
     """Returns the error of each user that was refused something.
 
-    What is taken away goes first with credentials and last with rules: a user never has a password without the rules
-    that deny it something, and rules that replace others are there before these go. Raises KafkaError if nothing could
-    be changed."""
+    What is taken away goes first with credentials and last with rules: a user never has a password
+    without the rules that deny it something, and rules that replace others are there before these
+    go. Raises KafkaError if nothing could be changed.
+    """
     asked = [it for it in changes if it.changes]
     errors: dict[str, KafkaError] = {}
     for start in range(0, len(asked), MAX_USERS_IN_REQUEST):

@@ -24,13 +24,15 @@ from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import User
 
 RECHECK_S: Final = 60.0
-"""Secrets are not watched: one that was edited or deleted is mended after this time at the latest."""
+"""Secrets are not watched: one that was edited or deleted is mended after this time at the latest.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """`data`: of the Secret; None: it has no Secret. `is_password_set`: whether brokers have this password already.
-    `is_current`: whether the Secret has this data already."""
+    """`data`: of the Secret; None: it has no Secret. `is_password_set`: whether brokers have this
+    password already. `is_current`: whether the Secret has this data already.
+    """
 
     secret_name: str = ""
     data: Mapping[str, str] | None = field(default=None, repr=False)
@@ -97,6 +99,8 @@ class UserSecrets:
         return ClientCredentials(user.secret_name, data, password, is_set, existing == data)
 
     async def write(self, resource: UserResource, credentials: ClientCredentials) -> None:
-        """Writes the Secret once brokers have what it says. Raises Blocked if another object has its name."""
+        """Writes the Secret once brokers have what it says. Raises Blocked if another object has
+        its name.
+        """
         if credentials.data is not None and not credentials.is_current:
             await self.platform.write_user_secret(resource.body, credentials.secret_name, credentials.data)

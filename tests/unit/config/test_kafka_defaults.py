@@ -1,4 +1,6 @@
-"""Compares the settings with what Apache Kafka 4.1.1 returned for DescribeConfigs (the JSON file)."""
+"""Compares the settings with what Apache Kafka 4.1.1 returned for DescribeConfigs (the JSON
+file).
+"""
 
 import ast
 import dataclasses
@@ -98,7 +100,9 @@ def test_no_name_is_both_a_setting_and_ignored() -> None:
 
 
 def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
-    """Code reads a setting by its constant, or as a field of LogConfig or of the coordinator's config."""
+    """Code reads a setting by its constant, or as a field of LogConfig or of the coordinator's
+    config.
+    """
     package = Path(ottla_broker.config.__file__).parents[1]
     rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
     config = package / "config"

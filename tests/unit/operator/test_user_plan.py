@@ -1,4 +1,6 @@
-"""Changes of a user: properties of the plan, searched by hypothesis, and rules in short and long form."""
+"""Changes of a user: properties of the plan, searched by hypothesis, and rules in short and long
+form.
+"""
 
 from collections.abc import Mapping
 from typing import Any
