@@ -191,3 +191,27 @@ def test_commands_say_that_brokers_have_no_authorizer(broker: BrokerProcess) -> 
     assert (listed.returncode, "No Authorizer is configured" in listed.stderr) == (1, True)
     explained = ottla("explain", "-p", "x", "--operation", "read", "--topic", "t")
     assert (explained.returncode, "every request is allowed" in explained.stdout) == (0, True)
+
+
+def test_quotas_are_set_listed_and_removed(secured: Secured) -> None:
+    def listed(*named: str) -> dict[str, float]:
+        rows = json.loads(secured.ottla("quotas", "list", *named, "-o", "json").stdout)
+        return {f"{it['entity']}: {it['quota']}": it["value"] for it in rows}
+
+    both = ("--user", "eve", "--client-id", "app")
+    done = secured.ottla("quotas", "alter", "producer_byte_rate=1000", "consumer_byte_rate=2000", "--user", "eve")
+    assert (done.returncode, done.stdout) == (0, "quotas of user eve altered\n"), done.stderr
+    secured.ottla("quotas", "alter", "request_percentage=50", *both)
+    secured.ottla("quotas", "alter", "producer_byte_rate=10", "--user", "<default>")
+    assert listed("--user", "eve") == {
+        "client-id app, user eve: request_percentage": 50,
+        "user eve: consumer_byte_rate": 2000,
+        "user eve: producer_byte_rate": 1000,
+    }
+    assert listed()["user <default>: producer_byte_rate"] == 10
+    secured.ottla("quotas", "alter", "--unset", "consumer_byte_rate", "--user", "eve")
+    assert "user eve: consumer_byte_rate" not in listed()
+    refused = secured.ottla("quotas", "alter", "no_such_rate=1", "--user", "eve")
+    assert (refused.returncode, "no_such_rate" in refused.stderr) == (1, True), refused.stderr
+    for arguments in (("x=1",), ("x=y", "--user", "eve"), ("x=1", "--ip", "10.0.0.1", "--user", "eve")):
+        assert secured.ottla("quotas", "alter", *arguments).returncode == 2

@@ -11,7 +11,7 @@ from ottla_broker.security.scram import ScramMechanism
 from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.cli.command_config import read_security
-from ottla_operator.kafka import acls, scram, topics
+from ottla_operator.kafka import acls, quotas, scram, topics
 from ottla_operator.kafka.client import connect
 from ottla_operator.plan.acl_patterns import describe_entry
 from ottla_operator.reconcile.users import UserReconciler
@@ -206,3 +206,22 @@ def test_rules_without_authorization_are_reported_and_applied_once_there_is_one(
         assert len(await rules_of(kubelet, "alice")) == 3
 
     run_secured(tmp_path, scenario, authorization="None")
+
+
+def test_quotas_follow_the_spec_and_go_with_the_user(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        async def found() -> dict[str, float]:
+            async with connect_to_brokers(kubelet) as client:
+                return (await quotas.describe_user_quotas(client) or {}).get("alice", {})
+
+        kubelet.put_user("alice", quotas={"producerByteRate": 1000, "requestPercentage": 50})
+        await kubelet.wait_until_ready("User", "alice")
+        assert await found() == {"producer_byte_rate": 1000, "request_percentage": 50}
+        kubelet.edit_spec("User", "alice", quotas={"producerByteRate": 2000})
+        await kubelet.wait_until_ready("User", "alice")
+        assert await found() == {"producer_byte_rate": 2000}
+        kubelet.controller.update(kubelet.api.objects.pop(("User", "events", "alice")), is_deleted=True)
+        await kubelet.reconcile()
+        assert await found() == {}
+
+    run_secured(tmp_path, scenario)

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "consume": "Print records of topics.",
     "users": "Manage users with passwords (SCRAM).",
     "acls": "Manage access rules.",
+    "quotas": "Manage quotas of users, client ids and addresses.",
     "cluster": "Inspect the cluster and remove brokers.",
     "mirror": "Manage mirrors of other clusters.",
     "pipeline": "Validate, run and test pipelines.",
