@@ -23,6 +23,7 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.config.addresses import format_host_and_port
+from ottla_broker.config.listener_security import inter_broker_security
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
@@ -65,6 +66,8 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
+from ottla_broker.wire.channel_builder import ChannelBuilder
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -91,8 +94,9 @@ class Broker:
 
     `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`:
     clients are served. `acl_authorizer`: None when everything is allowed to everyone. `started`:
-    set once the broker has become ready. `restart_ordered`: set when it is to be stopped and
-    started again. `unrecoverable_errors`: reasons why it is not ready any more.
+    set once the broker has become ready. `channels`: opens connections to other brokers.
+    `restart_ordered`: set when it is to be stopped and started again. `unrecoverable_errors`:
+    reasons why it is not ready any more.
     """
 
     def __init__(
@@ -128,8 +132,10 @@ class Broker:
         self.controller: Controller | None = None
         self.mirror_synchronizer: MirrorSynchronizer | None = None
         self._controller_tasks: list[asyncio.Task[None]] = []
-        self.controller_channel = channel = ControllerChannel(self, client_id, partial(answer_locally, self))
-        self.failure_detector = FailureDetector(node_id, image, inter_broker_listener)
+        self.channels = channels = ChannelBuilder(inter_broker_security(config))
+        answer = partial(answer_locally, self)
+        self.controller_channel = channel = ControllerChannel(self, client_id, answer, channels)
+        self.failure_detector = FailureDetector(node_id, image, inter_broker_listener, channels)
         self.lifecycle = BrokerLifecycle(
             config,
             runtime.new_uuid(),
@@ -159,11 +165,11 @@ class Broker:
             partitions,
             channel.send_request,
             runtime.now_ms,
-            lambda: image.broker_addresses(inter_broker_listener),
+            self._make_client,
         )
         self.appended_retention = AppendedRetention(image, partitions, config, runtime.now_ms)
-        self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch)
-        self.produce_forwarder = ProduceForwarder(image, inter_broker_listener, client_id)
+        self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch, channels)
+        self.produce_forwarder = ProduceForwarder(image, inter_broker_listener, client_id, channels)
         self._alter_partition_sender = AlterPartitionSender(
             node_id, self._broker_epoch, self._registered_epoch, channel.send_request
         )
@@ -339,6 +345,7 @@ class Broker:
             on_commit=self._on_metadata_commit,
             on_elected=self._on_elected,
             on_resigned=self._on_resigned,
+            channels=self.channels,
         )
         self._tasks.start(self._quorum.run())
         await self._quorum.wait_until_caught_up()
@@ -401,6 +408,11 @@ class Broker:
             self.mirror_synchronizer.apply_changes(delta)
         self.image_condition.notify_all()
 
+    def _make_client(self, client_id: str) -> Client:
+        """A client of this cluster, which connects as brokers do."""
+        addresses = self.image.broker_addresses(self.config.inter_broker_listener)
+        return Client(addresses, client_id=client_id, security=self.channels.security)
+
     # The active controller
 
     @property
@@ -423,7 +435,9 @@ class Broker:
         self.controller = Controller(
             self.image, self.quorum, self.runtime, self.config, self.node_id, self.failure_detector
         )
-        self.mirror_synchronizer = MirrorSynchronizer(self.controller, self.image, self.config, self.quorum.cluster_id)
+        self.mirror_synchronizer = MirrorSynchronizer(
+            self.controller, self.image, self.config, self.quorum.cluster_id, self._make_client
+        )
         self._controller_tasks = [
             self._tasks.start(self.controller.run()),
             self._tasks.start(self.mirror_synchronizer.run()),

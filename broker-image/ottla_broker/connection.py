@@ -37,6 +37,7 @@ from ottla_broker.requests.context import (
     DelayedFetchResponse,
 )
 from ottla_broker.security.principal import principal_from_certificate
+from ottla_broker.security.principal_mapping import NoMatchingRule, PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header
@@ -91,7 +92,9 @@ class ConnectionServices:
     """What all connections of a broker share. `requests`: bytes of large requests that are received
     or queued. `responses`: bytes that transports hold because their clients do not read. `scratch`:
     receives small requests. `sasl_sessions`: makes the session of a new connection, by the names of
-    the listeners with SASL."""
+    the listeners with SASL. `principal_mappers`: by the names of the listeners where certificates
+    of clients are their logins.
+    """
 
     dispatcher: RequestDispatcher
     limits: ConnectionLimits
@@ -100,6 +103,7 @@ class ConnectionServices:
     scratch: memoryview
     clock: Callable[[], float]
     sasl_sessions: Mapping[str, Callable[[], SaslSession]]
+    principal_mappers: Mapping[str, PrincipalMapper]
     busy_poll: BusyPoll | None
     on_open: Callable[["Connection"], bool]  # False: the connection is refused
     on_close: Callable[["Connection"], None]
@@ -145,11 +149,16 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        principal = principal_from_certificate(transport.get_extra_info("peercert"))
-        self.state = ConnectionState(host, port, self._listener, principal)
+        self.state = ConnectionState(host, port, self._listener)
         if (make_session := self._services.sasl_sessions.get(self._listener)) is not None:
             self.state.sasl = session = make_session()
             self._frames.limit_frames(session.sasl.max_receive_bytes)
+        elif (mapper := self._services.principal_mappers.get(self._listener)) is not None:
+            try:
+                self.state.principal = principal_from_certificate(transport.get_extra_info("peercert"), mapper)
+            except NoMatchingRule as reason:
+                self._close_for_error(str(reason))
+                return
         self.active_at = self._services.clock()
         self._transport.set_write_buffer_limits(PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES)
         if not self._services.on_open(self):
@@ -262,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             header = read_request_header(frame)
             key = header.api_key
-            if services.dispatcher.must_wait_for_start(frame, header):
+            if services.dispatcher.must_wait_for_start(frame, header, self._listener):
                 self._hold(frame)
                 return
             if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:

@@ -32,6 +32,7 @@ from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
 from ottla_broker.wire.message_reader import MalformedMessage
 
 ALLOW_ALL: Final = AllowAll()
+LOGIN_APIS: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
 
 class RequestDispatcher:
@@ -49,14 +50,16 @@ class RequestDispatcher:
         self._tasks: dict[asyncio.Task[Buffers], None] = {}
         self._loop = asyncio.get_running_loop()
 
-    def must_wait_for_start(self, frame: bytearray, header: RequestHeader) -> bool:
-        """True while the broker starts, except for what other brokers need to start. Raises
-        MalformedMessage.
+    def must_wait_for_start(self, frame: bytearray, header: RequestHeader, listener: str) -> bool:
+        """True while the broker starts, except for what other brokers need to start, logins on
+        their listener among it. Raises MalformedMessage.
         """
         if self._broker.ready:
             return False
         if header.api_key == ApiKey.FETCH:
             return read_fetch_request(frame, header).replica == CONSUMER
+        if header.api_key in LOGIN_APIS:
+            return listener != self._broker.config.inter_broker_listener
         api = find_api(header.api_key)
         return api is None or not api.is_served_while_starting
 

@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from ottla_broker.config import broker_settings, cluster_settings
 from ottla_broker.config.addresses import EVERY_INTERFACE, Listener
 from ottla_broker.config.ignored_settings import why_ignored
+from ottla_broker.config.listener_security import find_security_problems
 from ottla_broker.config.server_properties import (
     LISTENER_PREFIX,
     StaticSettings,
@@ -24,9 +25,6 @@ from ottla_broker.config.server_properties import (
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
 from ottla_broker.log.config import LogConfig
-from ottla_broker.security.sasl_session import ListenerSasl
-from ottla_broker.wire.client_security import PLAIN
-from ottla_broker.wire.listener_tls import ListenerTls
 
 T = TypeVar("T")
 
@@ -111,45 +109,13 @@ class Config:
     def security_protocol(self, listener: str) -> str:
         return self(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 
-    def tls(self, listener: str) -> ListenerTls:
-        """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all
+    def of_listener(self, listener: str, setting: Setting[T], mechanism: str = "") -> T:
+        """The value for a listener and one of its SASL mechanisms: its own, or that of all
         listeners.
         """
-
-        def of(setting: Setting[T]) -> T:
-            return cast(T, self.static.of_listeners.get((listener, "", setting), self(setting)))
-
-        return ListenerTls(
-            of(broker_settings.SSL_KEYSTORE_LOCATION) or "",
-            of(broker_settings.SSL_KEYSTORE_CERTIFICATE_CHAIN) or "",
-            of(broker_settings.SSL_KEYSTORE_KEY) or "",
-            of(broker_settings.SSL_KEY_PASSWORD) or "",
-            of(broker_settings.SSL_TRUSTSTORE_LOCATION) or "",
-            of(broker_settings.SSL_TRUSTSTORE_CERTIFICATES) or "",
-            of(broker_settings.SSL_CLIENT_AUTH),
-            of(broker_settings.SSL_ENABLED_PROTOCOLS),
-        )
-
-    def sasl(self, listener: str) -> ListenerSasl:
-        """SASL of a listener: its own settings, those of its mechanisms first, over those of all
-        listeners.
-        """
-
-        def of(setting: Setting[T], mechanism: str = "") -> T:
-            own = self.static.of_listeners
-            value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
-            return cast(T, value)
-
-        mechanisms = of(broker_settings.SASL_ENABLED_MECHANISMS)
-        plain = of(broker_settings.SASL_JAAS_CONFIG, PLAIN)
-        reauth_ms = [of(broker_settings.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
-        return ListenerSasl(
-            mechanisms,
-            {} if plain is None else plain.users,
-            dict(zip(mechanisms, [max(0, ms) / 1000 for ms in reauth_ms], strict=True)),
-            self(broker_settings.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000,
-            of(broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE),
-        )
+        own = self.static.of_listeners
+        value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
+        return cast(T, value)
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
@@ -280,7 +246,9 @@ def _find_listener_problems(config: Config) -> list[str]:
     if not config.listeners:
         return ["listeners has only listeners of controllers; a broker needs one for clients"]
     problems = [*_find_bound_problems(config)]
-    return problems or [*_find_advertised_problems(config), *_find_inter_broker_problems(config)]
+    if not problems:
+        problems = [*_find_advertised_problems(config), *_find_inter_broker_problems(config)]
+    return problems or [*find_security_problems(config)]
 
 
 def _find_bound_problems(config: Config) -> Iterator[str]:
@@ -291,22 +259,6 @@ def _find_bound_problems(config: Config) -> Iterator[str]:
         protocol = protocols.get(listener.name)
         if protocol is None:
             yield f"listeners has {listener.name}, to which listener.security.protocol.map assigns no protocol"
-        elif protocol.startswith("SASL_"):
-            yield from _find_sasl_problems(config, listener)
-
-
-def _find_sasl_problems(config: Config, listener: Listener) -> Iterator[str]:
-    sasl, prefix = config.sasl(listener.name), f"{LISTENER_PREFIX}{listener.name.lower()}"
-    if not sasl.mechanisms:
-        yield (
-            f"listeners has {listener} with SASL, and {broker_settings.SASL_ENABLED_MECHANISMS.name} is empty; "
-            f"allowed: {broker_settings.SASL_ENABLED_MECHANISMS.type.allowed}"
-        )
-    if PLAIN in sasl.mechanisms and not sasl.plain_users:
-        yield (
-            f"{prefix}.plain.{broker_settings.SASL_JAAS_CONFIG.name} names no users for {listener}; "
-            f"allowed: {broker_settings.SASL_JAAS_CONFIG.type.allowed}"
-        )
 
 
 def _find_advertised_problems(config: Config) -> Iterator[str]:
@@ -327,10 +279,5 @@ def _find_inter_broker_problems(config: Config) -> Iterator[str]:
     names, inter_broker = {listener.name for listener in config.listeners}, config.inter_broker_listener
     if inter_broker not in names:
         yield f"inter.broker.listener.name is {inter_broker}; allowed: {', '.join(sorted(names))}, as in listeners"
-    elif (protocol := config.security_protocol(inter_broker)) != "PLAINTEXT":
-        yield (
-            f"brokers would connect to each other on {inter_broker}, whose protocol is {protocol}; allowed: PLAINTEXT. "
-            "Add a PLAINTEXT listener to listeners that only brokers reach, and name it in inter.broker.listener.name"
-        )
     for name in sorted({listener for listener, _, _ in config.static.of_listeners} - names):
         yield f"{LISTENER_PREFIX}{name.lower()} is the name of no listener in listeners"

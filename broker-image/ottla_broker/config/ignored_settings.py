@@ -12,7 +12,7 @@ _NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `controller
 _NO_REGISTER = "brokers elect the controller themselves; name them in `controller.quorum.bootstrap.servers` instead"
 _NO_TRANSACTIONS = "transactions are not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
-_NOT_THIS_SASL = "of SASL, PLAIN and SCRAM are implemented"
+_NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
 _NO_SHARE_GROUPS = "share groups are not implemented"
 _NO_KIP_848 = "only the classic group protocol is implemented"
@@ -94,8 +94,6 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "remote.log.reader.threads": _NO_TIERS,
     "sasl.kerberos.": _NOT_THIS_SASL,
     "sasl.login.refresh.": _NOT_THIS_SASL,
-    "sasl.mechanism.inter.broker.protocol": "brokers connect to each other without SASL",
-    "ssl.endpoint.identification.algorithm": "brokers connect to each other without TLS",
     "ssl.keymanager.algorithm": _NOT_JAVA_TLS,
     "ssl.keystore.password": "PEM has no password but that of the key: `ssl.key.password`",
     "ssl.protocol": "`ssl.enabled.protocols` is sufficient",
@@ -145,7 +143,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "ssl.cipher.suites": ("", "the ciphers are OpenSSL's default"),
     "ssl.engine.factory.class": ("", _NO_JAVA),
-    "ssl.principal.mapping.rules": ("DEFAULT", "principals are whole subjects of certificates"),
     "config.providers": ("", "`${env:NAME}` and `${directory:PATH:FILE}` work without it; others need Java classes"),
 }
 

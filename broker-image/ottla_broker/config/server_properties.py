@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ottla_broker.config.ignored_settings import REFUSED, why_ignored
 from ottla_broker.config.setting import BROKER_SETTINGS, Setting, SettingError, unknown_name
 from ottla_broker.wire import properties
-from ottla_broker.wire.client_security import MECHANISMS
+from ottla_broker.wire.client_security import SERVER_MECHANISMS
 
 ALIASES: Final = {"broker.id": "node.id"}
 LISTENER_PREFIX: Final = "listener.name."
@@ -129,7 +129,7 @@ def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
         setting = BROKER_SETTINGS.get(f"{beginning[1:]}{rest}") if found else None
         if setting is not None:
             listener, dot, mechanism = listener.upper().rpartition(".")
-            if dot and mechanism in MECHANISMS and beginning != ".ssl.":
+            if dot and mechanism in SERVER_MECHANISMS and beginning != ".ssl.":
                 return listener, mechanism, setting
             return (f"{listener}.{mechanism}" if dot else mechanism), "", setting
     return None

@@ -17,7 +17,8 @@ from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
 
 from ottla_broker.security.principal import Principal
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.forwarding import write_host, write_principal
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -49,11 +50,13 @@ class ControllerChannel:
         locator: ControllerLocator,
         client_id: str,
         handle_locally: Callable[[Any], Awaitable[Any]] | None = None,
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         self._locator = locator
         self._client_id = client_id
         self._idle: list[tuple[tuple[str, int], Channel]] = []
         self._handle_locally = handle_locally
+        self._channels = channels
 
     async def send_request(self, request: Any, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """The controller's response to a kio request, in the request's version. NOT_CONTROLLER at
@@ -147,7 +150,7 @@ class ControllerChannel:
     async def _send_over_channel(self, address: tuple[str, int], send: Callable[[Channel], Awaitable[Any]]) -> Any:
         channel = self._take_idle_channel(address)
         if channel is None:
-            channel = await open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)
+            channel = await self._channels.open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)
         try:
             response = await send(channel)
         except BaseException:

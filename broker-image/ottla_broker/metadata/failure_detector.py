@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final, cast
 
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +45,13 @@ class FailureDetector:
     """`update_peers` is called whenever a broker changes in the image. `on_broker_failed(broker,
     epoch, why)` is the controller's, while this broker is the active one."""
 
-    def __init__(self, me: int, image: MetadataImage, listener: str) -> None:
+    def __init__(
+        self, me: int, image: MetadataImage, listener: str, channels: ChannelBuilder = UNSECURED_CHANNELS
+    ) -> None:
         self._me = me
         self._image = image
         self._listener = listener
+        self._channels = channels
         self._watched: dict[Key, asyncio.Task[None]] = {}
         self._probes: dict[Key, PeerProbe] = {}
         self._suspects: dict[Key, float] = {}  # whose probe broke, and has not been answered since → when
@@ -119,7 +123,7 @@ class FailureDetector:
         answered = False
         while True:
             try:
-                _, probe = await loop.create_connection(PeerProbe, at.host, at.port)
+                probe = await self._channels.open_probe(PeerProbe, at.host, at.port)
             except OSError as reason:
                 if answered and is_connection_refused(reason):
                     self._on_failed(key, f"its port {at.host}:{at.port} refuses connections")

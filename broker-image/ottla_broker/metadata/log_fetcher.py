@@ -23,7 +23,8 @@ from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
 from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -55,8 +56,10 @@ class MetadataLogFetcher:
         runtime: Runtime,
         is_current_epoch: Callable[[int], bool],
         on_progress: Callable[[], None],
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         self.log = log
+        self.channels = channels
         self.client_id = f"ottla-quorum-{me.broker}"
         self.cluster_id: str | None = None
         self._me = me
@@ -166,7 +169,7 @@ class LeaderFollower:
             await asyncio.sleep(last_attempt_s + RETRY_PAUSE_S - self._loop.time())
             last_attempt_s = self._loop.time()
             try:
-                async with connect(self._endpoint, self._fetcher.client_id) as channel:
+                async with connect(self._fetcher.channels, self._endpoint, self._fetcher.client_id) as channel:
                     while True:
                         self._on_response(await self._fetcher.fetch_once(channel, self._epoch, self._max_wait_ms))
             except OSError as error:
@@ -190,12 +193,12 @@ def is_fatal(reason: KafkaError) -> bool:
 
 
 @asynccontextmanager
-async def connect(endpoint: tuple[str, int], client_id: str) -> AsyncIterator[Channel]:
+async def connect(channels: ChannelBuilder, endpoint: tuple[str, int], client_id: str) -> AsyncIterator[Channel]:
     """A connection to another broker, closed at the end. OSError, ConnectionRefusedError among
     them; TimeoutError.
     """
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-        channel = await open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)
+        channel = await channels.open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)
     try:
         yield channel
     finally:

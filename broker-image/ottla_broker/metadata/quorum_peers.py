@@ -16,6 +16,7 @@ from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRe
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
 from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter
 from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,13 @@ class QuorumPeers:
     """
 
     def __init__(
-        self, me: Voter, bootstrap_servers: Iterable[Endpoint], client_id: str, timeout_s: float, cluster_id: str | None
+        self,
+        me: Voter,
+        bootstrap_servers: Iterable[Endpoint],
+        client_id: str,
+        timeout_s: float,
+        cluster_id: str | None,
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         self.cluster_id = cluster_id
         self.failures: dict[int, str] = {}  # broker id of a voter → why it did not answer the last request for its vote
@@ -40,6 +47,7 @@ class QuorumPeers:
         self._bootstrap_servers = [endpoint for endpoint in bootstrap_servers if endpoint != me.endpoint]
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._channels = channels
         self._found_at: dict[ReplicaKey, Endpoint] = {}  # where a replica has answered
 
     def endpoints(self, known: Iterable[Voter]) -> list[Endpoint]:
@@ -57,7 +65,10 @@ class QuorumPeers:
 
         for endpoint in self.endpoints([voter]):
             try:
-                async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+                async with (
+                    asyncio.timeout(self._timeout_s),
+                    connect(self._channels, endpoint, self._client_id) as channel,
+                ):
                     answer = await quorum_messages.send_vote(channel, voter.key, request, self.cluster_id)
             except (OSError, KafkaError) as reason:
                 logger.debug("no vote of broker %d at %s: %s", voter.broker, format_host_and_port(*endpoint), reason)
@@ -94,7 +105,7 @@ class QuorumPeers:
         if endpoint is None:
             return
         try:
-            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+            async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
                 await send(channel)
         except (OSError, KafkaError) as reason:
             logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
@@ -106,7 +117,7 @@ class QuorumPeers:
         from ottla_broker.metadata import quorum_messages
 
         try:
-            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+            async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
                 replica = await quorum_messages.request_replica(channel)
         except (OSError, KafkaError):
             return
@@ -126,7 +137,7 @@ class QuorumPeers:
         to another cluster."""
         from ottla_broker.metadata import quorum_messages
 
-        async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+        async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
             if self.cluster_id is None:
                 self.cluster_id = await quorum_messages.request_cluster_id(channel) or None
             # No leader has this epoch, so every broker refuses the fetch and names the leader.
@@ -170,7 +181,7 @@ class QuorumPeers:
         from ottla_broker.metadata import quorum_messages
 
         try:
-            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+            async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
                 return await quorum_messages.request_cluster_id(channel), None
         except (OSError, KafkaError) as reason:
             is_absent = isinstance(reason, OSError) and is_connection_refused(reason)

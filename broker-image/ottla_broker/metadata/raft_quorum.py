@@ -37,6 +37,7 @@ from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.snapshots import SnapshotStore
 from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter, majority_size
 from ottla_broker.runtime import Runtime, uuid_text
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class RaftQuorum:
         on_commit: Callable[[MetadataDelta], None],
         on_elected: Callable[[], None],
         on_resigned: Callable[[], None],
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         snapshots = SnapshotStore(partition_log.directory, disk)
         self.metadata_log = MetadataLog(partition_log, image, snapshots, runtime, on_commit)
@@ -86,10 +88,10 @@ class RaftQuorum:
         self._replica = RaftReplica(me.key, self.metadata_log, self._file, self._timeouts, runtime, self._end_term)
         self._announced = LeaderAndEpoch(-1)  # the newest leader whose endpoint is known
         self._fetcher = MetadataLogFetcher(
-            self.metadata_log, me, runtime, self._replica.is_current_epoch, self._replica.hear_leader
+            self.metadata_log, me, runtime, self._replica.is_current_epoch, self._replica.hear_leader, channels
         )
         self._peers = QuorumPeers(
-            me, settings.bootstrap_servers, self._fetcher.client_id, self._timeouts.election_s, cluster_id
+            me, settings.bootstrap_servers, self._fetcher.client_id, self._timeouts.election_s, cluster_id, channels
         )
         self._leader_state: LeaderState | None = None
         self._writes_voters = False

@@ -14,7 +14,9 @@ logger = logging.getLogger(__name__)
 
 async def respond_to_token(connection: ConnectionState, session: SaslSession, token: bytes) -> bytes:
     """The response; with the last one the connection has its principal. Raises the session's
-    KafkaError, after `connection.failed.authentication.delay.ms`."""
+    KafkaError, after `connection.failed.authentication.delay.ms`.
+    """
+    await session.prepare(token)
     try:
         response = session.respond(token)
     except KafkaError as error:

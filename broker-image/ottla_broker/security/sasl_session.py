@@ -5,8 +5,9 @@ sends them.
   served.
 - A handshake of version 0 is followed by bare tokens, as old clients send them; of version 1 by
   SaslAuthenticate.
-- With `connections.max.reauth.ms` a session expires (KIP-368). Before it does, the client
-  authenticates again: as the same principal, by the same mechanism, at most once a second.
+- A session expires with `connections.max.reauth.ms` and with its token (KIP-368). Before it does,
+  the client authenticates again: as the same principal, by the same mechanism, at most once a
+  second.
 - A failed exchange ends the connection, after `connection.failed.authentication.delay.ms`. Unknown
   users fail as late as known ones with a wrong password, with the same message.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_broker.security.oauthbearer import OauthExchange, TokenValidator
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import (
     MECHANISMS,
@@ -28,7 +30,7 @@ from ottla_broker.security.scram import (
     decoy_credential,
 )
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.client_security import PLAIN
+from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
@@ -56,14 +58,23 @@ class ListenerSasl:
 
 class SaslSession:
     """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None:
-    never. `has_failed`: the connection closes after the response in progress."""
+    never. `token_validator`: None without OAUTHBEARER. `has_failed`: the connection closes after
+    the response in progress.
+    """
 
-    def __init__(self, sasl: ListenerSasl, find_credential: FindCredential, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sasl: ListenerSasl,
+        find_credential: FindCredential,
+        now_s: Callable[[], float],
+        token_validator: TokenValidator | None = None,
+    ) -> None:
         self.sasl = sasl
         self._find_credential = find_credential
         self._now_s = now_s
+        self._token_validator = token_validator
         self._mechanism = ""
-        self._exchange: PlainExchange | ScramExchange | None = None
+        self._exchange: PlainExchange | ScramExchange | OauthExchange | None = None
         self._authenticated_s = 0.0
         self.expects_bare_tokens = False
         self.principal: Principal | None = None
@@ -82,7 +93,8 @@ class SaslSession:
         """
         if self._exchange is not None or not self._may_authenticate():
             raise self._fail(ErrorCode.illegal_sasl_state, "SaslHandshake is not expected now")
-        if mechanism not in self.sasl.mechanisms:
+        is_enabled = mechanism in self.sasl.mechanisms and (mechanism != OAUTHBEARER or self._token_validator)
+        if not is_enabled:
             raise self._fail(ErrorCode.unsupported_sasl_mechanism, f"{mechanism} is not enabled on this listener")
         if self._mechanism not in ("", mechanism):
             raise self._fail(ErrorCode.sasl_authentication_failed, "the mechanism cannot change in a session")
@@ -90,8 +102,15 @@ class SaslSession:
         self.expects_bare_tokens = bare_tokens
         if mechanism == PLAIN:
             self._exchange = PlainExchange(self.sasl.plain_users)
+        elif mechanism == OAUTHBEARER and self._token_validator is not None:
+            self._exchange = OauthExchange(self._token_validator)
         else:
             self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential)
+
+    async def prepare(self, token: bytes) -> None:
+        """Before `respond`: waits for what it needs to know."""
+        if isinstance(self._exchange, OauthExchange):
+            await self._exchange.prepare(token)
 
     def respond(self, token: bytes) -> bytes:
         """The answer to a client's token. Raises ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
@@ -100,7 +119,7 @@ class SaslSession:
         try:
             response = self._exchange.respond(token)
             if (username := self._exchange.username) is not None:
-                self._complete(Principal("User", username))
+                self._complete(Principal("User", username), self._exchange.lifetime_s)
         except ScramError as reason:
             raise self._fail(ErrorCode.sasl_authentication_failed, str(reason)) from None
         return response
@@ -115,15 +134,18 @@ class SaslSession:
             return True
         return self.expires_s is not None and self._now_s() - self._authenticated_s >= MIN_REAUTHENTICATION_INTERVAL_S
 
-    def _complete(self, principal: Principal) -> None:
+    def _complete(self, principal: Principal, token_lifetime_s: float | None) -> None:
         if self.principal not in (None, principal):
             raise ScramError("Cannot change principals during re-authentication")
         self._exchange = None
         self.expects_bare_tokens = False
         self.principal = principal
         self._authenticated_s = self._now_s()
-        lifetime_s = self.sasl.max_session_s.get(self._mechanism, 0.0)
-        self.expires_s = self._authenticated_s + lifetime_s if lifetime_s > 0 else None
+        max_s = self.sasl.max_session_s.get(self._mechanism, 0.0)
+        limits_s = [limit for limit in (token_lifetime_s, max_s or None) if limit is not None]
+        # A token that expires within the clock skew gives a session that is over at once
+        # (KAFKA-13848).
+        self.expires_s = self._authenticated_s + max(0.0, min(limits_s)) if limits_s else None
 
     def _fail(self, code: ErrorCode, message: str) -> KafkaError:
         self.has_failed = True
@@ -134,6 +156,8 @@ class PlainExchange:
     """RFC 4616: one token with authorization id, name and password. `username`: set once the
     password was right.
     """
+
+    lifetime_s = None
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
@@ -160,6 +184,8 @@ class PlainExchange:
 
 class ScramExchange:
     """`username`: set once the client has proved that it knows the password."""
+
+    lifetime_s = None
 
     def __init__(self, mechanism: ScramMechanism, find_credential: FindCredential) -> None:
         self._mechanism = mechanism

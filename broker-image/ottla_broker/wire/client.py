@@ -116,13 +116,14 @@ class Client:
     @classmethod
     @asynccontextmanager
     async def connect(
-        cls, bootstrap: str, *, client_id: str = "ottla", timeout_s: float = 30.0
+        cls, bootstrap: str, *, client_id: str = "ottla", timeout_s: float = 30.0, security: ClientSecurity = UNSECURED
     ) -> "AsyncIterator[Client]":
         """`bootstrap`: host:port pairs separated by commas. `timeout_s` bounds every call.
 
         Raises NoBrokersAvailable.
         """
-        client = cls(parse_bootstrap_servers(bootstrap), client_id=client_id, timeout_s=timeout_s)
+        addresses = parse_bootstrap_servers(bootstrap)
+        client = cls(addresses, client_id=client_id, timeout_s=timeout_s, security=security)
         try:
             await client.metadata(())
             yield client

@@ -72,6 +72,7 @@ def test_defaults_and_types_are_those_of_kafka_or_the_difference_is_documented(k
 def test_dynamic_settings_are_those_of_kafka() -> None:
     restart = {"listeners", "listener.security.protocol.map"}  # rebinding sockets while running comes later
     restart |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # certificates are read at start
+    restart.add("sasl.mechanism.inter.broker.protocol")  # brokers connect as they were started to
     for name, setting in BROKER_SETTINGS.items():
         if name in KAFKA["broker"] and name not in restart:
             dynamic = KAFKA["broker"][name][2] == "dynamic"
@@ -108,7 +109,7 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     config = package / "config"
     named = {
         name.id if isinstance(name, ast.Name) else name.attr
-        for path in [*rooms, config / "config.py"]
+        for path in [*rooms, config / "config.py", config / "listener_security.py"]
         for name in ast.walk(ast.parse(path.read_text()))
         if isinstance(name, ast.Name | ast.Attribute)
     }
