@@ -7,6 +7,8 @@
 .ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
 .ottla/<cluster>/<id>/output.log         output of its process
+.ottla/<cluster>/users.json              users with credentials, rules or quotas of a User
+.ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
 .ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log
 """
 
@@ -35,6 +37,9 @@ class Home:
 
     def broker(self, cluster: str, id_: int) -> Path:
         return self.path / cluster / str(id_)
+
+    def user(self, cluster: str, secret: str) -> Path:
+        return self.path / cluster / "users" / secret
 
     def pipeline(self, cluster: str, name: str) -> Path:
         return self.path / cluster / "pipelines" / name
