@@ -28,8 +28,8 @@ COPY_BELOW_BYTES: Final = 8 << 10
 
 
 class Arena:
-    """Whole batches from offset `first` on. `ends[i]`: offset after batch i; `stops[i]`: position of
-    its end in bytes.
+    """Whole batches from offset `first` on. `ends[i]`: offset after batch i; `stops[i]`: position
+    of its end in bytes.
     """
 
     __slots__ = ("ends", "first", "size", "stops", "used", "view")
