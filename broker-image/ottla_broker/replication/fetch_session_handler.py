@@ -33,7 +33,8 @@ _MAX_INT32 = 2**31 - 1
 
 class FetchedPartition(Protocol):
     """`requested_offset`: of the last request that named it, which was the `named_in`th.
-    `retry_at_s`: it rests until then."""
+    `retry_at_s`: it is not fetched before.
+    """
 
     requested_offset: int
     named_in: int
@@ -54,8 +55,8 @@ P = TypeVar("P", bound=FetchedPartition)
 
 
 class FetchSessionHandler(Generic[P]):
-    """`next_retry_s`: when the first of the partitions that rest may be fetched again; 0: none
-    rests.
+    """`next_retry_s`: when the first of the paused partitions may be fetched again; 0: none is
+    paused.
     """
 
     def __init__(self, *, pipelined: bool) -> None:
@@ -109,14 +110,16 @@ class FetchSessionHandler(Generic[P]):
             self._changed[partition] = None
 
     def fetch_now(self, partition: P) -> None:
-        """Name it although a request waits at the broker."""
+        """Names the partition in a request that is sent although another one waits at the
+        broker.
+        """
         if partition in self:
             partition.retry_at_s = 0.0
             self._changed[partition] = None
             self._urgent = True
 
     def pause(self, partition: P, until_s: float) -> None:
-        """Fetch nothing of it until then."""
+        """Fetches nothing of the partition until then."""
         if partition in self:
             self._leave(partition)
             partition.retry_at_s = until_s
@@ -149,8 +152,9 @@ class FetchSessionHandler(Generic[P]):
             self._changed[partition] = None
 
     def next_request(self, request: FetchRequest, now_s: float, max_partition_bytes: int) -> FetchRequest | None:
-        """`request` with the session and the partitions to fetch now; None when a request that
-        waits already says all that."""
+        """Returns `request` with the session and the partitions to fetch now; None when a waiting
+        request covers them.
+        """
         if self._in_flight and not (
             self._pipelined and self._urgent and len(self._in_flight) == 1 and self._next != NO_SESSION
         ):
