@@ -1,6 +1,7 @@
 """Reconciles Users, all of one Cluster together: the brokers are asked once for all of them, and
 what differs is changed in a few requests."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +18,7 @@ from ottla_operator.plan.users import (
     desired_user,
     plan_user_changes,
     plan_user_removal,
+    previous_credential_end,
     user_owners,
 )
 from ottla_operator.reconcile.concurrency import for_each
@@ -27,6 +29,7 @@ from ottla_operator.reconcile.user_secrets import ClientCredentials, UserSecrets
 from ottla_operator.reconcile.validation import error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import parse_duration_ms, parse_time
 from ottla_operator.resources.model import Json
 
 RESYNC_S: Final = 20.0
@@ -40,6 +43,16 @@ TRANSIENT_ERRORS: Final = frozenset(
         ErrorCode.security_disabled,  # brokers are being restarted with access rules
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StatusFields:
+    """`previous_until`: until when the password of the previous type stays valid; None: there is
+    none.
+    """
+
+    secret: str
+    previous_until: datetime.datetime | None
 
 
 @dataclass(slots=True)
@@ -174,19 +187,23 @@ class UserReconciler:
             except Blocked as blocked:
                 await self._report(it, blocked.readiness)
                 return
-            await self._tell_changes(it, change.changes)
-            await self._report(it, _evaluate(it, parsed, observed), credentials.secret_name)
+            await self._tell_changes(it, change.changes, is_password_known=credentials.is_password_set)
+            status = StatusFields(credentials.secret_name, change.previous_until)
+            await self._report(it, _evaluate(it, parsed, observed), status)
 
         await for_each(resources, finish)
 
-    async def _tell_changes(self, resource: UserResource, changes: UserChanges) -> None:
-        """What is changed although the spec was fulfilled before was changed by others."""
+    async def _tell_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
+        """What is changed although the spec was fulfilled before was changed by others, unless the
+        password has another source by now or the time of the previous one is over.
+        """
         if not changes:
             return
         status = resource.body.get("status") or {}
         is_same_spec = status.get("observedGeneration") == resource.body["metadata"]["generation"]
+        is_expected = not is_password_known or "previousCredentialUntil" in status
         said = describe_changes(changes)
-        if is_same_spec and find_condition(resource.body, READY).get("status") == "True":
+        if is_same_spec and not is_expected and find_condition(resource.body, READY).get("status") == "True":
             said = f"changed by others on the brokers, and set back: {said}"
             await self.platform.record_event(resource.body, "DriftCorrected", said, warning=True)
         else:
@@ -206,13 +223,17 @@ class UserReconciler:
 
         await for_each(resources, one)
 
-    async def _report(self, resource: UserResource, readiness: Readiness, secret: str = "") -> None:
-        """Writes the status; the Secret's name stays in it while it is not known to be another."""
+    async def _report(self, resource: UserResource, readiness: Readiness, found: StatusFields | None = None) -> None:
+        """Writes the status. Without `found` the fields stay as they are."""
         previous = resource.body.get("status") or {}
         fields: dict[str, Json] = {
             "userName": resource.user.user_name if resource.user else previous.get("userName"),
-            "secret": secret or previous.get("secret"),
+            "secret": previous.get("secret") if found is None else found.secret or None,
+            "previousCredentialUntil": previous.get("previousCredentialUntil"),
         }
+        if found is not None:
+            until = found.previous_until
+            fields["previousCredentialUntil"] = until and until.strftime("%Y-%m-%dT%H:%M:%SZ")
         reported = find_condition(resource.body, "Stalled").get("message")
         conditions = Conditions(readiness, resource.body["metadata"]["generation"])
         try:
@@ -239,16 +260,25 @@ def _plan(resource: UserResource, credentials: ClientCredentials, observed: Obse
     assert resource.user is not None
     desired = desired_user(resource.user, is_password_set=credentials.is_password_set)
     changes = plan_user_changes(desired, observed.of(desired.name))
+    overlap = resource.user.spec.authentication.overlap
+    known_end = (resource.body.get("status") or {}).get("previousCredentialUntil")
+    previous_until = previous_credential_end(
+        changes,
+        parse_duration_ms(overlap) if overlap else 0,
+        parse_time(known_end) if known_end else None,
+        datetime.datetime.now(datetime.UTC),
+    )
     return UserChange(
         desired.name,
         UserChanges(
             changes.set_password,
-            changes.remove_credentials,
+            () if previous_until else changes.remove_credentials,
             changes.add_acls if observed.has_acls else (),
             changes.remove_acls,
             changes.quotas if observed.has_quotas else {},
         ),
         credentials.password,
+        previous_until,
     )
 
 
