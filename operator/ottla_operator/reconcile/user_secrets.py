@@ -70,6 +70,10 @@ class UserSecrets:
             self._checked.pop(resource.uid, None)
         return credentials
 
+    def forget(self) -> None:
+        """Frees memory; every Secret is read again."""
+        self._checked.clear()
+
     async def _read(self, user: User, cluster: Cluster, bootstrap: Mapping[str, str]) -> ClientCredentials:
         authentication, mechanism = user.spec.authentication, mechanism_of(user)
         if (listener := find_listener(cluster, user)) is None:

@@ -35,6 +35,7 @@ from ottla_operator.resources.model import Json
 RESYNC_S: Final = 20.0
 WAIT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 30.0
+MAX_UNUSED_RESOURCES: Final = 1000
 TRANSIENT_ERRORS: Final = frozenset(
     {
         ErrorCode.not_controller,
@@ -71,6 +72,7 @@ class UserReconciler:
         resources = [self._resource(it) for it in bodies if not is_terminating(it)]
         terminating = [str(it["metadata"]["uid"]) for it in bodies if is_terminating(it)]
         cluster = await self.platform.find_cluster(key)
+        self._forget_unused(len(bodies))
         if cluster is None or is_terminating(cluster):
             await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
             return WAIT_S if resources else None
@@ -138,8 +140,10 @@ class UserReconciler:
         changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(gone)]
         for error in (await apply_user_changes(client, changes)).values():
             raise error
-        for record in revoked.values():
-            await self.platform.forget_user(cluster, record)
+        in_use = {it.user.secret_name for it in owners.values() if it.user is not None}
+        for record in gone.values():
+            if record.secret not in in_use:
+                await self.platform.forget_user(cluster, record)
         if gone:
             said = f"revoked, because their Users are deleted: {', '.join(sorted(gone))}"
             await self.platform.record_event(cluster, "UserRevoked", said)
@@ -208,6 +212,11 @@ class UserReconciler:
             await self.platform.record_event(resource.body, "DriftCorrected", said, warning=True)
         else:
             await self.platform.record_event(resource.body, "UserChanged", said)
+
+    def _forget_unused(self, used: int) -> None:
+        if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
+            self._resources.clear()
+            self.secrets.forget()
 
     def _resource(self, body: Json) -> UserResource:
         uid, generation = str(body["metadata"]["uid"]), int(body["metadata"]["generation"])
