@@ -10,7 +10,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Conditions, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
-from ottla_operator.plan.user_records import UserRecord, find_unknown, plan_revocations, record_of
+from ottla_operator.plan.user_records import UserRecord, find_unknown, list_names, plan_revocations, record_of
 from ottla_operator.plan.users import (
     UserChanges,
     UserResource,
@@ -145,7 +145,7 @@ class UserReconciler:
             if record.secret not in in_use:
                 await self.platform.forget_user(cluster, record)
         if gone:
-            said = f"revoked, because their Users are deleted: {', '.join(sorted(gone))}"
+            said = f"revoked, because their Users are deleted: {list_names(gone)}"
             await self.platform.record_event(cluster, "UserRevoked", said)
 
     async def _bring_to_specs(
