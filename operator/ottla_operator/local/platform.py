@@ -3,6 +3,7 @@ are processes, and reports go to the terminal."""
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -222,8 +223,8 @@ class LocalPlatform:
     # Users.
 
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
-        found = (it.get(name) for it in self.cache.users.values())
-        return next((str(it["metadata"]["uid"]) for it in found if it is not None), None)
+        """As the files say: at a start they are handed to the controller after their Clusters."""
+        return local_user_uid(name) if ("User", name) in self._documents else None
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return read_user_records(self.home.cluster(cluster.name))
@@ -268,6 +269,11 @@ class LocalPlatform:
 def local_key(name: str) -> Key:
     """Files describe one namespace."""
     return Key("default", name)
+
+
+def local_user_uid(name: str) -> str:
+    """The same at each start, so that the records of users hold."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"User/{name}"))
 
 
 def topic_name(resource: Json) -> str:
