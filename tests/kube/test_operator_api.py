@@ -146,11 +146,10 @@ def event_reasons(resources: NamespaceClient) -> set[tuple[str, str]]:
 def test_an_invalid_spec_that_the_schema_accepts_is_stalled(
     resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
-    secured = {"name": "secured", "port": 9094, "authentication": "SCRAM"}
-    resources.create("Cluster", "demo", {**SPEC, "listeners": [secured]})
+    resources.create("Cluster", "demo", {"replicas": 3})
     resources.wait_for_status("Cluster", "demo", "Failed")
-    assert "spec.listeners[0].authentication" in resources.condition("Cluster", "demo", "Stalled")["message"]
-    resources.patch_spec("Cluster", "demo", {"listeners": None})
+    assert "spec.storage is missing" in resources.condition("Cluster", "demo", "Stalled")["message"]
+    resources.patch_spec("Cluster", "demo", {"storage": {"size": "10Gi"}})
     resources.wait_for_status("Cluster", "demo", "InProgress")
     eventually(lambda: ("InvalidSpec", "Warning") in event_reasons(resources), message="an InvalidSpec event")
 
