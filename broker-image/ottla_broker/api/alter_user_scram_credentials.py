@@ -64,7 +64,7 @@ async def alter_user_scram_credentials(
 
 
 def find_error(request: AlterUserScramCredentialsRequest, user: str) -> KafkaError | None:
-    """Texts are Kafka's."""
+    """The error of a user's changes. Texts are Kafka's."""
     upsertions = [it for it in request.upsertions if it.name == user]
     mechanisms = [int(it.mechanism) for it in request.deletions if it.name == user]
     mechanisms += [int(it.mechanism) for it in upsertions]
@@ -84,7 +84,7 @@ def find_error(request: AlterUserScramCredentialsRequest, user: str) -> KafkaErr
 
 
 def read_changes(request: AlterUserScramCredentialsRequest, user: str) -> dict[int, ScramCredential | None]:
-    """By mechanism; None removes the credential."""
+    """Returns the changes of each user by mechanism; None removes the credential."""
     changes: dict[int, ScramCredential | None] = {
         int(it.mechanism): None for it in request.deletions if it.name == user
     }

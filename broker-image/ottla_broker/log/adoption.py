@@ -1,10 +1,10 @@
-"""Making a log that Apache Kafka wrote this cluster's own.
+"""Adoption of a log that Apache Kafka wrote.
 
-- Transactions that are open are aborted: their coordinator is in the other cluster.
+- Open transactions are aborted, because their coordinator is in the other cluster.
 - Apache Kafka's cleaner leaves gaps between segments. This broker's leaves none, so that a gap
-  shows what a loss of power took (`LogCheckpoint.gapless`). Each gap is filled with an empty batch
-  at the end of the segment before it, as both cleaners write them. From then on every gap is a
-  loss.
+  shows records lost in a power failure (`LogCheckpoint.gapless`). Each gap is filled with an empty
+  batch at the end of the segment before it, as both cleaners write them. From then on every gap is
+  a loss.
 """
 
 import logging
@@ -27,7 +27,7 @@ NO_TIMESTAMP: Final = -1
 
 
 async def adopt_log(log: PartitionLog, now_ms: int) -> None:
-    """Aborts, fills gaps and brings everything to the device. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Aborts open transactions, fills gaps and syncs the log. KafkaError: KAFKA_STORAGE_ERROR."""
     markers = build_abort_markers(log.producers, now_ms)
     for marker in markers:
         epoch = max(log.epochs.latest_epoch(), 0)
@@ -40,10 +40,9 @@ async def adopt_log(log: PartitionLog, now_ms: int) -> None:
 
 
 def fill_gaps(log: LogState) -> None:
-    """Makes each segment end where the next one begins, on the device.
+    """Makes each segment end where the next one begins, and syncs it.
 
-    KafkaError KAFKA_STORAGE_ERROR when the disk fails; a segment that is corrupt takes the log
-    offline.
+    KafkaError KAFKA_STORAGE_ERROR when the disk fails. A corrupt segment takes the log offline.
     """
     for segment, following in pairwise(log.segments):
         try:

@@ -1,10 +1,9 @@
 """Detects whether an unclean shutdown may have lost records: unsynced records survive in the page
 cache until the machine restarts.
 
-A file stores the machine's boot id and the broker epoch of the last incarnation. After the same
-boot a killed process has lost nothing. After another one it may have lost unsynced records, and
-other replicas are trusted first (rule 5). A file that cannot be written or read counts as lost
-records.
+A file stores the machine's boot id and the broker epoch of the last incarnation. With the same boot
+id a killed process has lost no records. With another one it may have lost unsynced records, and
+other replicas are preferred (rule 5). A file that cannot be written or read counts as lost records.
 """
 
 import logging
@@ -51,7 +50,9 @@ class PreviousIncarnation:
         await self._write(IncarnationRecord(self._runtime.boot_id(), epoch))
 
     async def record_data_loss(self) -> None:
-        """After a disk failure: unsynced records may be neither on the disk nor in memory."""
+        """Called after a disk failure, when unsynced records may be neither on the disk nor in
+        memory.
+        """
         await self._write(IncarnationRecord("", NO_TRUSTED_EPOCH))
 
     async def _write(self, incarnation: IncarnationRecord) -> None:

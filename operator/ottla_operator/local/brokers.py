@@ -14,7 +14,14 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, replace_file, write_state
 from ottla_operator.local.live_view import BrokerRow, LiveView, State
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
-from ottla_operator.plan.broker_processes import BrokerProcessPlan, with_founding, with_replication_defaults
+from ottla_operator.plan.broker_processes import (
+    HOST,
+    INTER_BROKER,
+    BrokerProcessPlan,
+    inter_broker_address,
+    with_founding,
+    with_replication_defaults,
+)
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
@@ -46,6 +53,13 @@ class BrokerProcess:
     @property
     def is_ready(self) -> bool:
         return self.supervisor.ready.is_set()
+
+    @property
+    def address(self) -> str:
+        """host:port by which `ottla up` reaches the process that runs; the plan may have another
+        listener for it by now.
+        """
+        return inter_broker_address(self.started_with or {}) or self.plan.address
 
     async def restart(self) -> None:
         """Returns when the old process has exited and the new one is starting."""
@@ -101,8 +115,8 @@ class BrokerProcess:
 @dataclass(slots=True)
 class BrokerProcesses:
     """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every
-    broker that there is to be, or still is. `by_id`: in the order of ids. `on_change`: called when
-    a broker becomes ready, or no longer is.
+    desired broker and of those that still run. `by_id`: in the order of ids. `on_change`: called
+    when a broker becomes ready or stops being ready.
     """
 
     name: str
@@ -164,22 +178,24 @@ class BrokerProcesses:
 
     @property
     def addresses(self) -> list[str]:
-        """Of ready brokers only: the process of another `ottla up` may have the port of one that is
-        not.
+        """Addresses of ready brokers only, because the process of another `ottla up` may have the
+        port of a broker that is not ready.
         """
-        return [it.plan.address for it in self.by_id.values() if it.is_ready]
+        return [it.address for it in self.by_id.values() if it.is_ready]
 
     @property
     def replica_addresses(self) -> list[str]:
-        return [it.plan.address for it in self.by_id.values() if it.supervisor.status.pid is not None]
+        return [it.address for it in self.by_id.values() if it.supervisor.status.pid is not None]
 
     @property
     def bootstrap(self) -> dict[str, str]:
-        return {"": ",".join(self.bootstrap_addresses)}
+        plans = [it for it in self.plans if it.id <= self.document.data["spec"]["replicas"]]
+        names = [it for it in plans[0].ports if it != INTER_BROKER] if plans else []
+        return {name: ",".join(f"{HOST}:{it.ports[name]}" for it in plans) for name in names}
 
     @property
     def bootstrap_addresses(self) -> list[str]:
-        """Of all brokers that there are to be."""
+        """Addresses of all desired brokers."""
         return [it.address for it in self.plans if it.id <= self.document.data["spec"]["replicas"]]
 
     async def restart(self, broker: int) -> None:

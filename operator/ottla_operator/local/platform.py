@@ -3,6 +3,7 @@ are processes, and reports go to the terminal."""
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -12,18 +13,33 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
 from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, State, TopicRow
 from ottla_operator.local.pipelines import PipelineProcesses, ProcessLaunch
+from ottla_operator.local.user_files import (
+    delete_user_secret,
+    read_user_records,
+    read_user_secret,
+    write_user_records,
+    write_user_secret,
+)
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
+from ottla_operator.plan.listener_security import (
+    describe_missing_open_listener,
+    has_access_rules,
+    security_protocol,
+)
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.plan.user_records import UserRecord
+from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.user import User
 
 REPORT_WAITING_S: Final = 15.0
 """A resource that is reconciling for this long for one reason is reported."""
@@ -199,21 +215,50 @@ class LocalPlatform:
         return dict(self._deletion_records.get(cluster, {}))
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None:
-        """In memory: a Topic that is removed from the files while no `ottla up` is running keeps
-        its topic.
+        """Keeps the records in memory. A Topic that is removed from the files while no `ottla up`
+        is running keeps its topic.
         """
         self._deletion_records[resource_key(cluster)] = dict(records)
+
+    # Users.
+
+    async def find_user_uid(self, namespace: str, name: str) -> str | None:
+        """As the files say: at a start they are handed to the controller after their Clusters."""
+        return local_user_uid(name) if ("User", name) in self._documents else None
+
+    async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
+        return read_user_records(self.home.cluster(cluster.name))
+
+    async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None:
+        write_user_records(self.home.cluster(cluster["metadata"]["name"]), records)
+
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+        return read_user_secret(self.home.user(cluster.name, user.secret_name))
+
+    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+        folder = self.home.user(user["spec"]["clusterRef"]["name"], name)
+        write_user_secret(folder, data)
+        self._print(user, f"clients connect with {folder / 'client.properties'}")
+
+    async def forget_user(self, cluster: Json, record: UserRecord) -> None:
+        delete_user_secret(self.home.user(cluster["metadata"]["name"], record.secret))
 
     # Mirrors.
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
-        wants_tls = mirror.spec.source.tls is not None
+        transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
+        protocol = f"SASL_{transport}" if logs_in(mirror) else transport
+        if has_access_rules(source) and protocol not in map(security_protocol, source.listeners):
+            said = f"Cluster {source.name}, the source, has no listener with {protocol}: set source.tls and credentials"
+            raise Blocked(Reconciling("SourceNotFound", said))
         plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
-        return ",".join((it.tls_address if wants_tls else "") or it.address for it in plans)
+        return ",".join(it.address_with(protocol) or it.address for it in plans)
 
     # Pipelines.
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
+        if has_access_rules(cluster):  # on the brokers' own listener a pipeline would be a super user
+            raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
         return self.pipelines.plan(pipeline, self._documents["Pipeline", pipeline.name], bootstrap)
 
@@ -224,6 +269,11 @@ class LocalPlatform:
 def local_key(name: str) -> Key:
     """Files describe one namespace."""
     return Key("default", name)
+
+
+def local_user_uid(name: str) -> str:
+    """The same at each start, so that the records of users hold."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"User/{name}"))
 
 
 def topic_name(resource: Json) -> str:

@@ -16,18 +16,15 @@ from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import Load
-from ottla_operator.local.platform import LocalPlatform, local_key, pipeline_row_key, topic_name
+from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key, topic_name
 from ottla_operator.local.topic_metrics import TopicMetrics
-from ottla_operator.plan.broker_processes import unsupported_fields
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
-from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.validation import validate_update
 
-UNSUPPORTED_KINDS: Final = ("User",)
-RECONCILED_KINDS: Final = ("Cluster", "Topic", "Mirror", "Pipeline")
+RECONCILED_KINDS: Final = ("Cluster", "Topic", "User", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
 """Topics are created with the defaults of brokers that are all up and have their new settings; but
 brokers that cannot be must not hold up everything else for ever."""
@@ -64,7 +61,6 @@ class UpRunner:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, stop)
-        self._print_unsupported()
         self.controller.start()
         working = asyncio.create_task(self._work(stop))
         stopped = asyncio.create_task(stop.wait())
@@ -142,7 +138,7 @@ class UpRunner:
         if invalid.lines != reported:
             for line in invalid.lines:
                 self.view.say(line, "error")
-            self.view.say("the files are invalid; everything goes on unchanged", "error")
+            self.view.say("the files are invalid; nothing is changed", "error")
         return invalid.lines
 
     def _validate_updates(self, new: Sequence[Document]) -> None:
@@ -182,7 +178,8 @@ class UpRunner:
     def _update(self, document: Document) -> None:
         """Hands a resource to the controller as an API server would show it."""
         previous = self._find_cached(document.kind, document.name)
-        metadata: Json = previous["metadata"] if previous else {"uid": str(uuid.uuid4()), "generation": 0}
+        uid = local_user_uid(document.name) if document.kind == "User" else str(uuid.uuid4())
+        metadata: Json = previous["metadata"] if previous else {"uid": uid, "generation": 0}
         is_changed = previous is None or previous["spec"] != document.data["spec"]
         generation = metadata["generation"] + (1 if is_changed else 0)
         key = local_key(document.name)
@@ -214,9 +211,11 @@ class UpRunner:
                         "(deletionPolicy: Retain)"
                     )
                     self.view.say(said, "info")
+            case "User":
+                self.view.say(f"user {name} is no longer described: revoking its credential, rules and quotas", "info")
             case "Mirror":
                 self.view.mirrors.pop((resource["spec"]["target"]["clusterRef"]["name"], name), None)
-                self.view.say(f"mirror {name} is no longer described; the brokers go on with it as it is set", "info")
+                self.view.say(f"mirror {name} is no longer described; the brokers keep it with its settings", "info")
             case "Pipeline":
                 self.view.pipelines.pop(pipeline_row_key(resource), None)
                 self.view.say(f"pipeline {name} is no longer described: stopping it", "info")
@@ -276,12 +275,3 @@ class UpRunner:
         self._loads.append(work)
         ids = {name: it["status"]["topicId"] for name, it in self._topics(cluster).items() if "topicId" in it["status"]}
         await work.run(ids)
-
-    def _print_unsupported(self) -> None:
-        for document in self._documents:
-            if document.kind in UNSUPPORTED_KINDS:
-                said = f"{document.kind} {document.name} is ignored: not supported yet"
-                self.view.say(f"{document.locate(())}: {said}", "warning")
-            if document.kind == "Cluster":
-                for it in unsupported_fields(Cluster.parse(document.data)):
-                    self.view.say(f"{document.locate(it.path)}: {it.reason}", "warning")

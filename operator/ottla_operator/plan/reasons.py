@@ -1,9 +1,10 @@
-"""Every reason of a condition and of an event: its meaning, and what a person does about it.
+"""Every reason of a condition and of an event, with its meaning and the action that a person should
+take.
 
 docs/conditions.md is generated from this table: `python -m ottla_operator.plan.reasons >
 docs/conditions.md`. Reasons follow the Kubernetes API conventions
 (sig-architecture/api-conventions.md, "Typical status properties"): one CamelCase word that programs
-may compare. A test holds that the operator uses no other.
+may compare. A test checks that the operator uses no other.
 """
 
 from typing import Final, NamedTuple
@@ -53,8 +54,10 @@ RECONCILING_REASONS: Final = (
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
     Reason("Terminating", "Cluster", "An object of the same name is still being deleted."),
     Reason("BrokersUnreachable", "all", "The operator cannot reach the brokers.", "Check network policies."),
-    Reason("ClusterNotFound", "Topic, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."),
-    Reason("ClusterNotReady", "Topic, Mirror, Pipeline", "No broker of the Cluster is ready.", "See the Cluster."),
+    Reason("ClusterNotFound", "Topic, User, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."),
+    Reason(
+        "ClusterNotReady", "Topic, User, Mirror, Pipeline", "No broker of the Cluster is ready.", "See the Cluster."
+    ),
     Reason("CreatingTopic", "Topic", "The topic is being created."),
     Reason("ChangingTopic", "Topic", "The topic is being changed."),
     Reason(
@@ -63,7 +66,13 @@ RECONCILING_REASONS: Final = (
         "The operator could not record that the topic is to be deleted with its Topic.",
         "Let the operator write the ConfigMap of the Cluster.",
     ),
-    Reason("CredentialsUnusable", "Mirror", "A Secret of the source is missing or unusable.", "Correct the Secret."),
+    Reason(
+        "WaitingForAuthorization",
+        "User",
+        "Brokers are still to be restarted with access rules.",
+        "See `status.roll` of the Cluster.",
+    ),
+    Reason("CredentialsUnusable", "Mirror, User", "A Secret is missing or unusable.", "Correct the Secret."),
     Reason("SourceNotFound", "Mirror", "The source Cluster or its listener does not exist.", "Create it."),
     Reason("SourceUnreachable", "Mirror", "The source does not answer.", "Check address, network and TLS."),
     Reason("JoiningSource", "Mirror", "A copy is finding the offset at which it continues."),
@@ -82,9 +91,13 @@ RECONCILING_REASONS: Final = (
 )
 STALLED_REASONS: Final = (
     Reason("InvalidSpec", ALL_KINDS, "The spec cannot be fulfilled.", "Correct the field that the message names."),
-    Reason("NameConflict", ALL_KINDS, "An object or a topic of that name belongs to another resource.", "Rename one."),
+    Reason(
+        "NameConflict", ALL_KINDS, "An object, topic or user of that name belongs to another resource.", "Rename one."
+    ),
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
-    Reason("RejectedByBrokers", "Topic, Mirror", "The brokers rejected a change.", "Correct what the message names."),
+    Reason(
+        "RejectedByBrokers", "Topic, User, Mirror", "The brokers rejected a change.", "Correct what the message names."
+    ),
     Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
     Reason(
         "QuorumLost",
@@ -104,14 +117,26 @@ STALLED_REASONS: Final = (
     Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
     Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
     Reason(
+        "ListenerNotFound",
+        "User",
+        "The Cluster has no listener on which the user could log in.",
+        "Add one with this authentication, or change the User's.",
+    ),
+    Reason(
+        "AuthorizationDisabled",
+        "User",
+        "The User has access rules, and its Cluster allows everything.",
+        "Set the Cluster's `authorization.type` to ACL.",
+    ),
+    Reason(
         "SourceTruncated",
         "Mirror",
         "The source lost records that the copy has, or was created again.",
-        "`onSourceTruncation: Resync` copies it anew.",
+        "`onSourceTruncation: Resync` copies it again from the start.",
     ),
     Reason("Diverged", "Mirror", "The copy has records that the source never had.", "See docs/mirroring.md."),
     Reason("FailedOver", "Mirror", "The copies are open for producers.", "Set `role` to what you want."),
-    Reason("NoPlaintextListener", "Pipeline", "The Cluster has no listener without TLS.", "Add one."),
+    Reason("NoPlaintextListener", "Pipeline", "The Cluster has no listener without TLS and login.", "Add one."),
     Reason("SparkOperatorNotFound", "Pipeline", "SparkApplications are not known.", "Install the Spark operator."),
     Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
     Reason("InvalidPipeline", "Pipeline", "The runner refuses the pipeline.", "Correct what the message names."),
@@ -135,7 +160,9 @@ EVENT_REASONS: Final = (
     Reason("ScalingStarted", "Cluster", "The number of brokers is being changed."),
     Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and partitions are moved."),
     Reason("BrokerReady", "Cluster", "A broker serves, for the first time or again."),
-    Reason("BrokerNotReady", "Cluster", "A broker no longer serves, and nobody restarted it.", "See the message."),
+    Reason(
+        "BrokerNotReady", "Cluster", "A broker no longer serves, and was not restarted on purpose.", "See the message."
+    ),
     Reason("Available", "Cluster", "Clients are served again after an outage."),
     Reason("ConfigChanged", "Cluster", "A setting was changed without a restart."),
     Reason("PartitionsMoved", "Cluster", "A reassignment has ended."),
@@ -159,7 +186,12 @@ EVENT_REASONS: Final = (
     Reason("PartitionsAdded", "Topic", "Partitions were added."),
     Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
     Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
-    Reason("StatusWriteFailed", "Topic", "The status could not be written.", "Check the message."),
+    Reason("UserChanged", "User", "Credential, access rules or quotas were changed; which, says the message."),
+    Reason(
+        "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
+    ),
+    Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted Users were removed."),
+    Reason("StatusWriteFailed", "Topic, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),
 )

@@ -93,8 +93,8 @@ def test_name_of_the_config_map_changes_with_the_settings() -> None:
 
 
 def test_another_broker_does_not_change_the_config_of_the_others() -> None:
-    """The config of a broker does not depend on addresses of others, except whom it asks for the
-    cluster.
+    """The config of a broker has no addresses of other brokers but the bootstrap servers of the
+    quorum.
     """
     it = plain(replicas=3, listeners=[{"name": "out", "port": 9094, "type": "NodePort"}])
     known = ServiceAddresses({f"demo-out-{broker}": ServiceAddress(30000 + broker) for broker in range(1, 5)})
@@ -168,11 +168,6 @@ def test_only_the_first_broker_founds_and_only_while_the_cluster_does_not_exist(
     ("spec", "message"),
     [
         ({"storage": None}, "spec.storage is missing"),
-        (
-            {"listeners": [{"name": "safe", "port": 9093, "authentication": "SCRAM"}]},
-            r"spec.listeners\[0\].authentication: SCRAM is not supported yet",
-        ),
-        ({"authorization": {"type": "ACL"}}, "ACLs are not supported yet"),
     ],
 )
 def test_unsupported_fields_are_reported(spec: dict[str, Any], message: str) -> None:

@@ -28,14 +28,12 @@ def selector(pipeline: Pipeline, component: str) -> dict[str, str]:
 
 
 def common(pipeline: Pipeline) -> dict[str, str]:
-    """Labels of everything that belongs to the pipeline; a Cluster of the same name has them
-    too.
-    """
+    """Labels of all objects of the pipeline. A Cluster of the same name has them too."""
     return {"app.kubernetes.io/name": "ottla", INSTANCE: pipeline.name}
 
 
 def selector_text(pipeline: Pipeline) -> str:
-    """The selector of `common` as list requests take it."""
+    """The selector of `common` in the form of list requests."""
     return ",".join(f"{key}={value}" for key, value in common(pipeline).items())
 
 
@@ -65,12 +63,12 @@ def metadata(
 
 
 def driver(pipeline: Pipeline) -> str:
-    """Of the Deployment and of the driver's ServiceAccount."""
+    """Name of the Deployment and of the driver's ServiceAccount."""
     return f"{pipeline.name}-driver"
 
 
 def application(pipeline: Pipeline) -> str:
-    """Of the SparkApplication."""
+    """Name of the SparkApplication."""
     return pipeline.name
 
 
@@ -84,5 +82,5 @@ def config_map(pipeline: Pipeline, digest: str) -> str:
 
 
 def claim(pipeline: Pipeline) -> str:
-    """Of the checkpoint's volume claim that the operator creates."""
+    """Name of the checkpoint's volume claim that the operator creates."""
     return f"{pipeline.name}-checkpoint"
