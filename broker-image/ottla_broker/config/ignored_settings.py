@@ -50,7 +50,6 @@ IGNORED_STATIC: dict[str, str] = {
     "sasl.": _NOT_THIS_SASL,
     "ssl.allow.": "certificates are read at start only",
     "security.providers": _NO_JAVA,
-    "delegation.token.": "delegation tokens are not implemented",
     "transaction.": _NO_TRANSACTIONS,
     "transactional.id.expiration.ms": _NO_TRANSACTIONS,
     "add.partitions.to.txn.retry.backoff.": _NO_TRANSACTIONS,

@@ -110,6 +110,20 @@ SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = _oauth.row(
     "sasl.oauthbearer.scope.claim.name", string("a name", empty=False), "scope",
     "Claim that lists scopes. A token whose scopes are malformed is rejected; they decide nothing else.")
 
+_tokens = Section("Delegation tokens", BROKER_SETTINGS)
+
+DELEGATION_TOKEN_SECRET_KEY = _tokens.row("delegation.token.secret.key", secret(), None,
+    "Secret from which delegation tokens are made, the same on all brokers. Not set: there are no delegation tokens. "
+    "Another secret makes all tokens invalid.", is_sensitive=True)
+DELEGATION_TOKEN_MAX_LIFETIME_MS = _tokens.row("delegation.token.max.lifetime.ms", long(at_least=1), 604800000,
+    "Time in milliseconds after which a token can be renewed no more.")
+DELEGATION_TOKEN_EXPIRY_TIME_MS = _tokens.row("delegation.token.expiry.time.ms", long(at_least=1), 86400000,
+    "Time in milliseconds after which a token expires unless it is renewed.")
+DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = _tokens.row(
+    "delegation.token.expiry.check.interval.ms", long(at_least=1), 3600000,
+    "Interval in milliseconds at which the controller removes tokens that have expired. They are not accepted before, "
+    "either.")
+
 _authorization = Section("Authorization", BROKER_SETTINGS)
 
 AUTHORIZER_CLASS_NAME = _authorization.row("authorizer.class.name", authorizer_name(), "",
