@@ -92,6 +92,7 @@ class Node:
         self.channels = ChannelBuilder()
         self.ready = True
         self.started = asyncio.Event()
+        self.started.set()
         self.directories = [
             open_log_dir(
                 "/data",
