@@ -20,7 +20,8 @@ _DIFFERS = "PEM is the only format that Ottla reads"
 
 _tls.row("ssl.keystore.type", only(string(), "PEM", _STORE), "PEM", "Format of the keystore.", differs=_DIFFERS)
 SSL_KEYSTORE_LOCATION = _tls.row("ssl.keystore.location", string("a file"), None,
-    "File with the broker's private key and certificate chain, read at start. Alternative: "
+    "File with the broker's private key and certificate chain. It is read again when it changes, and so are all files "
+    "of certificates: new connections use what is new, without a restart. Alternative: "
     "`ssl.keystore.certificate.chain` and `ssl.keystore.key`.")
 SSL_KEYSTORE_CERTIFICATE_CHAIN = _tls.row(
     "ssl.keystore.certificate.chain", secret("certificates in PEM"), None,

@@ -36,6 +36,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
+LOGIN_TIMEOUT_S: Final = 30.0
+"""Of a new connection: who does not log in may not hold it."""
 NONCE_BYTES: Final = 24
 INVALID_USER: Final = "Authentication failed: Invalid username or password"
 _SECRET: Final = secrets.token_bytes(32)
@@ -55,6 +57,7 @@ class ListenerSasl:
     max_session_s: Mapping[str, float] = field(default_factory=dict)
     failure_delay_s: float = 0.1
     max_receive_bytes: int = 524_288
+    login_timeout_s: float = LOGIN_TIMEOUT_S
 
 
 class SaslSession:
