@@ -36,8 +36,8 @@ def sasl_broker(folder: Path) -> SmallBroker:
 
 
 @async_test
-async def test_client_that_does_not_log_in_is_disconnected(tmp_path: Path) -> None:
-    before, listener_security.LOGIN_TIMEOUT_S = listener_security.LOGIN_TIMEOUT_S, 0.05
+async def test_client_that_does_not_log_in_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_security, "LOGIN_TIMEOUT_S", 0.05)
     broker = sasl_broker(tmp_path)
     server = serve(broker)
     try:
@@ -47,7 +47,6 @@ async def test_client_that_does_not_log_in_is_disconnected(tmp_path: Path) -> No
         assert (await request_api_versions(connection)).error_code is ErrorCode.none
         assert await connection.is_closed_by_peer()
     finally:
-        listener_security.LOGIN_TIMEOUT_S = before
         await server.close()
         broker.close()
 
