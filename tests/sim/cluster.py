@@ -11,7 +11,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.config import Config
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.listener_certificates import ListenError
-from ottla_broker.log.log_dir import LogDirError
+from ottla_broker.log.meta_properties import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import Server

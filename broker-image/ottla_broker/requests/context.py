@@ -1,4 +1,4 @@
-"""What a handler is given besides its request, and what it may answer with."""
+"""A request's context, which handlers get besides the request, and the kinds of reply."""
 
 import asyncio
 from asyncio import Future
@@ -56,8 +56,8 @@ class ConnectionState:
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request. `version` is the one it was sent in, whatever version its handler is written
-    for.
+    """One request. `version` is the version of the request on the wire, whatever version its
+    handler is written for.
     """
 
     broker: Broker
