@@ -225,8 +225,10 @@ async def test_the_first_broker_founds_the_cluster_until_its_id_is_known(tmp_pat
     world = World(tmp_path)
     world.prepare()
     assert [it.get("cluster.found") for it in world.brokers.desired.values()] == ["true", None, None]
-    World(tmp_path).prepare()
-    assert read_state(tmp_path / "demo")[1].is_founding, "another `ottla up` goes on with it"
+    again = World(tmp_path)
+    again.prepare()
+    assert read_state(tmp_path / "demo")[1].is_founding, "another `ottla up` continues it"
+    await again.brokers.stop()
     await world.brokers.save(3, replace(world.brokers.state, is_founding=False))
     world.prepare()
     assert [it.get("cluster.found") for it in world.brokers.desired.values()] == [None, None, None]
