@@ -16,9 +16,13 @@ from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
     AUTHORIZER_CLASS_NAME,
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
     METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
     METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
     METADATA_LOG_SEGMENT_BYTES,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
     SUPER_USERS,
     Config,
 )
@@ -63,6 +67,7 @@ from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -164,6 +169,7 @@ class Broker:
         )
         self.acl_authorizer = make_acl_authorizer(config)
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
+        self.client_quotas = make_client_quotas(config)
         self._publisher = MetadataPublisher(
             config,
             image,
@@ -173,6 +179,7 @@ class Broker:
             self.mirrors,
             self._tasks,
             self.acl_authorizer,
+            self.client_quotas,
         )
         self.replica_mover = ReplicaMover(
             node_id, partitions, self.log_dirs, config, self._broker_epoch, channel.send_request
@@ -436,6 +443,16 @@ class Broker:
     def _offsets_partition_count(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return len(topic.partitions) if topic else 0
+
+
+def make_client_quotas(config: Config) -> ClientQuotaManager:
+    windows = QuotaWindows(
+        config(QUOTA_WINDOW_NUM),
+        config(QUOTA_WINDOW_SIZE_SECONDS),
+        config(CONTROLLER_QUOTA_WINDOW_NUM),
+        config(CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS),
+    )
+    return ClientQuotaManager(windows, asyncio.get_running_loop().time)
 
 
 def make_acl_authorizer(config: Config) -> StandardAuthorizer | None:

@@ -181,6 +181,19 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = _sasl.row(
     "connection.failed.authentication.delay.ms", integer(at_least=0), 100,
     "Time in milliseconds by which the response to a failed login is delayed.")
 
+_quotas = Section("Client quotas", BROKER_SETTINGS)
+_BURST = "A client that was idle may use what its quota allows in all of them at once."
+
+QUOTA_WINDOW_NUM = _quotas.row("quota.window.num", integer(at_least=1), 11,
+    f"Number of windows over which rates of clients are measured. {_BURST}")
+QUOTA_WINDOW_SIZE_SECONDS = _quotas.row("quota.window.size.seconds", integer(at_least=1), 1,
+    "Length in seconds of each window, and the longest time for which `request_percentage` throttles at once.")
+CONTROLLER_QUOTA_WINDOW_NUM = _quotas.row("controller.quota.window.num", integer(at_least=1), 11,
+    f"Number of windows of `controller_mutation_rate`. {_BURST}")
+CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = _quotas.row(
+    "controller.quota.window.size.seconds", integer(at_least=1), 1,
+    "Length in seconds of each window of `controller_mutation_rate`.")
+
 _authorization = Section("Authorization", BROKER_SETTINGS)
 
 AUTHORIZER_CLASS_NAME = _authorization.row("authorizer.class.name", authorizer_name(), "",

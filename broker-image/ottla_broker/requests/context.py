@@ -27,6 +27,10 @@ AUTHORIZATION_ERRORS: Final = {
 }
 
 
+def _do_nothing_for(_: float) -> None:
+    pass
+
+
 class CloseConnection(Exception):
     """A handler closes the connection: the only way to report an error to a producer with acks=0."""
 
@@ -38,6 +42,7 @@ class ConnectionState:
     `software_name`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker
     that fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a leader
     has just stepped down. `sasl`: None on a listener without SASL. `last_fetch`: what `api.fetch` remembers of it.
+    `mute`: read nothing more from the connection for some seconds.
     """
 
     host: str
@@ -49,17 +54,34 @@ class ConnectionState:
     sasl: SaslSession | None = None
     stepped_down_s: float = -inf
     last_fetch: object = None
+    mute: Callable[[float], None] = _do_nothing_for
+
+
+class ChargedRequest(Protocol):
+    """What handlers charge to their client's quotas: see `request_quota`."""
+
+    throttle_ms: int
+
+    def charge_produce(self, size: int) -> int: ...
+
+    def admits_fetch(self, size: int) -> bool: ...
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request. `version` is the one it was sent in, whatever version its handler is written for."""
+    """One request. `version` is the one it was sent in, whatever version its handler is written for. `quota`: None
+    where no client quota applies."""
 
     broker: Broker
     connection: ConnectionState
     version: int
     client_id: str | None
     authorizer: Authorizer
+    quota: "ChargedRequest | None" = None
+
+    @property
+    def throttle_ms(self) -> int:
+        return 0 if self.quota is None else self.quota.throttle_ms
 
     def is_authorized(self, operation: Operation, resource: Resource) -> bool:
         return self.authorizer.allows(self.connection.principal, self.connection.host, operation, resource)

@@ -30,6 +30,7 @@ from ottla_broker.config import Config
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.authorizers import DenyAll
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
@@ -53,6 +54,7 @@ class ControllerApis:
             quorum=SimpleNamespace(cluster_id="c"),
             node_id=1,
             config=Config.of({"log.dirs": "/nowhere"}),
+            client_quotas=ClientQuotaManager(QuotaWindows(), lambda: 0.0),
         )
         self._broker = cast(Any, broker)
         self._authorizer = authorizer or AllowAll()
