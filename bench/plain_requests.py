@@ -8,6 +8,8 @@ import time
 
 from crc32c import crc32c
 
+from ottla_broker.wire.api_keys import ApiKey
+
 ACKS_ALL = -1
 
 
@@ -24,16 +26,16 @@ def produce_request(topic: str, records: bytes) -> bytes:
     name = topic.encode()
     content = struct.pack(f">hhiih{len(name)}s", -1, ACKS_ALL, 30_000, 1, len(name), name)
     content += struct.pack(">iii", 1, 0, len(records)) + records
-    return _frame_request(0, 7, content)
+    return _frame_request(ApiKey.PRODUCE, 7, content)
 
 
 def metadata_request(topic: str) -> bytes:
     """A Metadata request, version 4, for one topic, which it creates if missing."""
     name = topic.encode()
-    return _frame_request(3, 4, struct.pack(f">ih{len(name)}sb", 1, len(name), name, 1))
+    return _frame_request(ApiKey.METADATA, 4, struct.pack(f">ih{len(name)}sb", 1, len(name), name, 1))
 
 
-def _frame_request(api: int, version: int, content: bytes) -> bytes:
+def _frame_request(api: ApiKey, version: int, content: bytes) -> bytes:
     header = struct.pack(">hhih5s", api, version, 7, 5, b"bench")
     return struct.pack(">i", len(header) + len(content)) + header + content
 

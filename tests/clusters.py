@@ -27,6 +27,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.wire.client import Client
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.brokers import BrokerProcess, kafka_command, ottla_command, started_brokers
 from tests.class_archives import KAFKA_READY_LINE
@@ -101,12 +102,15 @@ def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) ->
 
 @dataclass
 class ProcessCluster:
-    """`brokers` by node id from 1. `network` is None on loopback."""
+    """`brokers` by node id from 1. `network` is None on loopback. `security`: of the connections
+    by which the cluster is observed.
+    """
 
     kind: str
     brokers: dict[int, BrokerProcess]
     folder: Path
     network: NamespaceNetwork | None = None
+    security: ClientSecurity = UNSECURED
 
     @property
     def bootstrap(self) -> str:
@@ -134,7 +138,8 @@ class ProcessCluster:
         """
 
         async def run() -> Any:
-            async with Client.connect(self.brokers[broker].bootstrap, timeout_s=within_s) as client:
+            address = self.brokers[broker].bootstrap
+            async with Client.connect(address, timeout_s=within_s, security=self.security) as client:
                 return await call(client)
 
         return asyncio.run(run())
@@ -193,7 +198,9 @@ class ProcessCluster:
         return int(self.describe_quorum().leader_id)
 
     def describe_quorum(self) -> QuorumState:
-        """The quorum of the metadata log, as its leader describes it. Raises LookupError without one."""
+        """The quorum of the metadata log, as its leader describes it. Raises LookupError without
+        one.
+        """
         topic = TopicData(
             topic_name=TopicName("__cluster_metadata"), partitions=(PartitionData(partition_index=i32(0)),)
         )

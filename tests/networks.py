@@ -86,7 +86,9 @@ class NamespaceNetwork:
             self.restore_link(sender, receiver)
 
     def move_host(self, name: str, address: str) -> None:
-        """Give a host another address. What is sent to the former one still arrives, and is dropped."""
+        """Give a host another address. What is sent to the former one still arrives, and is
+        dropped.
+        """
         before = self.hosts[name]
         host = self.hosts[name] = replace(before, address=address)
         _run_ip(host, "address", "del", f"{before.address}/24", "dev", host.device)

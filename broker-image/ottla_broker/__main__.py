@@ -1,7 +1,8 @@
-"""`python -m ottla_broker [--config FILE]… [--set key=value]…`: one broker, until SIGTERM or SIGINT.
+"""`python -m ottla_broker [--config FILE]… [--set key=value]…`: one broker, until SIGTERM or
+SIGINT.
 
-Exit codes: 0 after a clean stop; 2 when the broker cannot start, with the reason as one line on standard error. One
-line on standard output says that it serves clients.
+Exit codes: 0 after a clean stop; 2 when the broker cannot start, with the reason as one line on
+standard error. One line on standard output says that it serves clients.
 """
 
 # ruff: noqa: E402
@@ -108,7 +109,8 @@ def read_first_users(options: Sequence[str]) -> FirstUsers:
 
 
 async def run_broker(config: Config, started: float, first_users: FirstUsers) -> bool:
-    """Bind, start, serve until a signal, stop. True if the broker is to be started again, as a recovery orders.
+    """Bind, start, serve until a signal, stop. True if the broker is to be started again, as a
+    recovery orders.
 
     Sockets are bound first, so that a port in use is reported before any
     file is changed. Other brokers are served while this one starts, clients once it is ready."""
@@ -153,7 +155,9 @@ async def _stop_on_order(broker: Broker, stop: asyncio.Event) -> None:
 
 
 async def completes_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
-    """False if `stop` was set first: a start that waits for other brokers is cancelled. Raises what `start` raises."""
+    """False if `stop` was set first: a start that waits for other brokers is cancelled. Raises what
+    `start` raises.
+    """
     starting, stopping = asyncio.ensure_future(start), asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -166,7 +170,9 @@ async def completes_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]
 
 
 async def start_http(broker: Broker, server: Server) -> Callable[[], Awaitable[None]] | None:
-    """Serve health and metrics on `http.listener`, from before the broker is ready. Returns what closes the server."""
+    """Serve health and metrics on `http.listener`, from before the broker is ready. Returns what
+    closes the server.
+    """
     address = broker.config(HTTP_LISTENER)
     if address is None:
         return None

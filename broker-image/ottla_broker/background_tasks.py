@@ -8,7 +8,9 @@ logger = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """A task that ends with an exception, which it never should, is logged and reported to `on_failure`."""
+    """A task that ends with an exception, which it never should, is logged and reported to
+    `on_failure`.
+    """
 
     def __init__(self, on_failure: Callable[[str], None] = lambda _: None) -> None:
         self._on_failure = on_failure

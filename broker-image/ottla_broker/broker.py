@@ -1,8 +1,8 @@
 """The parts of a broker, how they are connected, and the order in which they start and stop.
 
-Start: log directories, metadata log and its quorum, image, registration, partitions, coordinators. `stop` goes the
-other way. Sockets are not here: the server serves other brokers from before the start, which needs their answers, and
-clients once the broker is ready.
+Start: log directories, metadata log and its quorum, image, registration, partitions, coordinators.
+`stop` goes the other way. Sockets are not here: the server serves other brokers from before the
+start, which needs their answers, and clients once the broker is ready.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.config.addresses import format_host_and_port
+from ottla_broker.config.listener_security import inter_broker_security
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
@@ -70,6 +71,8 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
+from ottla_broker.wire.channel_builder import ChannelBuilder
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -77,10 +80,14 @@ logger = logging.getLogger(__name__)
 REGISTRATION_LOG_INTERVAL_S: Final = 10.0
 """How often a starting broker logs that its own metadata do not show its registration yet."""
 MAX_COMMIT_BYTES: Final = 64 << 20
-"""Largest batch of metadata records: all records of one command, such as a topic with thousands of partitions."""
+"""Largest batch of metadata records: all records of one command, such as a topic with thousands of
+partitions.
+"""
 
 AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
-"""Answers a request that the broker sends to itself, as the controller: `dispatcher.answer_locally`."""
+"""Answers a request that the broker sends to itself, as the controller:
+`dispatcher.answer_locally`.
+"""
 
 
 FirstUsers = dict[str, dict[int, ScramCredential | None]]
@@ -90,10 +97,11 @@ FirstUsers = dict[str, dict[int, ScramCredential | None]]
 class Broker:
     """Everything that a request may need: handlers call the public attributes.
 
-    `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`: clients are served.
-    `acl_authorizer`: None when everything is allowed to everyone. `started`: set once the broker has become ready.
-    `restart_ordered`: set when it is to be stopped and started again.
-    `unrecoverable_errors`: reasons why it is not ready any more.
+    `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`:
+    clients are served. `acl_authorizer`: None when everything is allowed to everyone. `started`:
+    set once the broker has become ready. `channels`: opens connections to other brokers.
+    `restart_ordered`: set when it is to be stopped and started again. `unrecoverable_errors`:
+    reasons why it is not ready any more.
     """
 
     def __init__(
@@ -119,7 +127,8 @@ class Broker:
         self.restart_ordered = asyncio.Event()
         self._tasks = BackgroundTasks(self.unrecoverable_errors.append)
 
-        # Metadata: the image of the cluster, the quorum that commits it, and the controller that changes it
+        # Metadata: the image of the cluster, the quorum that commits it, and the controller that
+        # changes it
         self.cluster_id = ""
         self.log_dirs: list[LogDir] = []
         self.image = image = MetadataImage()
@@ -128,8 +137,10 @@ class Broker:
         self.controller: Controller | None = None
         self.mirror_synchronizer: MirrorSynchronizer | None = None
         self._controller_tasks: list[asyncio.Task[None]] = []
-        self.controller_channel = channel = ControllerChannel(self, client_id, partial(answer_locally, self))
-        self.failure_detector = FailureDetector(node_id, image, inter_broker_listener)
+        self.channels = channels = ChannelBuilder(inter_broker_security(config))
+        answer = partial(answer_locally, self)
+        self.controller_channel = channel = ControllerChannel(self, client_id, answer, channels)
+        self.failure_detector = FailureDetector(node_id, image, inter_broker_listener, channels)
         self.lifecycle = BrokerLifecycle(
             config,
             runtime.new_uuid(),
@@ -159,11 +170,11 @@ class Broker:
             partitions,
             channel.send_request,
             runtime.now_ms,
-            lambda: image.broker_addresses(inter_broker_listener),
+            self._make_client,
         )
         self.appended_retention = AppendedRetention(image, partitions, config, runtime.now_ms)
-        self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch)
-        self.produce_forwarder = ProduceForwarder(image, inter_broker_listener, client_id)
+        self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch, channels)
+        self.produce_forwarder = ProduceForwarder(image, inter_broker_listener, client_id, channels)
         self._alter_partition_sender = AlterPartitionSender(
             node_id, self._broker_epoch, self._registered_epoch, channel.send_request
         )
@@ -202,7 +213,8 @@ class Broker:
     # Start and stop
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Start every part until clients can be served. `endpoints`: the advertised address of each listener.
+        """Start every part until clients can be served. `endpoints`: the advertised address of each
+        listener.
 
         Raises KafkaError or LogDirError, with a sentence for users.
         """
@@ -232,7 +244,9 @@ class Broker:
         self.started.set()
 
     async def controlled_shutdown(self) -> None:
-        """Hand leaderships over to other brokers, while everything is still served; `stop` comes next."""
+        """Hand leaderships over to other brokers, while everything is still served; `stop` comes
+        next.
+        """
         if not self.ready:
             return
         await self.lifecycle.controlled_shutdown()
@@ -243,7 +257,9 @@ class Broker:
         await self.quorum.resign()
 
     async def stop(self) -> None:
-        """Stop every part, flush the logs and write the clean-shutdown marker. Also after a start that failed."""
+        """Stop every part, flush the logs and write the clean-shutdown marker. Also after a start
+        that failed.
+        """
         self.ready = False
         if self._quorum is not None:
             await self._quorum.resign()
@@ -271,8 +287,8 @@ class Broker:
         self.cluster_id = self.log_dirs[0].cluster_id or ""
 
     def _load_log_dirs(self, *, is_first_start: bool) -> None:
-        """Load partitions once the metadata say what their topics' configs are. Logs that a first start finds were
-        written by another program, which may leave gaps between offsets."""
+        """Load partitions once the metadata say what their topics' configs are. Logs that a first
+        start finds were written by another program, which may leave gaps between offsets."""
         for log_dir in self.log_dirs:
             log_dir.load(
                 lambda topic: self.config.log_config(self.image.topic_config(topic)), gapless=not is_first_start
@@ -296,15 +312,17 @@ class Broker:
     # Metadata
 
     async def order_recovery(self, order: RecoveryOrder, receiver: UUID) -> None:
-        """Stores the order and stops the broker, whose next start carries it out. Raises INVALID_REQUEST and
-        KAFKA_STORAGE_ERROR."""
+        """Stores the order and stops the broker, whose next start carries it out. Raises
+        INVALID_REQUEST and KAFKA_STORAGE_ERROR."""
         orders = RecoveryOrders(self.log_dirs, self._disk, self.runtime)
         await orders.store(order, receiver, self.quorum.describe_replica())
         self.restart_ordered.set()
 
     @property
     def quorum(self) -> MetadataQuorum:
-        """The quorum of the metadata log. Raises NOT_CONTROLLER before the broker has opened its metadata log."""
+        """The quorum of the metadata log. Raises NOT_CONTROLLER before the broker has opened its
+        metadata log.
+        """
         if self._quorum is None:
             raise KafkaError(ErrorCode.not_controller, "the broker is starting")
         return self._quorum
@@ -334,6 +352,7 @@ class Broker:
             on_commit=self._on_metadata_commit,
             on_elected=self._on_elected,
             on_resigned=self._on_resigned,
+            channels=self.channels,
         )
         self._tasks.start(self._quorum.run())
         await self._quorum.wait_until_caught_up()
@@ -345,14 +364,16 @@ class Broker:
             log_dir.set_cluster_id(self.cluster_id)
 
     async def _unregister_lost_brokers(self, recovery: RecoveryOrder) -> None:
-        """As the leader of a recovered cluster, before this broker registers: replicas on lost disks are in sync no
-        more, so that those on the disks that are left lead."""
+        """As the leader of a recovered cluster, before this broker registers: replicas on lost
+        disks are in sync no more, so that those on the disks that are left lead."""
         if recovery.leads:
             for broker in sorted(self.image.brokers.keys() - {*recovery.survivors, self.node_id}):
                 await self.active_controller().cluster_control.unregister_broker(broker)
 
     def _open_metadata_log(self, home: LogDir) -> PartitionLog:
-        """Its segments are removed by snapshots alone, whatever the cluster's defaults for retention are."""
+        """Its segments are removed by snapshots alone, whatever the cluster's defaults for
+        retention are.
+        """
         config = LogConfig(
             segment_bytes=self.config(METADATA_LOG_SEGMENT_BYTES),
             segment_ms=MAX_INT64,
@@ -368,8 +389,9 @@ class Broker:
         return log
 
     async def _register_broker(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Register, and wait until this broker's own image shows the registration: an older image may assign it the
-        leadership of partitions whose records it lost with its disk, and its followers would truncate theirs."""
+        """Register, and wait until this broker's own image shows the registration: an older image
+        may assign it the leadership of partitions whose records it lost with its disk, and its
+        followers would truncate theirs."""
         await self.lifecycle.register(self.cluster_id, endpoints)
         while not await self.image_condition.wait_for(self._is_registered, timeout_s=REGISTRATION_LOG_INTERVAL_S):
             logger.info("broker %d waits for its registration in its copy of the metadata log", self.node_id)
@@ -393,6 +415,11 @@ class Broker:
             self.mirror_synchronizer.apply_changes(delta)
         self.image_condition.notify_all()
 
+    def _make_client(self, client_id: str) -> Client:
+        """A client of this cluster, which connects as brokers do."""
+        addresses = self.image.broker_addresses(self.config.inter_broker_listener)
+        return Client(addresses, client_id=client_id, security=self.channels.security)
+
     # The active controller
 
     @property
@@ -415,7 +442,9 @@ class Broker:
         self.controller = Controller(
             self.image, self.quorum, self.runtime, self.config, self.node_id, self.failure_detector
         )
-        self.mirror_synchronizer = MirrorSynchronizer(self.controller, self.image, self.config, self.quorum.cluster_id)
+        self.mirror_synchronizer = MirrorSynchronizer(
+            self.controller, self.image, self.config, self.quorum.cluster_id, self._make_client
+        )
         self._controller_tasks = [
             self._tasks.start(self.controller.run()),
             self._tasks.start(self.mirror_synchronizer.run()),
@@ -431,7 +460,8 @@ class Broker:
     # For coordinators
 
     async def auto_create_topic(self, name: str, *, allowed: bool = True) -> None:
-        """Create a topic that a client asked for, if the request and `auto.create.topics.enable` allow it.
+        """Create a topic that a client asked for, if the request and `auto.create.topics.enable`
+        allow it.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION and INVALID_TOPIC_EXCEPTION.
         """

@@ -1,10 +1,12 @@
 """One client's connection: requests in, responses out in the order of the requests.
 
-- Produce requests are pipelined: each is appended when it arrives, and its response may wait for replicas while
-  the next is appended. Of all other requests one at a time is worked on, as Kafka's clients expect.
-- While the client does not read its responses, nothing more of what it sent is worked on or read (rule 18):
-  what it has not fetched stays on disk.
-- While the broker starts, it serves other brokers; requests of clients are held until it is ready, for a while.
+- Produce requests are pipelined: each is appended when it arrives, and its response may wait for
+  replicas while the next is appended. Of all other requests one at a time is worked on, as Kafka's
+  clients expect.
+- While the client does not read its responses, nothing more of what it sent is worked on or read
+  (rule 18): what it has not fetched stays on disk.
+- While the broker starts, it serves other brokers; requests of clients are held until it is ready,
+  for a while.
 - A request that is malformed costs its connection and one line in the log.
 """
 
@@ -35,6 +37,7 @@ from ottla_broker.requests.context import (
     DelayedFetchResponse,
 )
 from ottla_broker.security.principal import principal_from_certificate
+from ottla_broker.security.principal_mapping import NoMatchingRule, PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header
@@ -45,10 +48,14 @@ from ottla_broker.wire.message_reader import MalformedMessage
 logger = logging.getLogger(__name__)
 
 PAUSE_WRITING_BYTES: Final = 64 * 1024
-"""Unsent bytes at which work on a connection pauses, until no more than RESUME_WRITING_BYTES are left."""
+"""Unsent bytes at which work on a connection pauses, until no more than RESUME_WRITING_BYTES are
+left.
+"""
 RESUME_WRITING_BYTES: Final = 16 * 1024
 HOLD_S: Final = 5.0
-"""How long a client's request waits for a starting broker before its connection closes and it may try another."""
+"""How long a client's request waits for a starting broker before its connection closes and it may
+try another.
+"""
 MAX_UNANSWERED: Final = 1024
 """Produce requests of one connection whose responses wait for replicas."""
 MIN_RESPONSE_BYTES: Final = 64 * 1024
@@ -57,8 +64,8 @@ MIN_RESPONSE_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bounds on memory and time. Requests and responses that wait are bounded over all connections, each by half of
-    `queued.max.request.bytes`."""
+    """Bounds on memory and time. Requests and responses that wait are bounded over all connections,
+    each by half of `queued.max.request.bytes`."""
 
     request_bytes: int = 100 << 20  # socket.request.max.bytes
     all_requests_bytes: int = 128 << 20
@@ -82,9 +89,12 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class ConnectionServices:
-    """What all connections of a broker share. `requests`: bytes of large requests that are received or queued.
-    `responses`: bytes that transports hold because their clients do not read. `scratch`: receives small requests.
-    `sasl_sessions`: makes the session of a new connection, by the names of the listeners with SASL."""
+    """What all connections of a broker share. `requests`: bytes of large requests that are received
+    or queued. `responses`: bytes that transports hold because their clients do not read. `scratch`:
+    receives small requests. `sasl_sessions`: makes the session of a new connection, by the names of
+    the listeners with SASL. `principal_mappers`: by the names of the listeners where certificates
+    of clients are their logins.
+    """
 
     dispatcher: RequestDispatcher
     limits: ConnectionLimits
@@ -93,6 +103,7 @@ class ConnectionServices:
     scratch: memoryview
     clock: Callable[[], float]
     sasl_sessions: Mapping[str, Callable[[], SaslSession]]
+    principal_mappers: Mapping[str, PrincipalMapper]
     busy_poll: BusyPoll | None
     on_open: Callable[["Connection"], float | None]  # a number: it is refused, and closed after as many seconds
     on_close: Callable[["Connection"], None]
@@ -104,7 +115,9 @@ class ConnectionServices:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`unsent`: bytes that the transport had not sent when last counted. `stuck_since`: when they last became fewer."""
+    """`unsent`: bytes that the transport had not sent when last counted. `stuck_since`: when they
+    last became fewer.
+    """
 
     state: ConnectionState
     _transport: asyncio.Transport
@@ -137,11 +150,16 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        principal = principal_from_certificate(transport.get_extra_info("peercert"))
-        self.state = ConnectionState(host, port, self._listener, principal, mute=self._mute)
+        self.state = ConnectionState(host, port, self._listener, mute=self._mute)
         if (make_session := self._services.sasl_sessions.get(self._listener)) is not None:
             self.state.sasl = session = make_session()
             self._frames.limit_frames(session.sasl.max_receive_bytes)
+        elif (mapper := self._services.principal_mappers.get(self._listener)) is not None:
+            try:
+                self.state.principal = principal_from_certificate(transport.get_extra_info("peercert"), mapper)
+            except NoMatchingRule as reason:
+                self._close_for_error(str(reason))
+                return
         self.active_at = self._services.clock()
         self._transport.set_write_buffer_limits(PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES)
         if (close_after_s := self._services.on_open(self)) is not None:
@@ -257,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             header = read_request_header(frame)
             key = header.api_key
-            if services.dispatcher.must_wait_for_start(frame, header):
+            if services.dispatcher.must_wait_for_start(frame, header, self._listener):
                 self._hold(frame)
                 return
             if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
@@ -326,7 +344,9 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_queued()
 
     def _apply_sasl(self, session: SaslSession) -> None:
-        """After a response: a failed login closes the connection, and so does the end of the session."""
+        """After a response: a failed login closes the connection, and so does the end of the
+        session.
+        """
         if session.has_failed:
             self.finish()
         elif session.principal is not None:
@@ -367,7 +387,9 @@ class Connection(asyncio.BufferedProtocol):
     # While the client exceeds a quota
 
     def _refuse(self, close_after_s: float) -> None:
-        """Close, but not before a client that connects again and again may do so: it would try at once."""
+        """Close, but not before a client that connects again and again may do so: it would try at
+        once.
+        """
         if not close_after_s:
             self._transport.abort()
             return
@@ -408,7 +430,9 @@ class Connection(asyncio.BufferedProtocol):
             self.unsent = unsent
 
     def _starve(self, frame: bytearray) -> None:
-        """Let a fetch wait, its records unread from disk, until slow clients have read some of their responses."""
+        """Let a fetch wait, its records unread from disk, until slow clients have read some of
+        their responses.
+        """
         self._is_starved = True
         self._queue.appendleft(frame)
         self._queued_bytes += len(frame)
@@ -433,8 +457,8 @@ class Connection(asyncio.BufferedProtocol):
         return not self._replies and not self._queue and self._mute_timer is None
 
     def finish(self) -> None:
-        """Answer the requests in progress and close. A producer whose appended records were not answered would
-        send them again."""
+        """Answer the requests in progress and close. A producer whose appended records were not
+        answered would send them again."""
         if self._is_closed or self._transport.is_closing():
             return
         self._is_finishing = True

@@ -34,10 +34,10 @@ from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
 from ottla_broker.wire.message_reader import MalformedMessage
 
 ALLOW_ALL: Final = AllowAll()
+LOGIN_APIS: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 UNLIMITED: Final = frozenset(
     {
-        ApiKey.SASL_HANDSHAKE,
-        ApiKey.SASL_AUTHENTICATE,
+        *LOGIN_APIS,
         ApiKey.VOTE,
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
@@ -57,7 +57,8 @@ MUTATIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey
 
 
 class RequestDispatcher:
-    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`: None: the broker's.
+    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`:
+    None: the broker's.
 
     `request_counts`: requests received, by API key.
     """
@@ -72,19 +73,24 @@ class RequestDispatcher:
         self._tasks: dict[asyncio.Task[Buffers], None] = {}
         self._loop = asyncio.get_running_loop()
 
-    def must_wait_for_start(self, frame: bytearray, header: RequestHeader) -> bool:
-        """True while the broker starts, except for what other brokers need to start. Raises MalformedMessage."""
+    def must_wait_for_start(self, frame: bytearray, header: RequestHeader, listener: str) -> bool:
+        """True while the broker starts, except for what other brokers need to start, logins on
+        their listener among it. Raises MalformedMessage.
+        """
         if self._broker.ready:
             return False
         if header.api_key == ApiKey.FETCH:
             return read_fetch_request(frame, header).replica == CONSUMER
+        if header.api_key in LOGIN_APIS:
+            return listener != self._broker.config.inter_broker_listener
         api = find_api(header.api_key)
         return api is None or not api.is_served_while_starting
 
     def dispatch(
         self, frame: bytearray, header: RequestHeader, connection: ConnectionState, max_response_bytes: int
     ) -> Reply:
-        """The response with its size in front, a future of one, or None where the client wants none.
+        """The response with its size in front, a future of one, or None where the client wants
+        none.
 
         Raises MalformedMessage and CloseConnection.
         """
@@ -116,7 +122,9 @@ class RequestDispatcher:
         raise MalformedMessage(f"no such request: API key {key}, version {version}")
 
     def authenticate(self, token: bytearray, connection: ConnectionState, session: SaslSession) -> Reply:
-        """The response to a bare token, which follows a SaslHandshake of version 0. A failure closes the connection."""
+        """The response to a bare token, which follows a SaslHandshake of version 0. A failure
+        closes the connection.
+        """
 
         async def respond_or_close() -> Buffers:
             try:
@@ -155,7 +163,9 @@ class RequestDispatcher:
             quota.charge_processing(self._processing_clock() - began_s)
 
     def _run(self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None = None) -> Future[Buffers]:
-        """Run a handler to its end even if its connection closes: others may depend on what it began."""
+        """Run a handler to its end even if its connection closes: others may depend on what it
+        began.
+        """
         if quota is not None:
             work = TimedCoroutine(work, self._processing_clock, quota.charge_processing)
         task = self._loop.create_task(work)
@@ -172,7 +182,9 @@ class RequestDispatcher:
         frame: bytearray,
         quota: RequestQuota | None,
     ) -> Buffers:
-        """The active controller's response. Without one, this broker's own: NOT_CONTROLLER in the API's form."""
+        """The active controller's response. Without one, this broker's own: NOT_CONTROLLER in the
+        API's form.
+        """
         if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
             raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
         try:
@@ -190,10 +202,11 @@ class RequestDispatcher:
 
 
 async def answer_locally(broker: Broker, request: Any, authorizer: Authorizer = ALLOW_ALL) -> Any:
-    """The response to a request of the broker itself, in the request's version, as if it came over a connection.
+    """The response to a request of the broker itself, in the request's version, as if it came over
+    a connection.
 
-    Used while the broker is the controller that it sends requests to. Raises KafkaError where the response has
-    no place for an error code.
+    Used while the broker is the controller that it sends requests to. Raises KafkaError where the
+    response has no place for an error code.
     """
     key, version = int(request.__api_key__), int(request.__version__)
     handler = find_handler(key, version)

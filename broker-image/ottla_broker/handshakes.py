@@ -1,6 +1,7 @@
 """TLS handshakes in progress: bounded in number and time, and logged when they fail (rule 18).
 
-A connection counts as a handshake until it is done, so that no client holds more by never finishing one.
+A connection counts as a handshake until it is done, so that no client holds more by never finishing
+one.
 """
 
 import asyncio
@@ -17,13 +18,17 @@ TIMEOUT_S: Final = 10.0
 MAX_IN_PROGRESS: Final = 1024
 """Each takes some tens of kilobytes."""
 MIN_AGE_S: Final = 1.0
-"""At MAX_IN_PROGRESS the oldest handshake is aborted for a new one, unless it is younger than this."""
+"""At MAX_IN_PROGRESS the oldest handshake is aborted for a new one, unless it is younger than
+this.
+"""
 LOG_INTERVAL_S: Final = 10.0
 """Between two log lines with the same reason."""
 
 
 class Handshakes:
-    """Of all listeners. `has_room(host)`: whether one more connection from that address is allowed."""
+    """Of all listeners. `has_room(host)`: whether one more connection from that address is
+    allowed.
+    """
 
     def __init__(self, has_room: Callable[[str], bool]) -> None:
         self._has_room = has_room
@@ -85,7 +90,9 @@ class Handshakes:
         return True
 
     def _log(self, one: TlsTransport, why: str) -> None:
-        """At most every LOG_INTERVAL_S for each reason: a client that retries for ever does not fill the log."""
+        """At most every LOG_INTERVAL_S for each reason: a client that retries for ever does not
+        fill the log.
+        """
         now = self._loop.time()
         at, suppressed = self._logged.get(why, (-LOG_INTERVAL_S, 0))
         if now - at < LOG_INTERVAL_S:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 
 class MemoryPool:
-    """A pool of `limit_bytes`. It allocates while it is not exhausted, so it may exceed the limit by
-    one allocation."""
+    """A pool of `limit_bytes`. It allocates while it is not exhausted, so it may exceed the limit
+    by one allocation."""
 
     __slots__ = ("_waiters", "allocated_bytes", "limit_bytes")
 

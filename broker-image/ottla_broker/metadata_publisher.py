@@ -19,7 +19,9 @@ from ottla_broker.security.standard_authorizer import StandardAuthorizer
 
 @dataclass(eq=False, repr=False)
 class MetadataPublisher:
-    """While the broker starts, replicas are left alone: `publish_image` later applies all that the image says."""
+    """While the broker starts, replicas are left alone: `publish_image` later applies all that the
+    image says.
+    """
 
     _config: Config
     _image: MetadataImage

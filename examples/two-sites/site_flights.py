@@ -1,4 +1,5 @@
-"""Prints the flights of one site for `ottla produce --lines -`: those of `examples/flights` that depart from its airports.
+"""Prints the flights of one site for `ottla produce --lines -`: those of `examples/flights` that
+depart from its airports.
 
 The environment variable FLIGHTS_AT_MOST limits the number of events.
 """

@@ -1,9 +1,10 @@
-"""Writes the files that are generated from the resources' types, in the checkout that is the working directory.
+"""Writes the files that are generated from the resources' types, in the checkout that is the
+working directory.
 
-`python -m ottla_operator.crd_files` writes the CRDs to `crds/` and to the chart, and their reference to
-`docs/crds.md`. A unit test fails if the files differ from what this writes. The CRDs have the resources' own schemas,
-and in `spec.config` those of the brokers' settings, which the resources themselves do not know: pipelines import them
-without a broker.
+`python -m ottla_operator.crd_files` writes the CRDs to `crds/` and to the chart, and their
+reference to `docs/crds.md`. A unit test fails if the files differ from what this writes. The CRDs
+have the resources' own schemas, and in `spec.config` those of the brokers' settings, which the
+resources themselves do not know: pipelines import them without a broker.
 """
 
 from collections.abc import Mapping

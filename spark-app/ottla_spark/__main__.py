@@ -1,7 +1,8 @@
-"""`python -m ottla_spark validate|run|test|jars`: runs pipelines from their YAML, without an operator.
+"""`python -m ottla_spark validate|run|test|jars`: runs pipelines from their YAML, without an
+operator.
 
-Exit codes: 0 success; 1 the pipeline failed, or a test case did; 2 the pipeline or the command line is invalid;
-3 Java or PySpark is missing.
+Exit codes: 0 success; 1 the pipeline failed, or a test case did; 2 the pipeline or the command line
+is invalid; 3 Java or PySpark is missing.
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ _stderr = sys.stderr
 
 
 def _report_error(message: str, options: argparse.Namespace) -> None:
-    """Also writes the message to --termination-message, which Kubernetes shows in the container's status."""
+    """Also writes the message to --termination-message, which Kubernetes shows in the container's
+    status.
+    """
     _report(message)
     if getattr(options, "termination_message", None) is not None:
         options.termination_message.write_text(f"{message}\n")
@@ -166,7 +169,9 @@ def _report(message: str) -> None:
 
 @contextmanager
 def _redirect_stderr(log: Path | None) -> Iterator[None]:
-    """Redirects standard error, which the JVM writes to, to a log or nowhere. `_report` still writes to the original."""
+    """Redirects standard error, which the JVM writes to, to a log or nowhere. `_report` still
+    writes to the original.
+    """
     global _stderr
     sys.stderr.flush()
     original = os.dup(2)

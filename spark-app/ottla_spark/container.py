@@ -1,8 +1,9 @@
-"""Entry point of the pipelines' image: `driver`, `executor`, or a command of `python -m ottla_spark`.
+"""Entry point of the pipelines' image: `driver`, `executor`, or a command of `python -m
+ottla_spark`.
 
-Spark on Kubernetes starts its pods with the first two and configures executors by environment variables
-(https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html). The process is replaced by the JVM, so that signals
-reach it.
+Spark on Kubernetes starts its pods with the first two and configures executors by environment
+variables (https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html). The process is replaced
+by the JVM, so that signals reach it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Pipelines as the runner takes them: a Pipeline resource from a file, validated as the API server validates it."""
+"""Pipelines as the runner takes them: a Pipeline resource from a file, validated as the API server
+validates it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class PipelineDefinition:
 
 
 def load_pipeline(path: Path, name: str | None = None) -> PipelineDefinition:
-    """The Pipeline in a file of YAML or JSON documents; `name` selects one of several. Raises PipelineError."""
+    """The Pipeline in a file of YAML or JSON documents; `name` selects one of several. Raises
+    PipelineError.
+    """
     try:
         documents = [document for document in yaml.safe_load_all(path.read_text()) if isinstance(document, dict)]
     except OSError as error:
@@ -55,7 +59,9 @@ def load_pipeline(path: Path, name: str | None = None) -> PipelineDefinition:
 
 
 def parse_pipeline(document: dict[str, Any], folder: Path) -> PipelineDefinition:
-    """Raises PipelineError that names the field if the document is invalid or needs what this runner lacks."""
+    """Raises PipelineError that names the field if the document is invalid or needs what this
+    runner lacks.
+    """
     for problem in validate_resource(document):
         raise PipelineError(str(problem))
     resource = Pipeline.parse({key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")})

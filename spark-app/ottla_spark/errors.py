@@ -7,7 +7,9 @@ from typing import Final
 
 
 class PipelineError(Exception):
-    """The pipeline cannot run. The text is one sentence: what is wrong, where, and what would be right."""
+    """The pipeline cannot run. The text is one sentence: what is wrong, where, and what would be
+    right.
+    """
 
 
 class MissingDependency(PipelineError):
@@ -55,19 +57,26 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "sources in the checkpoint offsets and now there are",
-        "the checkpoint was written by a pipeline with another number of sources; a changed pipeline needs a new checkpoint",
+        (
+            "the checkpoint was written by a pipeline with another number of sources; a changed pipeline "
+            "needs a new checkpoint"
+        ),
     ),
     ("No space left on device", "the disk is full"),
 )
 
 
 def mark_message(message: str) -> str:
-    """Message for SQL's raise_error that `describe_error` finds in the error that Spark wraps it in."""
+    """Message for SQL's raise_error that `describe_error` finds in the error that Spark wraps it
+    in.
+    """
     return f"[OTTLA]{message}[/OTTLA]"
 
 
 def describe_error(error: BaseException | str) -> str:
-    """One sentence without a stack trace: a marked message, a known meaning, or the innermost cause."""
+    """One sentence without a stack trace: a marked message, a known meaning, or the innermost
+    cause.
+    """
     if isinstance(error, PipelineError):
         return str(error)
     text = str(error)
@@ -76,7 +85,8 @@ def describe_error(error: BaseException | str) -> str:
     for pattern, meaning in _MEANINGS:
         if pattern in text:
             return meaning
-    # Where a batch is written, Spark's own errors pass through Python. Only errors of the pipeline's code are Python's.
+    # Where a batch is written, Spark's own errors pass through Python. Only errors of the
+    # pipeline's code are Python's.
     raised = list(_PYTHON_ERROR.finditer(text))
     if own := [found["error"] for found in raised if not found["error"].startswith(("pyspark.", "py4j."))]:
         return f"Python raised {own[-1].strip()}"

@@ -1,4 +1,6 @@
-"""HTTP endpoint of a running pipeline: /livez, /readyz (once its queries run), /status as JSON, and /metrics."""
+"""HTTP endpoint of a running pipeline: /livez, /readyz (once its queries run), /status as JSON, and
+/metrics.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ READY_STATES: Final = ("running", "stopping", "finished")
 
 @contextmanager
 def serve_progress(address: tuple[str, int] | None, snapshot: ProgressSnapshot) -> Iterator[int]:
-    """Serves on a thread until the block ends. Yields the port; without an address nothing is served and it is 0."""
+    """Serves on a thread until the block ends. Yields the port; without an address nothing is
+    served and it is 0.
+    """
     if address is None:
         yield 0
         return

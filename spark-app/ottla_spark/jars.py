@@ -1,7 +1,8 @@
-"""Jars of Spark's Kafka connector: downloaded once by Maven coordinates, verified by digest, kept in a cache folder.
+"""Jars of Spark's Kafka connector: downloaded once by Maven coordinates, verified by digest, kept
+in a cache folder.
 
-An image that contains them starts without a network. Ivy, which PySpark includes, downloads them; it runs as a
-command with its own configuration of repositories.
+An image that contains them starts without a network. Ivy, which PySpark includes, downloads them;
+it runs as a command with its own configuration of repositories.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
 
-# The connector has the version of Spark. kafka-clients and commons-pool2 are the versions that it was built with.
+# The connector has the version of Spark. kafka-clients and commons-pool2 are the versions that it
+# was built with.
 CONNECTOR: Final = (
     Jar(
         "org.apache.spark",
@@ -75,7 +77,8 @@ def cache_folder() -> Path:
 def ensure_connector_jars(folder: Path | None = None, notify: Callable[[str], None] = lambda _: None) -> list[Path]:
     """Paths of the connector's jars, which are downloaded if any is missing.
 
-    Raises PipelineError if they cannot be downloaded or a digest differs. `notify` takes a message before a download.
+    Raises PipelineError if they cannot be downloaded or a digest differs. `notify` takes a message
+    before a download.
     """
     folder = folder or cache_folder()
     if any(not (folder / jar.file).exists() for jar in CONNECTOR):
@@ -95,7 +98,9 @@ def check_digest(file: Path, sha256: str) -> None:
 
 
 def _download(jars: tuple[Jar, ...], folder: Path) -> None:
-    """Downloads to a temporary folder first, so that an interrupted download leaves no partial file."""
+    """Downloads to a temporary folder first, so that an interrupted download leaves no partial
+    file.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch:
         module = Path(scratch) / "ivy.xml"
@@ -127,7 +132,8 @@ def _ivy_module(jars: tuple[Jar, ...]) -> str:
     )
     return (
         '<ivy-module version="2.0"><info organisation="dev.ottla" module="spark-jars"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+        "<configurations><conf "
+        f'name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
     )
 
 

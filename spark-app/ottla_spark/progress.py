@@ -1,10 +1,11 @@
 """Progress of a pipeline: Spark's progress events, the lag, and the log of both as lines of JSON.
 
-A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or failed) and, after
-a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`, `inputRowsPerSecond`, `processedRowsPerSecond`,
-`batchMs`, `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`, `seconds`}}}}.
-The lag in records counts what the topic has beyond the batch when the batch has ended. The lag in seconds is the age
-of the first of them: 0 if there is none, null if it could not be read in time. `error` is the last error.
+A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or
+failed) and, after a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`,
+`inputRowsPerSecond`, `processedRowsPerSecond`, `batchMs`, `watermark` and `lag`: {`records`,
+`seconds`, `partitions`: {topic: {partition: {`records`, `seconds`}}}}. The lag in records counts
+what the topic has beyond the batch when the batch has ended. The lag in seconds is the age of the
+first of them: 0 if there is none, null if it could not be read in time. `error` is the last error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """Result of one batch of a query. `start_offsets`, `end_offsets`: range of the batch in each partition."""
+    """Result of one batch of a query. `start_offsets`, `end_offsets`: range of the batch in each
+    partition.
+    """
 
     query: str
     number: int
@@ -66,7 +69,9 @@ def parse_progress_event(event: str | Mapping[str, Any]) -> BatchProgress:
 
 
 def parse_offsets(value: object) -> dict[TopicPartition, int]:
-    """Offsets as the connector reports them: {topic: {partition: offset}} as an object or as text, or null."""
+    """Offsets as the connector reports them: {topic: {partition: offset}} as an object or as text,
+    or null.
+    """
     parsed = json.loads(value) if isinstance(value, str) else value
     if not isinstance(parsed, Mapping):
         return {}
@@ -98,8 +103,8 @@ def _rate(value: object) -> float:
 class QueryOffsets:
     """End offsets of all queries of a pipeline.
 
-    topics: topics that each query reads, also of queries without a batch so far.
-    ends: end offsets of each query's last batch; before its first batch in this run, those of its checkpoint.
+    topics: topics that each query reads, also of queries without a batch so far. ends: end offsets
+    of each query's last batch; before its first batch in this run, those of its checkpoint.
     """
 
     topics: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -121,7 +126,9 @@ class QueryOffsets:
 
     @property
     def processed(self) -> dict[TopicPartition, int]:
-        """Smallest end offset of each partition among the queries that have processed records of it."""
+        """Smallest end offset of each partition among the queries that have processed records of
+        it.
+        """
         smallest: dict[TopicPartition, int] = {}
         for ends in self.ends.values():
             smallest = minimum_offsets(smallest, ends)
@@ -144,7 +151,9 @@ class QueryOffsets:
 
 
 def format_lag(records: Mapping[TopicPartition, int], written_ms: Offsets, now_ms: int) -> dict[str, Any]:
-    """The `lag` of a line. `written_ms`: timestamp of the first unprocessed record, where it is known."""
+    """The `lag` of a line. `written_ms`: timestamp of the first unprocessed record, where it is
+    known.
+    """
     partitions: dict[str, dict[str, dict[str, Any]]] = {}
     ages: list[float] = []
     for (topic, partition), count in sorted(records.items()):
@@ -166,7 +175,8 @@ def format_lag(records: Mapping[TopicPartition, int], written_ms: Offsets, now_m
 class ProgressLog:
     """Appends progress to a file of JSON lines, if there is one, and adds it up in a snapshot.
 
-    Another process tails the file, so each line is written at once. A file above 8 MiB is renamed to `.1`.
+    Another process tails the file, so each line is written at once. A file above 8 MiB is renamed
+    to `.1`.
     """
 
     def __init__(self, path: Path | None, pipeline: str, snapshot: ProgressSnapshot | None = None) -> None:

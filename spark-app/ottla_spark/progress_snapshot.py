@@ -11,7 +11,9 @@ STATES: Final = ("starting", "running", "stopping", "stopped", "finished", "susp
 
 @dataclass(slots=True)
 class ProgressSnapshot:
-    """Updated by the runner's thread and read by others: every value is replaced, never modified."""
+    """Updated by the runner's thread and read by others: every value is replaced, never
+    modified.
+    """
 
     pipeline: str = ""
     state: str = "starting"

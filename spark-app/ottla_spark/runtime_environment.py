@@ -13,8 +13,8 @@ from ottla_spark.progress_snapshot import ProgressSnapshot
 class RuntimeEnvironment:
     """Addresses, files and configuration of a run.
 
-    master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark configuration that
-    overrides the pipeline's. snapshot: receives the pipeline's progress.
+    master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark
+    configuration that overrides the pipeline's. snapshot: receives the pipeline's progress.
     """
 
     bootstrap: str

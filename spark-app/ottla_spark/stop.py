@@ -1,7 +1,8 @@
-"""`python -m ottla_spark.stop`: stops the runner in this container gracefully and waits for its end.
+"""`python -m ottla_spark.stop`: stops the runner in this container gracefully and waits for its
+end.
 
-With spark-submit, the container's first process is the JVM, which aborts the batch in flight on SIGTERM. As preStop
-hook, this command lets the batch complete first.
+With spark-submit, the container's first process is the JVM, which aborts the batch in flight on
+SIGTERM. As preStop hook, this command lets the batch complete first.
 """
 
 from __future__ import annotations

@@ -68,11 +68,11 @@ async def start_rebalance(session: ApiSession, group: str) -> tuple[Any, "asynci
     wanted = await session.send("join_group", connection="other", **join_fields(group))
     waits = asyncio.create_task(session.send("join_group", connection="other", **join_fields(group, wanted.member_id)))
 
-    async def begun() -> bool:
-        beat = await session.send("heartbeat", **member_fields(group, answer))
-        return beat.error_code is ErrorCode.rebalance_in_progress
+    async def is_rebalancing() -> bool:
+        heartbeat_response = await session.send("heartbeat", **member_fields(group, answer))
+        return heartbeat_response.error_code is ErrorCode.rebalance_in_progress
 
-    await eventually_async(begun)
+    await eventually_async(is_rebalancing)
     return answer, waits
 
 
@@ -87,7 +87,7 @@ async def commit_in_nameless_group(session: ApiSession) -> None:
 async def wait_for_coordinators(session: ApiSession) -> None:
     """Return when the coordinators have loaded their partitions."""
 
-    async def loaded() -> bool:
+    async def are_partitions_loaded() -> bool:
         codes = set()
         for number in range(30):  # enough groups to reach all five partitions
             name = session.unique_name(f"warm {number}")
@@ -96,7 +96,7 @@ async def wait_for_coordinators(session: ApiSession) -> None:
             codes.add((await session.send("heartbeat", group_id=name, generation_id=1, member_id="x")).error_code)
         return codes == {ErrorCode.none, ErrorCode.unknown_member_id}
 
-    await eventually_async(loaded)
+    await eventually_async(are_partitions_loaded)
 
 
 async def join_group(session: ApiSession) -> None:

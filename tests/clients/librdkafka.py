@@ -133,7 +133,8 @@ def numbered_messages(start: int, stop: int) -> list[Message]:
 
 
 def to_librdkafka_names(settings: dict[str, Any]) -> dict[str, Any]:
-    return {key.replace("_", "."): value for key, value in settings.items()}
+    """Names of callbacks keep their underscore."""
+    return {key if key.endswith("_cb") else key.replace("_", "."): value for key, value in settings.items()}
 
 
 def config_change(topic: str, key: str, value: str) -> ConfigResource:

@@ -248,8 +248,8 @@ async def fetch(session: ApiSession) -> None:
     await ask("a wrong epoch", session_id=session_id, session_epoch=2)
     await ask("a wrong epoch ahead", session_id=session_id, session_epoch=9)
     await ask("a topic more", topic(tall, at(5)), session_id=session_id, session_epoch=3)
-    gone = {"topic": there, "topic_id": session.ids[there], "partitions": [0]}
-    await ask("a partition less", forgotten_topics_data=[gone], session_id=session_id, session_epoch=4)
+    is_topic_unknown = {"topic": there, "topic_id": session.ids[there], "partitions": [0]}
+    await ask("a partition less", forgotten_topics_data=[is_topic_unknown], session_id=session_id, session_epoch=4)
     await ask(
         "an unknown topic in it", topic(session.unique_name("unknown"), at(0)), session_id=session_id, session_epoch=5
     )
@@ -283,13 +283,13 @@ async def fetch_deleted_topic(session: ApiSession, name: str, wanted: dict[str, 
     made = await session.send("fetch", version=session.version, **fields, session_epoch=0, topics=[wanted])
     await session.send("delete_topics", topics=[{"name": name, "topic_id": None}], timeout=10_000)
 
-    async def gone() -> bool:
+    async def is_topic_unknown() -> bool:
         seen = await session.send(
             "metadata", topics=[{"topic_id": None, "name": name}], allow_auto_topic_creation=False
         )
         return bool(seen.topics[0].error_code)
 
-    await eventually_async(gone)
+    await eventually_async(is_topic_unknown)
     await session.send_case("a topic that was deleted since", **fields, session_id=made.session_id, session_epoch=1)
 
 
@@ -375,12 +375,12 @@ async def offset_for_leader_epoch(session: ApiSession) -> None:
 async def wait_for_producer_ids(session: ApiSession) -> None:
     """Return when Kafka has allocated its first block of producer ids."""
 
-    async def given_out() -> bool:
+    async def is_block_allocated() -> bool:
         return not (
             await session.send("init_producer_id", transactional_id=None, transaction_timeout=60_000)
         ).error_code
 
-    await eventually_async(given_out)
+    await eventually_async(is_block_allocated)
 
 
 async def init_producer_id(session: ApiSession) -> None:

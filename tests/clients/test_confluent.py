@@ -63,15 +63,15 @@ def test_consume_from_a_timestamp(broker: BrokerProcess, name: str) -> None:
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="zstd")
     with rd.consumer(broker.bootstrap) as reader:
 
-        def at(timestamp_ms: int) -> int:
+        def offset_at(timestamp_ms: int) -> int:
             found = reader.offsets_for_times([ck.TopicPartition(name, 0, timestamp_ms)], timeout=10)
             return int(found[0].offset)
 
-        assert at(START_MS) == 0
-        assert at(0) == 0
-        assert at(START_MS + 41_500) == 42
-        assert at(START_MS + 99_000) == 99
-        assert at(START_MS + 99_001) == ck.OFFSET_END
+        assert offset_at(START_MS) == 0
+        assert offset_at(0) == 0
+        assert offset_at(START_MS + 41_500) == 42
+        assert offset_at(START_MS + 99_000) == 99
+        assert offset_at(START_MS + 99_001) == ck.OFFSET_END
         assert reader.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10) == (0, 100)
 
 

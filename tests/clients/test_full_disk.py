@@ -43,7 +43,7 @@ def test_full_disk_rejects_produce_requests_and_recovers(broker_kind: str, new_b
         assert broker.process is not None
         assert broker.process.poll() is None
         filler.unlink()
-        eventually(lambda: accepted(broker), within_s=30, message="produce requests are accepted again")
+        eventually(lambda: is_record_accepted(broker), within_s=30, message="produce requests are accepted again")
         after = len(rd.consume(broker.bootstrap, "full"))
         broker.restart()
         assert len(rd.consume(broker.bootstrap, "full")) == after
@@ -60,7 +60,7 @@ def error_of_produce(broker: BrokerProcess) -> int:
     return int(refused.value.args[0].code())
 
 
-def accepted(broker: BrokerProcess) -> bool:
+def is_record_accepted(broker: BrokerProcess) -> bool:
     try:
         return bool(rd.produce(broker.bootstrap, "full", records(1), message_timeout_ms=2000))
     except ck.KafkaException:

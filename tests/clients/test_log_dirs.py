@@ -1,4 +1,6 @@
-"""Several log directories: new partitions are spread over them, and replicas move between them while they are used."""
+"""Several log directories: new partitions are spread over them, and replicas move between them
+while they are used.
+"""
 
 import asyncio
 import json
@@ -57,7 +59,9 @@ def move(broker: BrokerProcess, path: object, topic: str, partition: int = 0) ->
 
 
 def replicas(broker: BrokerProcess, topic: str) -> dict[int, dict[str, bool]]:
-    """By partition: the name of each directory that has it → whether it is a future replica there."""
+    """By partition: the name of each directory that has it → whether it is a future replica
+    there.
+    """
     found: dict[int, dict[str, bool]] = {}
     for directory in send(broker, "describe_log_dirs", 4, topics=None).results:
         for described in directory.topics:

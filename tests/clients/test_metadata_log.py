@@ -23,7 +23,7 @@ def metadata(broker: BrokerProcess, *arguments: str) -> str:
     return done.stdout
 
 
-def described(broker: BrokerProcess, *arguments: str) -> dict[str, Any]:
+def describe_records(broker: BrokerProcess, *arguments: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(metadata(broker, *arguments, "-o", "json"))
     return found
 
@@ -40,12 +40,12 @@ def _only_ottla(broker_kind: str) -> None:
 
 def test_the_newest_records_are_shown(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, 2)
-    found = described(broker, "--last", "3")
+    found = describe_records(broker, "--last", "3")
     assert [it["type"] for it in found["records"]] == ["topic", "partition", "partition"]
     assert [it["offset"] for it in found["records"]] == list(range(found["highWatermark"] - 3, found["highWatermark"]))
     assert (found["leader"], found["brokers"]) == (1, [{"id": 1, "member": True, "end": found["highWatermark"]}])
-    assert topics(described(broker, "--type", "topic", "--last", "1")) == [name]
-    assert topics(described(broker, "--from", str(found["highWatermark"] - 1))) == []
+    assert topics(describe_records(broker, "--type", "topic", "--last", "1")) == [name]
+    assert topics(describe_records(broker, "--from", str(found["highWatermark"] - 1))) == []
     last_line = metadata(broker).splitlines()[-1]
     assert last_line.split()[1:6:4] == [str(found["epoch"]), f"topic={name}"], last_line
 
@@ -56,16 +56,16 @@ def test_records_deleted_from_the_log_are_read_from_the_snapshot(new_broker: New
         rd.create_topic(broker.bootstrap, names[0], 1)
 
         def is_shortened() -> bool:
-            if described(broker)["start"] > 0:
+            if describe_records(broker)["start"] > 0:
                 return True
             names.append(f"another-{len(names)}")  # a snapshot needs new records
             rd.create_topic(broker.bootstrap, names[-1], 1)
             return False
 
         eventually(is_shortened, within_s=30)
-        found = described(broker, "--from", "0")
+        found = describe_records(broker, "--from", "0")
         assert names[0] not in topics(found)
         assert all(it["offset"] >= found["start"] for it in found["records"])
-        whole = described(broker, "--snapshot")
+        whole = describe_records(broker, "--snapshot")
         assert sorted(topics(whole)) == sorted(names)
         assert {it["offset"] is None for it in whole["records"] if it["type"] == "topic"} >= {True}

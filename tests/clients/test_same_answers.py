@@ -84,7 +84,7 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
 
 
 @pytest.fixture(scope="module")
-def asked(new_broker: NewBroker) -> Iterator[BrokerProcess]:
+def broker_under_test(new_broker: NewBroker) -> Iterator[BrokerProcess]:
     with new_broker(num_partitions=1, group_initial_rebalance_delay_ms=0) as broker:
         yield broker
 
@@ -95,16 +95,18 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_same_answers(api: str, asked: BrokerProcess, broker_kind: str, recording: bool) -> None:
+def test_same_answers(api: str, broker_under_test: BrokerProcess, broker_kind: str, recording: bool) -> None:
     recorded = json.loads(STORED.read_text()) if STORED.exists() else {}
     if recording:
         assert broker_kind == "kafka", "only Apache Kafka's responses are recorded"
-        recorded[api] = group_by_version_range(asyncio.run(collect_responses(asked.bootstrap, RUN, api, None)))
+        recorded[api] = group_by_version_range(
+            asyncio.run(collect_responses(broker_under_test.bootstrap, RUN, api, None))
+        )
         STORED.write_text(to_json_text(recorded))
         return
     wanted = recorded[api]
     versions = sorted({version for case in wanted.values() for runs in case for version in versions_in(runs)})
-    got = group_by_version_range(asyncio.run(collect_responses(asked.bootstrap, RUN, api, versions)))
+    got = group_by_version_range(asyncio.run(collect_responses(broker_under_test.bootstrap, RUN, api, versions)))
     found = [
         f"{api} {line}"
         for line in differences(wanted, got)

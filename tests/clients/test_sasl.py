@@ -45,7 +45,9 @@ MECHANISMS = ("PLAIN", *SCRAM)
 
 @dataclass(frozen=True)
 class Secured:
-    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with SASL."""
+    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with
+    SASL.
+    """
 
     broker: BrokerProcess
     sasl: str

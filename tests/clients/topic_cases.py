@@ -17,18 +17,18 @@ TOPIC, BROKER, LOGGER, GROUP, METRICS = 2, 4, 8, 32, 16
 async def metadata(session: ApiSession) -> None:
     there = await session.create_topic("there", 2)
 
-    def named(*names: str) -> dict[str, Any]:
+    def topic_fields(*names: str) -> dict[str, Any]:
         return {"topics": [{"topic_id": None, "name": name} for name in names], "allow_auto_topic_creation": False}
 
     await session.send_case("all topics", topics=None if session.version else (), only_own=True)
     await session.send_case("no topic", topics=() if session.version else [{"name": there}])
-    await session.send_case("a topic", **named(there))
-    await session.send_case("the same topic twice", **named(there, there))
-    await session.send_case("rights", **named(there), include_topic_authorized_operations=True)
-    await session.send_case("rights of the cluster", **named(there), include_cluster_authorized_operations=True)
+    await session.send_case("a topic", **topic_fields(there))
+    await session.send_case("the same topic twice", **topic_fields(there, there))
+    await session.send_case("rights", **topic_fields(there), include_topic_authorized_operations=True)
+    await session.send_case("rights of the cluster", **topic_fields(there), include_cluster_authorized_operations=True)
     if session.version >= 4:
-        await session.send_case("unknown, not to be made", **named(session.unique_name("unknown")))
-        await session.send_case("there and unknown", **named(there, session.unique_name("unknown")))
+        await session.send_case("unknown, not to be made", **topic_fields(session.unique_name("unknown")))
+        await session.send_case("there and unknown", **topic_fields(there, session.unique_name("unknown")))
     await session.send_case("unknown, to be made", topics=[{"topic_id": None, "name": session.unique_name("made")}])
     await session.send_case("a bad name", topics=[{"topic_id": None, "name": "a bad/name"}])
     await session.send_case("a name too long", topics=[{"topic_id": None, "name": "x" * 250}])
@@ -259,14 +259,14 @@ async def find_coordinator(session: ApiSession) -> None:
     async def ask(case: str, key_type: int, *keys: str) -> None:
         await session.send_case(case, key_type=key_type, key=keys[0] if keys else "", coordinator_keys=keys)
 
-    async def kept() -> bool:
+    async def has_coordinator() -> bool:
         return (
             not (await session.send("find_coordinator", coordinator_keys=[session.unique_name("x")]))
             .coordinators[0]
             .error_code
         )
 
-    await eventually_async(kept)  # the first group of a cluster creates __consumer_offsets
+    await eventually_async(has_coordinator)  # the first group of a cluster creates __consumer_offsets
     await ask("of a group", 0, session.unique_name("group"))
     await ask("of a group without a name", 0, "")
     if session.version >= 1:

@@ -35,7 +35,9 @@ class JavaToolProcess:
         return [event for event in list(self.events) if event.get("name") == name]
 
     def stop(self) -> None:
-        """Sends SIGTERM, on which the verifiable programs print a summary, and waits for the end."""
+        """Sends SIGTERM, on which the verifiable programs print a summary, and waits for the
+        end.
+        """
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
         self.reader.join(10)

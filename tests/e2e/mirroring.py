@@ -33,7 +33,9 @@ READS_WITHIN_S = 30.0
 
 
 def set_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) -> None:
-    """None removes a setting. Raises AssertionError with the broker's message if it rejects them."""
+    """None removes a setting. Raises AssertionError with the broker's message if it rejects
+    them.
+    """
     code, message = try_set_mirror(bootstrap, name, settings)
     assert code is ErrorCode.none, message
 
@@ -219,7 +221,9 @@ def wait_for_high_watermark(broker: BrokerProcess, topic: str, offset: int, part
 
 
 def commit_offsets(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """Commits an offset for each partition in `offsets`, by a client that has not joined the group."""
+    """Commits an offset for each partition in `offsets`, by a client that has not joined the
+    group.
+    """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         positions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]

@@ -95,7 +95,9 @@ def kill_and_start(broker: BrokerProcess) -> None:
 
 
 def test_only_committed_transactions_of_kafka_are_appended() -> None:
-    """Committed records are copied as soon as they are committed; aborted ones and markers are not."""
+    """Committed records are copied as soon as they are committed; aborted ones and markers are
+    not.
+    """
     with BROKERS["kafka"]() as west, run_ottla_broker() as target:
         create_topic(west, "money")
         append_topics(west, target, "west")
@@ -127,7 +129,9 @@ def test_only_committed_transactions_of_kafka_are_appended() -> None:
 
 
 def test_source_position_survives_deletion_of_the_records(west: BrokerProcess) -> None:
-    """Retention and DeleteRecords delete all mirrored records, and none is appended a second time."""
+    """Retention and DeleteRecords delete all mirrored records, and none is appended a second
+    time.
+    """
     with run_ottla_broker(log_retention_check_interval_ms=300, log_segment_bytes=20_000) as target:
         create_topic(west, "flights", 2)
         produce(west.bootstrap, "flights", numbered_values("west", 500))
@@ -200,7 +204,9 @@ def test_recreated_source_topic_continues_only_with_resync(west: BrokerProcess) 
 
 
 def test_loop_of_two_clusters_is_rejected() -> None:
-    """Two clusters would append each other's records endlessly, so the second mirror is rejected."""
+    """Two clusters would append each other's records endlessly, so the second mirror is
+    rejected.
+    """
     with run_ottla_broker() as a, run_ottla_broker() as b:
         create_topic(a, "flights")
         create_topic(b, "flights")

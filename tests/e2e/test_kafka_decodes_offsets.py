@@ -194,7 +194,9 @@ def has_assignment(member: ck.Consumer, count: int) -> bool:
 
 
 def committed(broker: BrokerProcess, name: str) -> dict[tuple[str, int], int]:
-    """Committed offsets of a group. Raises KafkaException while its coordinator is not available."""
+    """Committed offsets of a group. Raises KafkaException while its coordinator is not
+    available.
+    """
     client = admin(broker)
     offsets = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(30)
     return {(it.topic, it.partition): it.offset for it in offsets.topic_partitions}

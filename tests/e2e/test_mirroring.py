@@ -264,7 +264,9 @@ def test_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: i
 
 
 def test_failover_while_records_and_transactions_are_written() -> None:
-    """Open transactions are aborted, producers continue at a known offset, and mirroring has ended."""
+    """Open transactions are aborted, producers continue at a known offset, and mirroring has
+    ended.
+    """
     with BROKERS["kafka"]() as source, run_ottla_broker() as target:
         pair = Pair(source, target)
         pair.create_topic("money", 2)
@@ -307,7 +309,9 @@ def test_failover_while_records_and_transactions_are_written() -> None:
 
 
 def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
-    """4 MB at 1 MB per second: 1 MB is the burst, and the last fetch of up to 1 MB is not delayed."""
+    """4 MB at 1 MB per second: 1 MB is the burst, and the last fetch of up to 1 MB is not
+    delayed.
+    """
     with run_ottla_broker() as source, run_ottla_broker() as target:
         pair = Pair(source, target)
         pair.create_topic("slow")

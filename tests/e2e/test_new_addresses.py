@@ -1,6 +1,7 @@
 """All brokers are killed at the same moment and come back at other addresses: groups read on.
 
-`python -m tests.e2e.new_addresses` does it as often as one likes, with connections that fall silent too.
+`python -m tests.e2e.new_addresses` does it as often as one likes, with connections that fall silent
+too.
 """
 
 from pathlib import Path

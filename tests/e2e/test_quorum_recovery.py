@@ -72,7 +72,8 @@ def test_a_cluster_without_a_majority_of_its_disks_goes_on_from_what_is_left(hom
     home.wait_for_line("4 brokers ready")
     after = cluster_id(home, 1)
     assert after != before and [cluster_id(home, it) for it in BROKERS] == 4 * [after]
-    # Brokers stopped one after the other: of some partitions the last in-sync replica was on a lost disk.
+    # Brokers stopped one after the other: of some partitions the last in-sync replica was on a lost
+    # disk.
     elected = home.run_ottla("topics", "elect", "--all", "--unclean", "--yes")
     assert elected.returncode == 0, elected.stdout + elected.stderr
     assert sorted(consume_values(home, "flights", len(values))) == sorted(values)

@@ -140,7 +140,9 @@ NO_RESTART_MESSAGE = ", without a restart"
 
 
 def is_restart(line: str) -> bool:
-    """True for the line that says why one broker is restarted; a roll's first line names all reasons."""
+    """True for the line that says why one broker is restarted; a roll's first line names all
+    reasons.
+    """
     return re.search(r"restarting broker \d+ \(", line) is not None
 
 

@@ -116,7 +116,9 @@ def is_process_running(pid: int) -> bool:
 
 @contextmanager
 def up_process(folder: Path) -> Iterator[UpProcess]:
-    """Yields a process that has not been started. At the end kills it and the processes it started."""
+    """Yields a process that has not been started. At the end kills it and the processes it
+    started.
+    """
     up = UpProcess(folder)
     try:
         yield up

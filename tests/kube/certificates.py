@@ -75,6 +75,14 @@ def create_client_certificate(authority: CertificateAuthority, name: str) -> tup
     return _create_certificate(authority, name, "extendedKeyUsage=clientAuth\n")
 
 
+def create_peer_certificate(
+    authority: CertificateAuthority, name: str, alternative_names: Iterable[str]
+) -> tuple[Path, Path]:
+    """(certificate, key) of a server that connects to others like it: valid at both ends."""
+    names = ",".join(alternative_names)
+    return _create_certificate(authority, name, f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
+
+
 def create_server_certificate(
     authority: CertificateAuthority, name: str, alternative_names: Iterable[str]
 ) -> tuple[Path, Path]:

@@ -87,7 +87,9 @@ class Machine:
         return Daemon(wrapped, log, environment or {})
 
     def adopt(self, daemon: Daemon) -> None:
-        """Move a running daemon into the machine's control group, so that it ends with the machine."""
+        """Move a running daemon into the machine's control group, so that it ends with the
+        machine.
+        """
         assert daemon.process is not None
         add_to_cgroup(f"{self.cgroup}/daemons", daemon.process.pid)
 

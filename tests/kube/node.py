@@ -61,7 +61,9 @@ class Node:
         self._run_ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
-        """Kill all processes. Data that containers wrote outside volumes is lost: it is on a tmpfs."""
+        """Kill all processes. Data that containers wrote outside volumes is lost: it is on a
+        tmpfs.
+        """
         self.machine.power_off()
 
     def power_on(self) -> None:

@@ -1,4 +1,6 @@
-"""Values of the chart that are about where it is installed: registries, OpenShift, network policies; by a real helm."""
+"""Values of the chart that are about where it is installed: registries, OpenShift, network
+policies; by a real helm.
+"""
 
 import pytest
 

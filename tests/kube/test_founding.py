@@ -1,5 +1,5 @@
-"""Disks alone are enough, on a real kubelet: a Cluster that is created again over its volume claims, and one of which a
-majority of the voters has lost its disks."""
+"""Disks alone are enough, on a real kubelet: a Cluster that is created again over its volume
+claims, and one of which a majority of the voters has lost its disks."""
 
 from collections.abc import Iterator
 

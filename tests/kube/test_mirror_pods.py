@@ -37,7 +37,9 @@ SPEC = {
 
 @contextmanager
 def run_site(kube: Kubernetes, name: str, topic: str) -> Iterator[NamespaceClient]:
-    """A namespace with a Cluster of one broker and a Topic. Deletes the namespace after the block."""
+    """A namespace with a Cluster of one broker and a Topic. Deletes the namespace after the
+    block.
+    """
     client = NamespaceClient(kube.plane.admin, name)
     client.create_namespace()
     client.create("Cluster", name, SPEC)

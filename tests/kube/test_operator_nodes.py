@@ -27,7 +27,9 @@ POWER_TOPIC = "power-lost"
 
 @pytest.fixture(scope="module")
 def nodes(kube: Kubernetes, images: dict[str, Path]) -> Iterator[list[Node]]:
-    """Three nodes, each in its own zone. Two are removed afterwards: other tests expect one node."""
+    """Three nodes, each in its own zone. Two are removed afterwards: other tests expect one
+    node.
+    """
     added: list[Node] = []
     try:
         for _ in range(2):

@@ -1,4 +1,6 @@
-"""Failures of three broker pods and of the API server: clients lose no record and read none twice."""
+"""Failures of three broker pods and of the API server: clients lose no record and read none
+twice.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

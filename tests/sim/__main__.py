@@ -3,7 +3,7 @@
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
 only metadata change, and the faults are those of voters. With `--disable RULE` the broker runs
-without a rule, to see whether the checks detect it.
+without a rule, and the checks should detect it.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--mirrors", action="store_true", help="simulate two clusters with a mirror")
     parser.add_argument("--metadata", action="store_true", help="simulate elections and voters, without records")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--disable", metavar="RULE", help="switch this rule off; all: one after the other")
+    parser.add_argument("--disable", metavar="RULE", help="disable this rule of the broker; all: each in turn")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     options = parser.parse_args()
     if options.disable is not None:
@@ -86,7 +86,7 @@ def format_counts(things: Mapping[str, int]) -> str:
 
 
 def run_many(run: Callable[[int], Outcome], seeds: range, options: str, jobs: int) -> int:
-    """Run many seeds. `options` are those with which a seed is the same run again."""
+    """Run many seeds. `options`: command-line options that reproduce the run of a seed."""
     started = time.monotonic()
     failed = []
     faults: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Administrators: one creates, changes and deletes topics, one reassigns partitions and elects
-leaders.
+"""Administrators, of whom one creates, changes and deletes topics and one reassigns partitions and
+elects leaders.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from tests.sim.processes import SimulatedProcess
 TOPIC, SET, PREFERRED = 2, 0, 0
 TIMEOUT_S = 3.0  # of requests
 MAX_PARTITIONS = 6
-# Settings to change, on which no check depends.
+# Topic settings to change. No check depends on them.
 SETTINGS = {
     "max.message.bytes": ("1048588", "2000000"),
     "segment.bytes": ("4096", "65536"),

@@ -1,5 +1,5 @@
-"""Invariants of topics to which a source's records are appended: each once, in order, with its
-source offset.
+"""Invariants of topics to which a source's records are appended: each record once, in order, with
+its source offset.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,8 @@ from tests.sim.reader import committed_batches
 
 @dataclass(frozen=True, slots=True)
 class AppendedPartition:
-    """A partition and one of its sources, as its leader and the metadata have them. `leader` is
-    None without one.
+    """A partition and one of its sources, according to its leader and the metadata. `leader` is
+    None if the partition has none.
     """
 
     topic_partition: TopicPartition
@@ -64,13 +64,13 @@ def missing_records(source: SimulatedCluster, fed: list[AppendedPartition], *, m
     for one in fed:
         original, status = originals.get((one.source.source_topic, one.topic_partition[1])), one.status
         if status is None or original is None:
-            yield f"no status of what is appended to {one.topic_partition}"
+            yield f"no status of the source of {one.topic_partition}"
         elif status.state == "Stopped":
             if not may_stop or not status.why:
                 yield f"appending to {one.topic_partition} has stopped: {status.why!r}"
         elif status.state != "Replicating" or status.end < original.log.high_watermark:
             yield (
-                f"of what is appended to {one.topic_partition} all below {status.end} is there, of "
+                f"{one.topic_partition} has the source's records below {status.end} of "
                 f"{original.log.high_watermark}: {status}"
             )
 
@@ -89,7 +89,7 @@ def appended_exactly_once_in_order(
         for at, position, value in _appended_records(one):
             if value in seen:
                 yield (
-                    f"doubled: {value[:40]!r} is at {one.topic_partition} offsets {seen[value]} and {at}, from "
+                    f"duplicate: {value[:40]!r} is at {one.topic_partition} offsets {seen[value]} and {at}, from "
                     "the source"
                 )
             seen[value] = at

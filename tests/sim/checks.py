@@ -1,6 +1,4 @@
-"""Invariants at the end of a run, whatever has happened in it. Each check yields descriptions of
-violations.
-"""
+"""Invariants at the end of a run. Each check yields descriptions of violations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -59,9 +57,8 @@ def acknowledged_records_are_kept(history: History, contents: Contents, topics: 
                 )
             elif found != value:
                 yield (
-                    f"replaced: at {ack.topic_partition} offset {offset} is {found[:40]!r}; acknowledged was "
-                    f"{value[:40]!r} "
-                    f"by {ack.broker} at {ack.at_s:.4f} s"
+                    f"replaced: at {ack.topic_partition} offset {offset} is {found[:40]!r}; "
+                    f"{value[:40]!r} was acknowledged by {ack.broker} at {ack.at_s:.4f} s"
                 )
 
 
@@ -88,7 +85,7 @@ def idempotent_records_are_unique_and_ordered(history: History, contents: Conten
             if producer not in history.idempotent_producers:
                 continue
             if value in seen:
-                yield f"doubled: {value[:40]!r} is at {tp} offsets {seen[value]} and {offset}"
+                yield f"duplicate: {value[:40]!r} is at {tp} offsets {seen[value]} and {offset}"
             seen[value] = offset
             number = int(value.split(b"/")[2].rstrip(b"."))
             if number < last.get(producer, 0):
@@ -103,12 +100,12 @@ def consumed_records_are_kept(history: History, contents: Contents) -> Iterator[
                 found = contents.get(tp, {}).get(offset)
                 if found is None or found != value:
                     now = "nothing" if found is None else repr(found[:40])
-                    yield f"changed: {group} read {value[:40]!r} at {tp} offset {offset}, where now is {now}"
+                    yield f"changed: {group} read {value[:40]!r} at {tp} offset {offset}, which has {now} now"
 
 
 def committed_records_were_consumed(history: History, contents: Contents) -> Iterator[str]:
     for (group, tp), end in history.committed_offsets.items():
-        seen = history.consumed.get(group, {}).get(tp, {})  # nothing, where it committed what it began with
+        seen = history.consumed.get(group, {}).get(tp, {})  # empty if it committed its first position
         missed = [offset for offset in contents.get(tp, {}) if offset < end and offset not in seen]
         if missed:
             yield f"skipped: {group} committed {tp} up to {end} and never saw {sorted(missed)[:5]}"
@@ -117,8 +114,8 @@ def committed_records_were_consumed(history: History, contents: Contents) -> Ite
 def topics_match_acknowledgements(history: History, topics: Mapping[str, Topic]) -> Iterator[str]:
     for name, topic in history.topics.items():
         if topic.exists is True and name not in topics:
-            yield f"topic {name} was acknowledged and is not there"
+            yield f"creation of topic {name} was acknowledged, and it does not exist"
         elif topic.exists is False and name in topics:
-            yield f"topic {name} is there; its deletion was acknowledged"
+            yield f"deletion of topic {name} was acknowledged, and it exists"
         elif topic.exists is True and topics[name].partitions < topic.partitions:
             yield f"topic {name} has {topics[name].partitions} partitions; {topic.partitions} were acknowledged"

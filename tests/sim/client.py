@@ -1,4 +1,4 @@
-"""What all clients of a run share: connections with timeouts, leaders and their epochs, records of
+"""The base of all clients of a run: connections with timeouts, leaders and their epochs, recorded
 failures.
 """
 
@@ -30,7 +30,7 @@ from tests.sim.trace import Trace
 FAILURES = (KafkaError, OSError, TimeoutError)
 REQUEST_TIMEOUT_S = 4.0  # for one response
 PAUSE_S = (0.05, 0.3)  # between attempts
-# No fault explains these: they are violations.
+# Errors that no fault explains. They are violations.
 UNEXPECTED_ERRORS = frozenset(
     {
         ErrorCode.out_of_order_sequence_number,
@@ -87,7 +87,7 @@ class SimulatedClient:
         self.random = random
         self.loop = process.loop
         self._leaders: dict[TopicPartition, Leader] = {}
-        self._epochs: dict[TopicPartition, int] = {}  # the newest known; older metadata are ignored
+        self._epochs: dict[TopicPartition, int] = {}  # newest leader epochs; older metadata are ignored
         self._coordinators: dict[str, int] = {}
         self._fetched_in: dict[TopicPartition, int] = {}  # leader epochs
 
@@ -103,7 +103,7 @@ class SimulatedClient:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Client]:
-        """Connect through a random broker: a fixed one might be the unreachable one."""
+        """Connect through a random broker, because a fixed one might be unreachable."""
         brokers = self.workload.addresses()
         brokers = self.random.sample(brokers, len(brokers))
         async with Client.connect(",".join(brokers), client_id=self.name, timeout_s=REQUEST_TIMEOUT_S) as client:
@@ -112,7 +112,7 @@ class SimulatedClient:
     def record_failure(
         self, doing: str, reason: BaseException, expected_errors: frozenset[ErrorCode] = frozenset()
     ) -> None:
-        """Record a failed attempt; it is a violation if no fault explains it."""
+        """Record a failed attempt. It is a violation if no fault can explain it."""
         self.workload.history.retries += 1
         if isinstance(reason, KafkaError) and reason.code in UNEXPECTED_ERRORS - expected_errors:
             self.record_violation(f"{doing}: {reason.code.name}: {reason.message}")
@@ -173,7 +173,7 @@ class SimulatedClient:
         self._leaders.pop(tp, None)
 
     def learn_epoch(self, tp: TopicPartition, epoch: int) -> None:
-        """A record or a commit has this epoch: leaders of older epochs are not asked any more."""
+        """Record the epoch of a record or a commit: leaders of older epochs are no longer used."""
         if epoch > self._epochs.get(tp, -1):
             self._epochs[tp] = epoch
             if tp in self._leaders and self._leaders[tp].epoch < epoch:

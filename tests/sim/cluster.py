@@ -1,5 +1,5 @@
-"""Whole brokers in one loop, each with its own host, disk, wall clock and random numbers, and one
-process after the other.
+"""Whole brokers in one event loop, each with its own host, disk, wall clock and random numbers, and
+one process at a time.
 """
 
 import asyncio
@@ -31,7 +31,9 @@ STOPS_WITHIN_S = 20.0
 
 
 class SimulatedBroker:
-    """A host with a broker, running or not. Used by the driver of a run, not by processes."""
+    """A host with a broker, which runs or is stopped. Controlled by the driver of a run, not by
+    processes.
+    """
 
     def __init__(self, cluster: "SimulatedCluster", node_id: int, settings: Mapping[str, str]) -> None:
         self.node_id = node_id
@@ -41,7 +43,7 @@ class SimulatedBroker:
         self.process: SimulatedProcess | None = None
         self.broker: Broker | None = None
         self.server: Server | None = None
-        self.founds = node_id == 1  # as the operator configures it, until the disk is lost
+        self.may_found = node_id == 1  # cluster.found, as the operator sets it until the disk is lost
         self.is_serving = False
         self.starts = 0
         self.boots = 0
@@ -64,10 +66,10 @@ class SimulatedBroker:
     # --- starting and stopping
 
     def start(self) -> None:
-        """Start the process; `is_serving` when it serves. A start that fails is retried, as a
-        supervisor would.
+        """Start the process; `is_serving` becomes True when it serves clients. A failed start is
+        retried, as by a supervisor.
         """
-        assert not self.is_running, f"{self.host} runs already"
+        assert not self.is_running, f"{self.host} is already running"
         self.starts += 1
         self.process = SimulatedProcess(self._loop, self.host, self.starts)
         self.process.on_exit.append(self.disk.release_locks)
@@ -83,7 +85,7 @@ class SimulatedBroker:
                     "log.dirs": FOLDER,
                     "broker.rack": f"rack-{self.node_id % 3}",
                     "controller.quorum.bootstrap.servers": ",".join(self._cluster.peer_addresses),
-                    "cluster.found": str(self.founds).lower(),
+                    "cluster.found": str(self.may_found).lower(),
                     **self.settings,
                 }
             )
@@ -146,7 +148,7 @@ class SimulatedBroker:
         self._clear()
 
     def lose_power(self) -> None:
-        self._cluster.network.lose_power(self.host)  # before the process dies: nothing is sent any more
+        self._cluster.network.lose_power(self.host)  # first, so that the dying process sends nothing
         self._kill()
         self.boots += 1
         lost = self.disk.lose_power()
@@ -156,8 +158,8 @@ class SimulatedBroker:
         self._cluster.network.power_on(self.host)
 
     async def stop(self, within_s: float = STOPS_WITHIN_S) -> bool:
-        """A clean stop, as after SIGTERM; killed if it takes too long. Returns True if it was
-        clean.
+        """Stop the broker as SIGTERM does, and kill it after `within_s`. Returns True if the stop
+        was clean.
         """
         process, broker, server = self.process, self.broker, self.server
         assert process is not None
@@ -184,14 +186,14 @@ class SimulatedBroker:
         self._trace.add_line("loses its disk", self.host)
         self.disk.wipe()
         self.disk.mount(FOLDER)
-        self.founds = False
+        self.may_found = False
 
     def move(self) -> None:
         """Give the disk to a machine with another address."""
         assert not self.is_running
         self._moves += 1
         self.host = f"{self._cluster.hosts}-{self.node_id}-{self._moves}"
-        self._trace.add_line("has the disk of another machine", self.host)
+        self._trace.add_line("moved to another address", self.host)
 
 
 class SimulatedCluster:
@@ -224,17 +226,17 @@ class SimulatedCluster:
 
     @property
     def peer_addresses(self) -> list[str]:
-        """Where brokers ask for the cluster; a broker that is alone asks nobody."""
+        """Addresses at which brokers look for an existing cluster; a single broker asks nobody."""
         return self.list_addresses() if len(self.brokers) > 1 else []
 
     @property
     def check_quorum_s(self) -> float:
-        """How long a leader leads on that hears no majority of the voters."""
+        """Time after which a leader without a majority of the voters resigns."""
         return 1.5 * float(self.settings.get("controller.quorum.fetch.timeout.ms", FETCH_TIMEOUT_MS)) / 1000
 
     @property
     def voter_count(self) -> int:
-        """The number of brokers that vote when the cluster is complete."""
+        """Number of voters once all brokers have joined."""
         wanted = int(self.settings.get("controller.quorum.voter.count", DEFAULT_VOTERS))
         return max(count for count in (1, 3, 5) if count == 1 or count <= min(wanted, len(self.brokers)))
 

@@ -1,6 +1,4 @@
-"""The state of a cluster as the driver of a run sees it, which no client or broker could know at
-once.
-"""
+"""The state of a whole cluster, as only the driver of a run sees it."""
 
 from collections.abc import Iterator
 
@@ -15,14 +13,14 @@ from tests.sim.history import TopicPartition
 
 
 def running_brokers(cluster: SimulatedCluster) -> Iterator[tuple[SimulatedBroker, Broker]]:
-    """Brokers whose process lives, including paused ones."""
+    """Brokers with a running or paused process."""
     for node in cluster:
         if node.broker is not None and node.is_running:
             yield node, node.broker
 
 
 def newest_image(cluster: SimulatedCluster) -> MetadataImage | None:
-    """The newest committed metadata of any running broker; None if none runs."""
+    """The newest image of all running brokers; None if no broker runs."""
     return max(
         (broker.image for _, broker in running_brokers(cluster)), key=lambda image: image.end_offset, default=None
     )
@@ -51,7 +49,7 @@ def _is_unhealthy(state: PartitionRecord) -> bool:
 
 
 def describe_unhealthy_replicas(cluster: SimulatedCluster) -> Iterator[str]:
-    """For people: what each replica's broker knows of unhealthy partitions."""
+    """Describe the replicas of unhealthy partitions, for the trace of a failed run."""
     image = newest_image(cluster)
     unhealthy = [tp for tp, state in partition_records(image) if _is_unhealthy(state)] if image else []
     for tp in unhealthy:
@@ -83,8 +81,8 @@ def controller_broker(cluster: SimulatedCluster) -> SimulatedBroker | None:
 
 
 def committed_voters(cluster: SimulatedCluster) -> frozenset[ReplicaKey]:
-    """The voters of the metadata log according to its leader; empty while there is none, or while
-    it has records that are not committed.
+    """The voters of the metadata log according to its leader. Empty while there is no leader or the
+    newest voter set is not committed.
     """
     node = controller_broker(cluster)
     if node is None or node.broker is None:
@@ -95,12 +93,12 @@ def committed_voters(cluster: SimulatedCluster) -> frozenset[ReplicaKey]:
     try:
         return frozenset(voter.key for voter in node.broker.quorum.describe().voters)
     except KafkaError:
-        return frozenset()  # it resigns just now
+        return frozenset()  # the leader is resigning
 
 
 def has_caught_up(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:
-    """True if the broker's current process is in every ISR: it has all that was acknowledged before
-    it started.
+    """True if the broker's current process is in every ISR, so that it has every record
+    acknowledged before its start.
     """
     image, broker = newest_image(cluster), node.broker
     if image is None or broker is None or not node.is_serving or not broker.log_dirs:

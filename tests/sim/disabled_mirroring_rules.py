@@ -22,8 +22,8 @@ from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 @contextmanager
 def mirror_fetches_without_epoch() -> Iterator[None]:
-    """Mirrors do not send the epoch of their last record, so a source that lost records notices
-    nothing.
+    """Mirrors do not send the epoch of their last record, so a source that lost records does not
+    detect the divergence.
     """
     with patch.object(IdenticalOffsets, "last_record_epoch", lambda *_: NO_EPOCH):
         yield
@@ -91,7 +91,9 @@ def offsets_copied_beyond_records() -> Iterator[None]:
 
 @contextmanager
 def appending_resumes_from_memory() -> Iterator[None]:
-    """A leader that is elected again resumes from its own memory, whatever its log has since."""
+    """A leader that is elected again resumes from the position in its memory instead of the one in
+    its log.
+    """
     original, positions = AppendedOffsets.append_batches, dict[Partition, int]()
     started: list[AppendedOffsets] = []
 

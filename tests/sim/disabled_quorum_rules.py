@@ -1,5 +1,4 @@
-"""Rules of the metadata log's quorum, each switched off on purpose: the checks of several brokers must
-detect it.
+"""Rules of the metadata quorum, each disabled on purpose: the checks must detect it.
 
 `RULES` has the patches by name. They exist only here.
 """
@@ -53,7 +52,7 @@ def votes_for_shorter_logs() -> Iterator[None]:
 
 @contextmanager
 def pre_votes_always_granted() -> Iterator[None]:
-    """A pre-vote is granted also while the leader is heard."""
+    """A pre-vote is granted even while the replica hears the leader."""
     original = raft_rules.answer_vote
 
     def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
@@ -94,7 +93,7 @@ def epochs_used_again_after_restart() -> Iterator[None]:
 
 @contextmanager
 def leaders_without_check_quorum() -> Iterator[None]:
-    """A leader leads on that hears no majority."""
+    """A leader without a majority does not resign."""
 
     async def check_quorum(_: LeaderTerm) -> None:
         await asyncio.get_running_loop().create_future()
@@ -105,7 +104,7 @@ def leaders_without_check_quorum() -> Iterator[None]:
 
 @contextmanager
 def metadata_committed_by_one() -> Iterator[None]:
-    """Of three voters one commits."""
+    """One of three voters is enough to commit."""
     original = voter_set.next_high_watermark
 
     def next_high_watermark(acknowledged: Any, voters: Any, **offsets: int) -> int:

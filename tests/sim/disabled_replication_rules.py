@@ -1,4 +1,4 @@
-"""Rules of replication, each switched off on purpose: the checks of several brokers must detect it.
+"""Rules of replication, each disabled on purpose: the checks must detect it.
 
 `RULES` has the patches by name. They exist only here.
 """
@@ -43,7 +43,9 @@ def high_watermark_ignores_pending_isr() -> Iterator[None]:
 
     with (
         patch.object(IsrState, "maximal_isr", lambda _, isr: isr),
-        patch.object(PartitionLeader, "_limit_to_joining_followers", not_limited),  # would hide the effect
+        patch.object(
+            PartitionLeader, "_limit_to_joining_followers", not_limited
+        ),  # without this patch the effect would be hidden
     ):
         yield
 

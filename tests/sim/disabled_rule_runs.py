@@ -1,7 +1,7 @@
 """Runs with one rule of the broker switched off, and how many of them detect it.
 
-A patch that does not fit the broker makes it fail in ways that prove nothing: such a run raises an
-error here and does not count.
+A patch that does not match the broker's code makes it fail for other reasons. Such a run raises
+PatchError and does not count.
 """
 
 from collections import Counter
@@ -18,9 +18,8 @@ from tests.sim.scenario import run_metadata_seed, run_seed
 from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
-TWO_CLUSTERS = 0  # instead of a number of brokers
-# With two of three brokers gone, metadata cannot change, nor can ISRs and leaders: these rules need
-# five.
+TWO_CLUSTERS = 0  # in place of the number of brokers
+# With two of three brokers stopped no ISR or leader can change, so these rules need five brokers.
 NEEDS_FIVE_BROKERS: Final = ("min insync replicas ignored", "unclean elections")
 PATCH_ERRORS: Final = ("TypeError(", "AttributeError(", "NameError(", "ImportError(")
 # Part of a violation's description → name of the invariant.
@@ -29,14 +28,14 @@ INVARIANT_BY_TEXT: Final = {
     "replaced:": "replaced",
     "of another topic:": "of another topic",
     "not sent:": "not sent",
-    "doubled:": "doubled",
+    "duplicate:": "duplicate",
     "out of order:": "out of order",
     "two controllers:": "two controllers",
     "elected without committed metadata:": "elected without committed metadata",
     "committed metadata replaced:": "committed metadata replaced",
     "two clusters:": "two clusters",
     "disturbed:": "leader disturbed",
-    "leads on:": "leader without majority",
+    "not resigned:": "leader without majority",
     "both lead": "two leaders",
     "electable:": "electable without the records",
     "changed:": "changed after a read",
@@ -85,7 +84,7 @@ NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))
 
 
 class PatchError(Exception):
-    """A patch does not fit the broker."""
+    """A patch does not match the broker's code."""
 
 
 def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:

@@ -1,5 +1,4 @@
-"""Rules of the broker, each switched off on purpose: the checks are worth something only if they
-detect it.
+"""Rules of one broker, each disabled on purpose: the checks must detect it.
 
 `RULES` has the patches by name. They exist only here.
 """

@@ -1,10 +1,10 @@
-"""A disk in memory that knows what has reached the device and what is only in the page cache.
+"""A disk in memory that distinguishes synced data from data in the page cache.
 
-Of each file it keeps the content as programs see it, the content on the device, and the writes in
-between; of each directory the same with names. A killed process loses nothing. Power loss keeps, of
-each file and directory separately, some prefix of what was not synced, and may tear the next write.
-Syncs in offloaded calls (`SimulatedExecutor`) take virtual time and count from their end on. It is
-stricter than journalling file systems: a name is safe only after its directory was synced.
+For each file it keeps the content as programs see it, the content on the device, and the unsynced
+writes; for each directory the same with names. A killed process loses nothing. A power loss keeps a
+random prefix of the unsynced changes of each file and directory, and may keep a part of the next
+write. Syncs in offloaded calls (`SimulatedExecutor`) take virtual time and count from their end on.
+It is stricter than journalling file systems: a name is safe only after its directory was synced.
 """
 
 import errno
@@ -22,7 +22,7 @@ CALL_S = 0.00005  # duration of an offloaded call without its syncs
 
 
 class _File:
-    """Content, and what of it is durable.
+    """A file's content and its durable part.
 
     `writes` are (time, position, bytes), or (time, size, None) for a truncation.
     """
@@ -46,7 +46,7 @@ class _File:
         self.writes = [one for one in self.writes if one[0] > when_s]
 
     def lose_power(self, random: Random, now_s: float) -> int:
-        """Keep what survives and return the number of bytes lost."""
+        """Drop unsynced writes at random. Returns the number of bytes lost."""
         before = len(self.content)
         completed = [(at, data) for when, at, data in self.writes if when <= now_s]
         kept = _survivors(random, len(completed))
@@ -74,12 +74,14 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
 
 
 def _survivors(random: Random, count: int) -> int:
-    """How many unsynced changes survive: none and all are as likely as anything between."""
+    """Number of unsynced changes that survive; none and all have the same probability as the
+    rest.
+    """
     return (0, count, random.randrange(count + 1))[random.randrange(3)] if count else 0
 
 
 class _Directory:
-    """Names, and which of them are durable.
+    """Names in a directory, and the durable ones.
 
     `changes` are (time, name, node or None when removed, old name of a rename).
     """
@@ -102,7 +104,7 @@ class _Directory:
         self.changes = [one for one in self.changes if one[0] > when_s]
 
     def lose_power(self, random: Random, now_s: float) -> list[str]:
-        """Keep what survives and describe what was lost."""
+        """Drop unsynced changes at random. Returns descriptions of what was lost."""
         before = set(self.names)
         completed = [one for one in self.changes if one[0] <= now_s]
         for _, name, node, old in completed[: _survivors(random, len(completed))]:
@@ -176,7 +178,7 @@ class SimulatedDisk:
     """A `Disk`. `now_s` is the loop's time, `now_ms` the host's wall clock.
 
     While `full` no file can grow. `sync_s` returns the duration of one offloaded sync; other syncs
-    take no virtual time, because nothing else runs meanwhile anyway.
+    take no virtual time, because nothing else could run meanwhile.
     """
 
     def __init__(self, random: Random, now_s: Callable[[], float], now_ms: Callable[[], int]) -> None:
@@ -193,7 +195,7 @@ class SimulatedDisk:
         self.set_sync_s(0.0002, 0.004)
         self._ahead_s: float | None = None  # how long the current offloaded call has run
 
-    # --- the workload's hand
+    # --- for the driver of a run
 
     def set_sync_s(self, least: float, most: float) -> None:
         self.sync_s = lambda: self._random.uniform(least, most)
@@ -202,7 +204,7 @@ class SimulatedDisk:
         self.locks.clear()
 
     def lose_power(self) -> list[str]:
-        """Keep what was synced and a random part of the rest; describe what was lost."""
+        """Keep synced data and a random part of the rest. Returns descriptions of what was lost."""
         self.locks.clear()
         now_s = self._now_s()
         self._settle()
@@ -383,7 +385,7 @@ def _parts(path: str) -> Iterable[str]:
 
 
 class SimulatedExecutor(Executor):
-    """A broker's thread pool: each call takes the time that the disk takes for it."""
+    """A broker's thread pool: a call takes the time of its disk operations."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk

@@ -1,7 +1,7 @@
-"""Replicas that may be elected have all committed records: what elections rest on (design rules 1,
-3, 4 and 5).
+"""Invariant: every replica that may be elected has all committed records (design rules 1, 3, 4 and
+5).
 
-Checked when a leader's high watermark advances, and periodically. So a broken rule shows when a
+Checked when a leader's high watermark advances, and periodically. So a violation is found when a
 replica wrongly becomes electable, not only in the rare run in which it becomes leader. Not used for
 mirrors, whose logs are truncated on purpose.
 """
@@ -92,5 +92,5 @@ class ElectionSafetyMonitor:
         if registered is None or broker is None or not node.is_running or not broker.log_dirs:
             return None
         if registered.epoch != broker.log_dirs[0].broker_epoch:
-            return None  # its replicas are judged when it registers
+            return None  # its replicas are checked when it registers
         return broker.partitions.get(*tp)

@@ -1,26 +1,26 @@
-"""How many faults may overlap without breaking a guarantee; everything else a nemesis may do at any
-time.
+"""Limits how many faults overlap, so that no guarantee of the broker is exceeded. Other faults are
+not limited.
 
 The guarantee: with default settings no acknowledged record is lost while fewer than
-min.insync.replicas brokers lose power between syncs; with flush.messages=1, whatever loses power. A
-killed process loses no page cache, so kills are not limited.
+min.insync.replicas brokers lose power between syncs; with flush.messages=1, no matter how many lose
+power. A killed process loses no page cache, so kills are not limited.
 
 - **Power loss, default settings.** An acknowledged record is in the page caches of its ISR, at
   least min.insync.replicas brokers. A broker that lost power is *at risk* until its current process
-  has been in the ISR of each of its partitions: then it has again all that was acknowledged before.
-  Fewer than min.insync.replicas brokers may be at risk at a time.
+  has been in the ISR of each of its partitions: from then on it has every record acknowledged
+  before. Fewer than min.insync.replicas brokers may be at risk at a time.
 - **Power loss, flush.messages=1.** Acknowledged records are on the devices of the whole ISR. All
   brokers may lose power at once.
 - **Wiped disk.** It also removes what was synced, so it puts a broker at risk with either setting,
   and removes a voter's metadata log and vote. A wiped broker counts as at risk until it has been in
-  every ISR again. A committed metadata record is on a majority of the voters, and a leader is elected
-  by a majority. So no committed record is lost, and a leader can be elected, as long as a majority
-  of the voters is not wiped. A wiped one counts until the voter set no longer has its old directory
-  id.
+  every ISR again. A committed metadata record is on a majority of the voters, and a leader is
+  elected by a majority. So no committed record is lost, and a leader can be elected, as long as a
+  majority of the voters is not wiped. A wiped one counts until the voter set no longer has its old
+  directory id.
 - **A wipe hits a healthy cluster only**, with every broker running, no other fault in progress and
   every ISR complete. A wiped broker has to leave every ISR, even as its last member, because
-  anything else would lose records. Such a partition waits for a person, and a run would wait for
-  ever. After the wipe any other fault may follow at once.
+  anything else would lose records. Such a partition waits for an administrator, and the run would
+  never end. Other faults may follow directly after the wipe.
 """
 
 from ottla_broker.metadata.voter_set import majority_size
@@ -45,8 +45,8 @@ class FaultBudget:
         self._wiped_voters[broker.node_id] = None
 
     def update(self) -> None:
-        """Remove brokers that are no longer at risk. Called often: having caught up for a moment is
-        enough.
+        """Remove brokers that are no longer at risk. Called often, because being in every ISR for a
+        moment is enough.
         """
         for node_id in tuple(self._at_risk):
             if has_caught_up(self._cluster, self._cluster.brokers[node_id]):

@@ -76,7 +76,7 @@ class Member(SimulatedClient):
                 if self._leads_with is not None and self.loop.time() >= check_at:
                     check_at = self.loop.time() + PARTITION_CHECK_S
                     if await self._partitions(client) > self._leads_with:
-                        return False  # rejoining starts a rebalance
+                        return False  # joining again starts a rebalance
         except FAILURES:
             left, self._id = self._id, ""
             await self._leave(client, left)
@@ -148,14 +148,14 @@ class Member(SimulatedClient):
             if self.random.randrange(LATEST_OFFSET_ONE_IN) == 0:
                 await self.latest_offset(client, tp)
             fetched = await self.fetch(client, tp, positions[tp], rack=self._rack, broker=broker)
-        except FAILURES as reason:  # no reason to leave the group: another broker will lead soon
+        except FAILURES as reason:  # the member stays in the group: another leader is elected soon
             self.record_failure(f"fetch of {self._group}", reason)
             await self.pause()
             return 0
         if fetched.preferred >= 0:
             self._preferred[tp] = fetched.preferred
         elif broker is not None and fetched.records:
-            self._preferred[tp] = broker  # while it has records; then back to the leader
+            self._preferred[tp] = broker  # as long as it has records; then the leader again
         history, count = self.workload.history, 0
         for header, record in iter_records(fetched.records):
             if record.offset >= positions[tp] and not header.is_control:

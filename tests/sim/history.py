@@ -76,7 +76,7 @@ class History:
         default_factory=dict
     )  # offsets below which deletion was requested
     topics: dict[str, ExpectedTopic] = field(default_factory=dict)
-    violations: list[str] = field(default_factory=list)  # what a client observed and must not
+    violations: list[str] = field(default_factory=list)  # observations of clients that must not happen
     retries: int = 0
     on_violation: Callable[[str], None] = lambda _: None
 

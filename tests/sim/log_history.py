@@ -1,9 +1,8 @@
-"""Every log that a leader ever had: what it appended, and after which records, including records
-lost later.
+"""Every log that a leader ever had, including records lost later.
 
 A leader epoch has one leader, whose log only grows in it. So epoch and offset identify a batch, and
 the epochs that the leader knew when it first appended in its own identify everything below. A copy
-is valid only if it equals one of these logs from its start to its end.
+is valid only if it equals one of these logs from its first to its last batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -90,7 +89,8 @@ class LogHistory:
     def _epochs_downward(self, tp: tuple[UUID, int], epoch: int) -> Iterator[int]:
         """This epoch and earlier ones, newest first.
 
-        A leader whose log start had moved no longer knew the oldest epochs; their own leaders did.
+        A leader whose log start had advanced did not have the oldest epochs; the leaders of those
+        epochs did.
         """
         yield epoch
         below = self._below[tp].get(epoch, [])

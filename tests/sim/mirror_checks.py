@@ -1,5 +1,5 @@
-"""Invariants of mirrored topics and their sources, by the brokers' own logs and status when
-everything has settled.
+"""Invariants of mirrored topics and their sources, read from the brokers' logs and status after the
+faults.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,8 +37,8 @@ class LeaderReplica:
 
 @dataclass(frozen=True, slots=True)
 class MirroredReplica:
-    """A mirrored partition, as its leader and the metadata have it. `leader` is None
-    without one.
+    """A mirrored partition, according to its leader and the metadata. `leader` is None if there is
+    none.
     """
 
     topic_partition: TopicPartition
@@ -59,7 +59,7 @@ def leader_replicas(cluster: SimulatedCluster) -> dict[TopicPartition, LeaderRep
 
 
 def mirrored_replicas(cluster: SimulatedCluster, mirror: str, now_s: float) -> list[MirroredReplica]:
-    """Partitions that this mirror copies, or did until their failover."""
+    """Partitions that this mirror copies, or copied until their failover."""
     image, found = newest_image(cluster), leader_replicas(cluster)
     if image is None:
         return []
@@ -81,7 +81,7 @@ def _mirrored_replica(
 
 
 def high_watermark_floor(broker: Broker, partition: Partition) -> int | None:
-    """How far a high watermark may fall.
+    """The offset to which a high watermark may be truncated; None if it may not fall.
 
     A topic with records of its own is truncated to become a copy. The high watermark of an empty
     copy is not final: it is the source's log start, which followers do not know yet and which may
@@ -113,7 +113,7 @@ def unfinished_copies(
     """
     originals, image = leader_replicas(source), newest_image(source)
     if image is None:
-        yield "no broker of the source runs"
+        yield "no broker of the source is running"
         return
     for copy in mirrored_replicas(target, mirror, now_s):
         original = originals.get((copy.topic.source_topic, copy.topic_partition[1]))
@@ -167,7 +167,7 @@ def batches_of(log: PartitionLog, below: int | None = None) -> list[Batch]:
 def copies_are_logs_of_source(
     target: SimulatedCluster, mirror: str, ancestry: LogHistory, now_s: float
 ) -> Iterator[str]:
-    """Copies equal a log of their source, up to their failover; also those that have stopped."""
+    """Copies, also stopped ones, equal a log of their source up to their failover."""
     for copy in mirrored_replicas(target, mirror, now_s):
         if copy.topic.adopted or copy.leader is None:
             continue
@@ -184,7 +184,7 @@ def copies_equal_source(
 ) -> Iterator[str]:
     """Active copies equal their source.
 
-    Failed-over copies do up to their failover, if the source still has what was copied
+    Copies that have failed over equal it up to their failover if the source still has those records
     (`from_source`).
     """
     originals = leader_replicas(source)

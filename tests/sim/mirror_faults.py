@@ -46,8 +46,8 @@ class LinkFaults:
                 tasks.create_task(fault())
 
     async def lose_records_unobserved(self) -> None:
-        """Cut the source off, cut its power, and reconnect it when it has other records in place of
-        those lost.
+        """Isolate the source, cut its power, and reconnect it when it has other records at the
+        offsets of the lost ones.
         """
         directions, brokers, random = self._all_directions(), list(self._source), self._random
         self._source.trace.add_line("isolates the source")

@@ -1,4 +1,6 @@
-"""The end of a run with mirrors: everything settles, and then the records are checked."""
+"""The end of a run with mirrors: waits until both clusters have settled, then checks the
+records.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,7 +36,7 @@ class MirrorFinalChecks:
 
     async def wait_for_convergence(self) -> list[str]:
         """Wait until both clusters are healthy, producers make progress, and copies are complete or
-        say why not.
+        report why they stopped.
         """
         acks = [
             (workload.history, name, workload.history.ack_counts[name])
@@ -58,7 +60,7 @@ class MirrorFinalChecks:
         return await self._wait_until_empty(missing, "no convergence")
 
     def _writable_workloads(self) -> list[Workload]:
-        """The workloads whose producers may write at the end."""
+        """Workloads of clusters that accept producers at the end."""
         found = [] if self._setup.plan.fails_back else [self._setup.at_source]
         return found + ([self._setup.at_target] if self._setup.plan.fails_over or self._setup.plan.appended else [])
 
@@ -71,7 +73,7 @@ class MirrorFinalChecks:
         return found
 
     def _lagging_copies(self, source_ends: Mapping[TopicPartition, int]) -> list[str]:
-        """Copies that lack records from before the end of the faults and do not say why."""
+        """Copies that lack records from before the end of the faults and report no reason."""
         if self._setup.plan.fails_over or self._setup.plan.appended:
             return []
         found = {copy.topic_partition: copy for copy in self._setup.copies()}
@@ -93,7 +95,7 @@ class MirrorFinalChecks:
         )
 
     def _unsettled(self) -> list[str]:
-        """What has not settled, and what is in a wrong state."""
+        """Descriptions of partitions that have not settled or are in a wrong state."""
         now_s, resyncs = self._setup.loop.time(), self._setup.plan.resyncs
         found = [*unsettled_replicas(self._setup.source), *unsettled_replicas(self._setup.target), *self._unhealthy()]
         if self._setup.plan.appended:
@@ -131,7 +133,7 @@ class MirrorFinalChecks:
         return found
 
     def _count_outcomes(self) -> None:
-        """Add what happened in this run to its counts."""
+        """Add the outcomes of this run to its counts."""
         found = [
             *("partition appended to" for _ in self._setup.appended_partitions()),
             *("partition copied" for copy in self._setup.copies() if not copy.topic.failed_over),
@@ -176,9 +178,7 @@ class MirrorFinalChecks:
         return found
 
     def _merged_history(self, starts: Mapping[TopicPartition, int]) -> History:
-        """The target's history; its groups had read at the source what they had read before they
-        moved.
-        """
+        """The target's history, with what its groups read at the source before they moved."""
         history = without_deleted_records(self._setup.at_target.history, starts)
         for group in history.consumed:
             for tp, records in self._setup.at_source.history.consumed.get(group, {}).items():
@@ -190,7 +190,8 @@ class MirrorFinalChecks:
         return history
 
     def _drop_deleted_records(self, history: History) -> None:
-        """Drop reads of deleted records where a source that lost records has other records now.
+        """Drop reads of deleted records at whose offsets a source that lost records has other
+        records now.
 
         Reads of groups that commit are kept.
         """

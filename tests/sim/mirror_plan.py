@@ -1,4 +1,6 @@
-"""What a seed chooses for a run with two clusters, one of which mirrors the other."""
+"""The parameters that a seed chooses for a run with two clusters, one of which mirrors the
+other.
+"""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -87,6 +89,6 @@ class MirrorPlan:
 def _without_syncs(source: Plan) -> Plan:
     """The source's plan without syncs, with unlimited power losses and unclean elections."""
     settings = {name: value for name, value in source.settings.items() if name != "log.flush.interval.messages"}
-    if source.brokers > 1:  # otherwise a partition would wait for a person
+    if source.brokers > 1:  # otherwise a partition would wait for an administrator
         settings["unclean.leader.election.enable"] = "true"
     return replace(source, syncs_every_message=False, loses_records=True, settings=settings)

@@ -111,7 +111,7 @@ class MirrorSimulation:
         if not await self._driver.finishes_within(
             SETS_UP_WITHIN_S, self._setup.loop.create_task(self._create_topics()), "set up"
         ):
-            return ["the clusters did not come up", *self._setup.violations()]
+            return ["the clusters did not start", *self._setup.violations()]
         self._start_at_source()
         if plan.mirrors_from_start:
             await self._wait_until(lambda: self._has_copied(FEW), COPIES_WITHIN_S)
@@ -225,7 +225,8 @@ class MirrorSimulation:
         plan, random = self._setup.plan, self.random
         until_s = self._setup.loop.time() + plan.faults_for_s
         hosts = [*self._hosts, *(one.host for one in self._setup.target)]
-        # A moved source has other addresses than the mirror; a lost disk might have the files of truncated records.
+        # A moved source has other addresses than the mirror; a lost disk might have the files of
+        # truncated records.
         excluded = (MOVED, *WIPES) if plan.fails_back else (MOVED,)
         link = LinkFaults(self._setup.source, self._setup.target, Random(random.getrandbits(64)))
         record_loss: list[tuple[int, str, Fault]] = (
@@ -249,7 +250,7 @@ class MirrorSimulation:
                 self.faults[name] = self.faults.get(name, 0) + count
 
     async def _lose_records(self, link: LinkFaults) -> None:
-        """Lose what was copied, or nothing of it if nothing is being copied."""
+        """Lose records that were copied; wait for copies first, if any are made."""
         if self._losing_records:
             return
         self._losing_records = True
@@ -288,7 +289,7 @@ class MirrorSimulation:
                 await at_source.kill_leader_during(tp, lambda: self._wait_until_joined(tp))
 
     async def _wait_until(self, condition: Callable[[], bool], within_s: float) -> None:
-        """Return when `condition` is True or the time is over."""
+        """Wait until `condition` is True, at most `within_s`."""
         deadline = self._setup.loop.time() + within_s
         while self._setup.loop.time() < deadline:
             if condition():
@@ -301,7 +302,7 @@ class MirrorSimulation:
         return all(ends.get(tp, -1) >= least for tp in self._setup.partitions)
 
     def _copied_offsets(self) -> dict[TopicPartition, int]:
-        """The offsets of the source up to which everything is at the target."""
+        """The source offset up to which each partition is copied."""
         ends = {copy.topic_partition: copy.leader.log.end for copy in self._setup.copies() if copy.leader is not None}
         return ends | {
             one.topic_partition: one.status.end for one in self._setup.appended_partitions() if one.status is not None
@@ -328,7 +329,7 @@ class MirrorSimulation:
             self._start(_member(GROUP), self._setup.at_target, f"{GROUP}-moved")
 
     async def _wait_until_joined(self, tp: TopicPartition) -> None:
-        """Return when the truncation offset of a partition of the old source is known, or after a
+        """Wait until the truncation offset of a partition of the old source is known, with a
         timeout.
         """
         await self._wait_until(

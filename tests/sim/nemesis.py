@@ -1,4 +1,4 @@
-"""Chooses faults for a cluster by the seed: in sequence and overlapping."""
+"""Injects random faults into a cluster, one after another and overlapping."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ BETWEEN_FAULTS_S = {1: 2.5, 2: 1.5, 3: 1.0, 4: 0.8, 5: 0.7}  # on average
 BUDGET_UPDATE_S = 0.1
 MOVED = "brokers moved"
 WIPES = "wiped disk", "wiped founder", "voter lost"
-# What matters only to partitions and clients.
+# Faults that matter only to partitions and clients.
 DATA_FAULTS = (
     "client link cut",
     "responses lost",
@@ -53,9 +53,9 @@ class Nemesis:
         self.random = random
         self.fault_counts: dict[str, int] = {}
         self._between_s = BETWEEN_FAULTS_S[plan.brokers]
-        self._busy: Counter[int] = Counter()  # broker → faults that hold it
+        self._busy: Counter[int] = Counter()  # broker → number of faults in progress
         self._faults_in_progress = 0
-        self._actions_in_progress = 0  # faults, and what they do to other brokers
+        self._actions_in_progress = 0  # faults and their actions on other brokers
         self._budget = FaultBudget(cluster, plan)
         single = self._broker_faults = BrokerFaults(cluster, random, self._budget)
         net = self._network_faults = NetworkFaults(cluster, random, clients)
@@ -111,7 +111,7 @@ class Nemesis:
         """Inject faults until the loop's time is `until_s`; returns when all are repaired."""
         loop = asyncio.get_running_loop()
         updating = loop.create_task(self._update_budget())
-        pause_s = self.random.choice((0.3, self._between_s))  # sometimes soon, while the cluster is new
+        pause_s = self.random.choice((0.3, self._between_s))  # sometimes early, while the cluster is new
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(self.random.expovariate(1 / pause_s))

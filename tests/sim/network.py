@@ -1,11 +1,11 @@
 """TCP between named hosts inside one loop: latency, lost packets, windows, resets, refusals.
 
-What is modelled, because it matters to programs: bytes of one direction arrive in order or not at
-all. A link that drops packets loses nothing for good, because the sender retransmits until they
-arrive; both sides just hang, and what was sent long ago may still arrive. Connections of a killed
-process are closed by its operating system; those of a host without power are not, until it is back
-and responds with resets. A port on which nobody listens refuses. A writer notices a slow reader by
-windows and watermarks. Segments are split anywhere. `sockets.py` has the two ends of a connection.
+Modelled is what programs can observe. Bytes of one direction arrive in order or not at all. A link
+that drops packets loses nothing permanently, because the sender retransmits them; both sides wait,
+and old data may still arrive late. Connections of a killed process are closed by its operating
+system. Those of a host without power stay open until it is back and responds with resets. A port
+without a listener refuses connections. A slow reader limits its writer by the window and
+watermarks. Segments are split at random positions. `sockets.py` has the two ends of a connection.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tests.sim.sockets import Host, ListeningSocket, SimulatedServer, SimulatedT
 
 CONNECT_TIMEOUT_S = 127.0  # Linux gives up after six retransmissions
 MIN_PACKET_GAP_S = 1e-7  # timers of the same time have no guaranteed order
-DRIVER = "driver"  # the host of what belongs to no process
+DRIVER = "driver"  # the host of clients that belong to no process
 
 Direction = tuple[str, str]
 """From one host to another."""
@@ -76,7 +76,7 @@ class SimulatedNetwork:
     # --- faults
 
     def cut_link(self, source: str, target: str) -> None:
-        """Drop everything in this direction from now on."""
+        """Drop all packets in this direction until `restore_link`."""
         self.link(source, target).cuts += 1
 
     def restore_link(self, source: str, target: str) -> None:
@@ -86,7 +86,9 @@ class SimulatedNetwork:
             self._schedule_retransmission(link, source, target)
 
     def isolate_host(self, name: str, others: Iterable[str]) -> None:
-        """Drop everything between this host and the others from now on, in both directions."""
+        """Drop all packets between this host and the others, in both directions, until
+        `rejoin_host`.
+        """
         for other in others:
             if other != name:
                 self.cut_link(name, other)
@@ -99,7 +101,7 @@ class SimulatedNetwork:
                 self.restore_link(other, name)
 
     def slow_link(self, source: str, target: str, latency_s: float) -> None:
-        """Each packet in this direction takes at least this long from now on."""
+        """Give packets in this direction at least this latency, until `restore_latency`."""
         self.link(source, target).slowed_s.append(latency_s)
 
     def restore_latency(self, source: str, target: str, latency_s: float) -> None:
@@ -108,7 +110,7 @@ class SimulatedNetwork:
 
     @contextmanager
     def links_cut(self, directions: Sequence[Direction]) -> Iterator[None]:
-        """Drop everything in these directions inside the block."""
+        """Drop all packets in these directions inside the block."""
         for direction in directions:
             self.cut_link(*direction)
         yield
@@ -117,7 +119,7 @@ class SimulatedNetwork:
 
     @contextmanager
     def links_slowed(self, directions: Sequence[Direction], latency_s: float) -> Iterator[None]:
-        """Each packet in these directions takes at least this long inside the block."""
+        """Give packets in these directions at least this latency inside the block."""
         for direction in directions:
             self.slow_link(*direction, latency_s)
         yield
@@ -149,7 +151,7 @@ class SimulatedNetwork:
             end.discard()
         for (source, _), link in self._links.items():
             if source == name:
-                link.dropped.clear()  # its sender is gone
+                link.dropped.clear()  # the sender has no power
 
     def power_on(self, name: str) -> None:
         self.host(name).powered = True
@@ -158,7 +160,7 @@ class SimulatedNetwork:
                 self._schedule_retransmission(link, source, target)
 
     def _schedule_retransmission(self, link: Link, source: str, target: str) -> None:
-        """Retransmit what was dropped: after a while, and in its order."""
+        """Schedule the retransmission of dropped packets, in their order."""
         if link.dropped:
             self.loop.call_later(self.random.uniform(0.001, 0.4), self._retransmit, link, target, context=NO_PROCESS)
 
@@ -180,7 +182,7 @@ class SimulatedNetwork:
         return at
 
     def _deliver(self, link: Link, source: str, target: str, arrive: Callable[[], None]) -> None:
-        # While something waits for retransmission, later data of its stream must not overtake it.
+        # Later data of a stream must not overtake packets that wait for retransmission.
         if not (link.cuts or link.dropped or not self.hosts[target].powered):
             arrive()
         elif self.hosts[source].powered:

@@ -68,7 +68,7 @@ class NetworkFaults:
         await self._cut_for_a_while(ring, 0.5, 10)
 
     async def slow_network(self, broker: SimulatedBroker) -> None:
-        """Slow the links between this broker and the others: they act on an old state."""
+        """Slow the links between this broker and the others, so that they act on outdated state."""
         latency_s = self._random.uniform(*SLOW_LATENCY_S)
         directions = [
             direction for b in self._other_brokers(broker) for direction in ((broker.host, b), (b, broker.host))

@@ -1,4 +1,6 @@
-"""What a seed chooses for a run: number of brokers, settings, guarantees, duration."""
+"""The parameters that a seed chooses for a run: number of brokers, settings, guarantees,
+duration.
+"""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -28,7 +30,7 @@ class Plan:
     syncs_every_message: bool = False
     loses_records: bool = False
     only_metadata: bool = False
-    voter_loss_timeout_s: float = 60.0  # a constant of the broker, shorter in runs that are shorter
+    voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
     partitions: int = 1
     faults_for_s: float = 20.0
     sync_s: float = 0.004  # maximum duration of one fsync

@@ -1,9 +1,9 @@
 """Processes inside one event loop: each can be killed or paused as the operating system does it.
 
-Everything that a process does (tasks, callbacks, timers) carries the process in its context, and
-the loop checks the context before it runs anything. What belongs to a dead process never runs
-again, not even `finally` blocks. What belongs to a paused one (SIGSTOP) is held back until it
-resumes. The network, the disk and the driver of a run belong to no process.
+Tasks, callbacks and timers of a process carry it in their context, which the loop checks before it
+runs them. Those of a dead process never run again, not even `finally` blocks. Those of a paused one
+(SIGSTOP) are held back until it resumes. The network, the disk and the driver of a run belong to no
+process.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.sim.virtual_loop import VirtualLoop
 T = TypeVar("T")
 
 _process: contextvars.ContextVar["SimulatedProcess | None"] = contextvars.ContextVar("process", default=None)
-NO_PROCESS = contextvars.Context()  # the context of what belongs to no process
+NO_PROCESS = contextvars.Context()  # the context of callbacks that belong to no process
 _PRUNE_DONE_FROM = 512
 _CLOSE_ATTEMPTS = 10
 
@@ -32,7 +32,7 @@ class SimulatedProcess:
         self.pid = pid
         self.alive = True
         self.stopped = False
-        self.on_exit: list[Callable[[], None]] = []  # what the operating system does when the process exits
+        self.on_exit: list[Callable[[], None]] = []  # actions of the operating system when the process exits
         self.context = contextvars.Context()
         self.context.run(_process.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
@@ -50,12 +50,13 @@ class SimulatedProcess:
         return self.loop.create_task(work, context=self.context.copy())
 
     def kill(self) -> None:
-        """SIGKILL: nothing of the process runs again."""
+        """SIGKILL: no callback of the process runs again."""
         if self.alive:
             self.alive = False
             self._held.clear()
             for task in self.tasks:
-                # Tasks of a killed process are never awaited, so asyncio should not warn about them.
+                # Tasks of a killed process are never awaited, so asyncio should not warn about
+                # them.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
             for callback in self.on_exit:
                 callback()
@@ -65,7 +66,7 @@ class SimulatedProcess:
         self.stopped = True
 
     def resume(self) -> None:
-        """SIGCONT: run everything that was held back, in its order."""
+        """SIGCONT: run the callbacks that were held back, in their order."""
         self.stopped = False
         held, self._held = self._held, []
         if self.alive:
@@ -76,8 +77,8 @@ class SimulatedProcess:
             self._held.append(handle)
 
     def track_task(self, task: "asyncio.Task[Any]") -> None:
-        """Keep a reference: a collected task would run its `finally` blocks although the process is
-        dead.
+        """Keep a reference. A garbage-collected task would run its `finally` blocks although the
+        process is dead.
         """
         self.tasks.append(task)
         if len(self.tasks) >= _PRUNE_DONE_FROM and len(self.tasks) & (len(self.tasks) - 1) == 0:
@@ -146,7 +147,7 @@ class SimulatedLoop(VirtualLoop):
     def __init__(self, start: float = 0.0) -> None:
         super().__init__(start)
         self.network: Any = None  # a SimulatedNetwork, which sets itself here
-        self.processes: list[SimulatedProcess] = []  # all that were ever started
+        self.processes: list[SimulatedProcess] = []  # all processes of the run
         self.set_task_factory(_make_task)
 
     def handle(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:

@@ -42,8 +42,8 @@ class ProducerSettings:
     """Settings of a producer.
 
     `idempotent`: it resends batches with unknown outcome with the same sequence numbers; other
-    producers give them up, and they may exist or not. `in_flight` limits requests per partition.
-    `produce_by_id`: it names topics by id where the version allows it.
+    producers give them up, so that their records may exist or not. `in_flight` limits requests per
+    partition. `produce_by_id`: it names topics by id where the version allows it.
     """
 
     acks: int = ALL
@@ -191,7 +191,7 @@ class Producer(SimulatedClient):
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             await client.metadata(())
         if leader.broker not in client._addresses:
-            raise KafkaError(ErrorCode.broker_not_available, f"broker {leader.broker} is not there")
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {leader.broker} is not known")
         channel = await client._channel(client._addresses[leader.broker])
         for batch in batches:
             request = self._request(leader.topic_id, tp, batch)
@@ -219,7 +219,7 @@ class Producer(SimulatedClient):
 
 
 class TemporaryTopicProducer(Producer):
-    """Produces a little to one temporary topic after another, with a new producer id each time."""
+    """Produces a few batches to each temporary topic in turn, with a new producer id each time."""
 
     def __init__(
         self, workload: Workload, process: SimulatedProcess, random: Random, settings: ProducerSettings, permanent: str

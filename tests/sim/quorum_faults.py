@@ -20,8 +20,8 @@ RunOnBrokers = Callable[[Sequence[SimulatedBroker], Awaitable[None]], Awaitable[
 class QuorumFaults:
     """Each method gets a broker that is reserved for it and may choose another.
 
-    `busy` is True for a broker with a fault in progress, `on` runs an action and keeps brokers busy
-    meanwhile, `alone` is True if only one fault is in progress.
+    `is_busy(broker)`: a fault of it is in progress. `run_on(brokers, action)` runs an action during
+    which these brokers count as busy. `is_only_fault()`: no other fault is in progress.
     """
 
     def __init__(
@@ -30,21 +30,21 @@ class QuorumFaults:
         random: Random,
         faults: BrokerFaults,
         budget: FaultBudget,
-        busy: Callable[[SimulatedBroker], bool],
-        on: RunOnBrokers,
-        alone: Callable[[], bool],
+        is_busy: Callable[[SimulatedBroker], bool],
+        run_on: RunOnBrokers,
+        is_only_fault: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
         self._random = random
         self._faults = faults
         self._budget = budget
-        self._busy = busy
-        self._on = on
-        self._alone = alone
+        self._is_busy = is_busy
+        self._run_on = run_on
+        self._is_only_fault = is_only_fault
 
     # --- links
 
-    async def follower_hears_no_leader(self, mine: SimulatedBroker) -> None:
+    async def follower_hears_no_leader(self, reserved: SimulatedBroker) -> None:
         """In a healthy cluster, drop what the leader sends to one follower.
 
         The follower's requests arrive and the others hear the leader, so pre-votes must fail: no
@@ -64,9 +64,9 @@ class QuorumFaults:
                     )
             self._trace(f"restores {leader.host} → {follower.host}")
 
-        await self._when_calm(mine, cut)
+        await self._when_calm(reserved, cut)
 
-    async def leader_without_majority(self, mine: SimulatedBroker) -> None:
+    async def leader_without_majority(self, reserved: SimulatedBroker) -> None:
         """Cut the leader from all voters but a minority, in one or both directions; often longer
         than check-quorum allows.
         """
@@ -74,22 +74,24 @@ class QuorumFaults:
         async def cut(leader: SimulatedBroker) -> None:
             others = self._others(leader)
             lost = self._random.sample(others, self._random.randrange(len(others) // 2 + 1, len(others) + 1))
-            forth: list[Direction] = [(leader.host, one.host) for one in lost]
-            back = [(b, a) for a, b in forth]
-            directions = self._random.choice((forth + back, forth, back))
+            outgoing: list[Direction] = [(leader.host, one.host) for one in lost]
+            incoming = [(b, a) for a, b in outgoing]
+            directions = self._random.choice((outgoing + incoming, outgoing, incoming))
             self._trace(f"cuts {' and '.join(f'{a} → {b}' for a, b in directions)}; {leader.host} is the controller")
             with self._cluster.network.links_cut(directions):
                 await sleep_random(self._random, 0.5, 12)
             self._trace(f"restores the links of {leader.host}")
 
-        await self._on_leader(mine, cut)
+        await self._on_leader(reserved, cut)
 
     # --- elections
 
-    async def candidates_slowed(self, mine: SimulatedBroker) -> None:
-        """Kill the leader while the links among the others are slow: votes are split and come late."""
+    async def candidates_slowed(self, reserved: SimulatedBroker) -> None:
+        """Kill the leader while the links among the others are slow, so that votes are split and
+        late.
+        """
 
-        async def strike(leader: SimulatedBroker) -> None:
+        async def action(leader: SimulatedBroker) -> None:
             others = [one.host for one in self._others(leader)]
             latency_s = self._random.uniform(0.05, 1.2)
             self._trace(f"delays everything among {others} by {latency_s:.2f} s; kills {leader.host}, the controller")
@@ -98,27 +100,29 @@ class QuorumFaults:
                 await self._faults.crash(leader)
                 await sleep_random(self._random, 0.2, 4)
 
-        await self._on_leader(mine, strike)
+        await self._on_leader(reserved, action)
 
-    async def leaders_killed_in_turn(self, mine: SimulatedBroker) -> None:
-        """Kill or cut the power of each new leader as soon as it leads, several times."""
+    async def leaders_killed_in_turn(self, reserved: SimulatedBroker) -> None:
+        """Kill or cut the power of each new leader as soon as it is elected, several times."""
         for _ in range(self._random.randrange(2, 5)):
-            found = await triggers.wait_for_broker(self._cluster, self._random, self._free_leader(mine), within_s=6.0)
+            found = await triggers.wait_for_broker(
+                self._cluster, self._random, self._free_leader(reserved), within_s=6.0
+            )
             if found is None:
                 return
             fault = self._random.choice((self._faults.crash, self._faults.power_loss))
             await sleep_random(self._random, 0.001, 0.3)
-            await (fault(found) if found is mine else self._on([found], fault(found)))
+            await (fault(found) if found is reserved else self._run_on([found], fault(found)))
 
     # --- disks and voters
 
-    async def voter_lost(self, mine: SimulatedBroker) -> None:
-        """Stop a voter of a healthy cluster for long, with its disk or without it.
+    async def voter_lost(self, reserved: SimulatedBroker) -> None:
+        """Stop a voter of a healthy cluster for a long time, and sometimes wipe its disk.
 
-        With a spare broker it is replaced meanwhile.
+        If there is a spare broker, that becomes a voter in its place.
         """
 
-        async def lose(leader: SimulatedBroker) -> None:
+        async def stop_voter(leader: SimulatedBroker) -> None:
             voters = {broker for broker, _ in committed_voters(self._cluster)}
             node = self._random.choice([one for one in self._cluster if one.node_id in voters])
             if self._random.randrange(2) and self._budget.allows_wipe(node, calm=True):
@@ -128,7 +132,7 @@ class QuorumFaults:
             else:
                 node.kill()
             spare = len(self._cluster.brokers) > len(voters)
-            self._trace(f"{node.host}, a voter, stays away" + (" until it is replaced" if spare else ""))
+            self._trace(f"{node.host}, a voter, stays stopped" + (" until it is replaced" if spare else ""))
             if spare:
                 await triggers.wait_until(
                     lambda: node.node_id not in {broker for broker, _ in committed_voters(self._cluster)},
@@ -139,30 +143,30 @@ class QuorumFaults:
             if not node.is_running:
                 node.start()
 
-        await self._when_calm(mine, lose)
+        await self._when_calm(reserved, stop_voter)
 
-    async def founder_wiped(self, mine: SimulatedBroker) -> None:
+    async def founder_wiped(self, reserved: SimulatedBroker) -> None:
         """Restart a broker with an empty disk and cluster.found=true beside the others.
 
-        It must join them. The operator never configures this; people do.
+        It must join their cluster. The operator never configures this, but administrators may.
         """
 
-        async def strike(leader: SimulatedBroker) -> None:
+        async def action(leader: SimulatedBroker) -> None:
             node = self._random.choice(self._others(leader))
             if not self._budget.allows_wipe(node, calm=True):
                 return
             self._budget.record_wipe(node)
             node.kill()
             node.wipe()
-            node.founds = True
+            node.may_found = True
             await sleep_random(self._random, 0.05, 2)
             node.start()
             await triggers.wait_until(lambda: node.is_serving, within_s=20)
-            node.founds = False
+            node.may_found = False
 
-        await self._when_calm(mine, strike)
+        await self._when_calm(reserved, action)
 
-    async def all_moved(self, mine: SimulatedBroker) -> None:
+    async def all_moved(self, reserved: SimulatedBroker) -> None:
         """Stop all brokers and start them at other addresses, with their disks."""
 
         async def move(_: SimulatedBroker) -> None:
@@ -178,9 +182,9 @@ class QuorumFaults:
                 node.start()
                 await sleep_random(self._random, 0.01, 1)
 
-        await self._when_calm(mine, move)
+        await self._when_calm(reserved, move)
 
-    # --- when
+    # --- conditions of a fault
 
     def _trace(self, what: str) -> None:
         self._cluster.trace.add_line(what)
@@ -191,39 +195,39 @@ class QuorumFaults:
     def _epoch(self, node: SimulatedBroker) -> int:
         return max(one.broker.quorum.epoch for one in self._cluster if one.broker is not None and one.is_serving)
 
-    def _free_leader(self, mine: SimulatedBroker) -> Callable[[], list[SimulatedBroker]]:
-        def found() -> list[SimulatedBroker]:
+    def _free_leader(self, reserved: SimulatedBroker) -> Callable[[], list[SimulatedBroker]]:
+        def candidates() -> list[SimulatedBroker]:
             leader = controller_broker(self._cluster)
-            return [] if leader is None or (leader is not mine and self._busy(leader)) else [leader]
+            return [] if leader is None or (leader is not reserved and self._is_busy(leader)) else [leader]
 
-        return found
+        return candidates
 
-    async def _on_leader(self, mine: SimulatedBroker, strike: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
-        for leader in self._free_leader(mine)():
-            await (strike(leader) if leader is mine else self._on([leader], strike(leader)))
+    async def _on_leader(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
+        for leader in self._free_leader(reserved)():
+            await (action(leader) if leader is reserved else self._run_on([leader], action(leader)))
 
-    async def _when_calm(self, mine: SimulatedBroker, strike: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
-        """Run an action when the cluster is healthy, its voters complete and no other fault in
-        progress; block new faults meanwhile.
+    async def _when_calm(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
+        """Run an action when the cluster is healthy, its voters are complete and no other fault is
+        in progress. No fault begins meanwhile.
         """
 
-        def calm() -> bool:
+        def is_calm() -> bool:
             image = newest_image(self._cluster)
             return (
-                self._alone()
+                self._is_only_fault()
                 and image is not None
                 and all(one.is_serving for one in self._cluster)
                 and not unhealthy_partitions(image)
                 and voters_are_complete(self._cluster)
             )
 
-        async def when_calm() -> None:
-            if await triggers.wait_until(calm, within_s=CALM_WITHIN_S):
+        async def act_when_calm() -> None:
+            if await triggers.wait_until(is_calm, within_s=CALM_WITHIN_S):
                 leader = controller_broker(self._cluster)
                 assert leader is not None
-                await strike(leader)
+                await action(leader)
 
-        await self._on([one for one in self._cluster if one is not mine], when_calm())
+        await self._run_on([one for one in self._cluster if one is not reserved], act_when_calm())
 
 
 def voters_are_complete(cluster: SimulatedCluster) -> bool:
@@ -232,7 +236,7 @@ def voters_are_complete(cluster: SimulatedCluster) -> bool:
 
 
 def missing_voters(cluster: SimulatedCluster) -> list[str]:
-    """What is wrong with the committed voters of the metadata log."""
+    """Describe what is wrong with the committed voters of the metadata log."""
     voters = committed_voters(cluster)
     if not voters:
         return ["the metadata log has no leader, or uncommitted records"]
@@ -247,5 +251,5 @@ def missing_voters(cluster: SimulatedCluster) -> list[str]:
         if current.get(broker) != (broker, directory)
     ]
     if len(voters) != cluster.voter_count:
-        wrong.append(f"{len(voters)} brokers are voters; {cluster.voter_count} should be")
+        wrong.append(f"{len(voters)} brokers are voters instead of {cluster.voter_count}")
     return wrong

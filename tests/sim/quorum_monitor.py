@@ -1,7 +1,7 @@
 """Invariants of the metadata log's quorum while brokers run (decisions 5 and 6 of the design).
 
-Checked many times a second, so that a broken rule shows at once and not only when clients miss what
-was acknowledged to them.
+Checked many times a second, so that a violation is found at once and not only when clients miss
+acknowledged records.
 """
 
 import asyncio
@@ -21,9 +21,11 @@ Process = tuple[int, int]  # broker, number of its start
 
 
 class QuorumMonitor:
-    """Monitors one cluster: it has one id, one leader in an epoch, and its committed records stay.
+    """Monitors one cluster: it has one cluster id, one leader in each epoch, and keeps its
+    committed records.
 
-    A new leader has all records that any broker has seen committed, and a replaced one soon resigns.
+    A new leader has all records that any broker has seen committed, and a replaced leader resigns
+    soon.
     """
 
     def __init__(self, cluster: SimulatedCluster, trace: Trace) -> None:
@@ -33,8 +35,8 @@ class QuorumMonitor:
         self._leaders: dict[int, tuple[int, UUID]] = {}  # epoch → broker and its directory
         self._committed: dict[int, bytes] = {}  # base offset → batch
         self._committed_end = 0
-        self._replaced_s: dict[Process, float] = {}  # when another was first seen to lead in a newer epoch
-        self._checked: dict[Process, int] = {}  # up to this offset
+        self._replaced_s: dict[Process, float] = {}  # when a leader of a newer epoch was first observed
+        self._checked: dict[Process, int] = {}  # process → offset up to which its log was compared
         self._reported: set[tuple[str, int]] = set()
 
     @property
@@ -86,7 +88,9 @@ class QuorumMonitor:
             )
 
     def _check_replaced(self, node: SimulatedBroker, broker: Broker) -> None:
-        """A leader that another has replaced acts as controller for no longer than check-quorum allows."""
+        """A leader that another has replaced acts as controller for no longer than check-quorum
+        allows.
+        """
         process = node.node_id, node.starts
         assert node.process is not None
         if broker.quorum.epoch == max(self._leaders) or node.process.stopped:
@@ -95,10 +99,10 @@ class QuorumMonitor:
         now_s = self._cluster.loop.time()
         replaced_s = self._replaced_s.setdefault(process, now_s)
         if now_s - replaced_s > self._cluster.check_quorum_s + CHECK_QUORUM_SLACK_S:
-            self._report("leads on", node, f"{node.host} is the controller of epoch {broker.quorum.epoch}")
+            self._report("not resigned", node, f"{node.host} is still the controller of epoch {broker.quorum.epoch}")
 
     def _check_log(self, node: SimulatedBroker, log: PartitionLog) -> None:
-        """Compare what this process has newly learned to be committed with what was committed before."""
+        """Compare newly committed records of this process with the records committed before."""
         process = node.node_id, node.starts
         if (checked := self._checked.get(process, 0)) >= log.high_watermark:
             return

@@ -1,6 +1,4 @@
-"""The contents of a cluster at the end of a run: as a client reads them, and from the brokers'
-logs.
-"""
+"""Reads the contents of a cluster at the end of a run, as a client and from brokers' logs."""
 
 from collections.abc import Iterator, Mapping
 from random import Random

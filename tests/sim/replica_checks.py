@@ -1,4 +1,4 @@
-"""Invariants of the brokers themselves: while they run, and when they have settled."""
+"""Invariants of the brokers' replicas and metadata, during a run and after the faults."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -79,7 +79,7 @@ class ReplicaMonitor:
     def _check_high_watermark(self, which: tuple[Any, ...], log: PartitionLog, least: int | None = None) -> None:
         now = log.high_watermark
         before, of = self._high_watermarks.get(which, (0, log))
-        # A replica that was moved away and came back has a new log, and starts again.
+        # A replica that was reassigned and assigned again has a new log.
         if of is log and now < (before if least is None else min(before, least)):
             self._trace.record_problem(
                 f"broker {which[0]}: the high watermark of {which[2:]} fell from {before} to {now}"
@@ -96,7 +96,9 @@ class ReplicaMonitor:
 
 
 def differing_images(cluster: SimulatedCluster) -> Iterator[str]:
-    """Differing ends of the brokers' metadata images; clients may ask any broker."""
+    """Describe differing end offsets of the brokers' metadata images, because clients may ask any
+    broker.
+    """
     ends = {broker.image.end_offset for _, broker in running_brokers(cluster)}
     if len(ends) > 1:
         yield f"images end at {sorted(ends)}"

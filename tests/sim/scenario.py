@@ -114,7 +114,7 @@ class ClusterSimulation:
         monitoring = [self.loop.create_task(one.run()) for one in monitors]
         admin = self._client(partial(TopicAdmin, replicas=plan.replicas), "admin-0")
         if not await self._driver.finishes_within(60, admin.process.run(self._set_up(admin)), "set up"):
-            return ["the cluster did not come up", *self.history.violations]
+            return ["the cluster did not start", *self.history.violations]
         clients = self._clients()
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
@@ -132,7 +132,7 @@ class ClusterSimulation:
         return found + [violation for violation in self.history.violations if violation not in found]
 
     def _kill_founder(self) -> None:
-        """Kill the broker that founds the cluster, or cut its power, while it does."""
+        """Kill the founding broker, or cut its power, while it founds the cluster."""
         founder = self.cluster.brokers[1]
         if not founder.is_running:
             return

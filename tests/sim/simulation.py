@@ -85,7 +85,7 @@ def run_simulation(
     trace = Trace(loop.time, on_line)
     trace.start_capturing_logs(level)
     loop.set_exception_handler(trace.handle_loop_exception)
-    gc.disable()  # runs are short, and collection must not depend on what ran before
+    gc.disable()  # runs are short, and garbage collection must not depend on earlier runs
     try:
         simulation = create(loop, trace)
         violations = simulation.run()
@@ -133,7 +133,7 @@ def close_loop(loop: SimulatedLoop) -> None:
 
 
 class SimulationDriver:
-    """Starts clients and waits, from outside of all processes."""
+    """Starts clients and waits for conditions, outside of all processes."""
 
     def __init__(self, loop: SimulatedLoop, trace: Trace, random: Random) -> None:
         self._loop = loop

@@ -1,6 +1,4 @@
-"""The ends of simulated connections: listening sockets, and transports as programs get them from
-asyncio.
-"""
+"""Listening sockets and the asyncio transports of simulated connections."""
 
 import asyncio
 import errno
@@ -19,7 +17,7 @@ SPLIT_SEGMENT_ONE_IN = 8  # how often a segment arrives in two pieces
 
 
 class Network(Protocol):
-    """What sockets need of the network (`SimulatedNetwork`)."""
+    """The part of `SimulatedNetwork` that sockets use."""
 
     loop: SimulatedLoop
     random: Random
@@ -95,7 +93,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return asyncio.get_running_loop()
 
     async def start_serving(self) -> None:
-        """It serves from the beginning."""
+        """Does nothing: the server listens from the beginning."""
 
     async def serve_forever(self) -> None:
         await asyncio.get_running_loop().create_future()
@@ -122,7 +120,7 @@ class SimulatedTransport(asyncio.Transport):
         self.address = address
         self.peer: SimulatedTransport | None = None
         self.sent_until = 0.0  # when the last packet sent will arrive
-        self.is_gone = False  # the operating system here no longer knows the connection
+        self.is_gone = False  # the operating system has forgotten the connection
         self._network = network
         self._host = host
         self._direction = host.name, peer[0]
@@ -164,8 +162,8 @@ class SimulatedTransport(asyncio.Transport):
             self._process.on_exit.remove(self.close_by_os)
 
     def close_by_os(self) -> None:
-        """Close: the process has exited or closed its socket. Data written before still
-        goes out.
+        """Close, because the process has exited or closed its socket. Data written before is still
+        sent.
         """
         if self.is_gone:
             return

@@ -1,5 +1,5 @@
-"""A fixed set of seeds of metadata alone violates nothing, and disabled rules of the quorum are
-detected.
+"""A fixed set of seeds of metadata-only runs violates no invariant, and disabled rules of the
+quorum are detected.
 """
 
 import pytest

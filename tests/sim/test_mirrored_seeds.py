@@ -1,5 +1,5 @@
-"""A fixed set of seeds with two clusters violates nothing, a seed is always the same run, and
-disabled rules are detected.
+"""A fixed set of seeds with two clusters violates no invariant, a seed reproduces its run exactly,
+and disabled rules are detected.
 """
 
 import pytest
@@ -8,8 +8,8 @@ from tests.sim.disabled_rule_runs import TWO_CLUSTERS, rules_named, run_without_
 from tests.sim.mirror_scenario import run_mirror_seed
 from tests.sim.test_seeds import pool
 
-# In these runs a copy ends stopped, which is rare: several, because any change of the broker
-# changes the runs.
+# Seeds of runs that end with a stopped copy, which is rare. Several, because any change of the
+# broker changes the runs.
 STOPPED_COPY = (137, 143, 145)
 SEEDS = (*range(1, 20), *STOPPED_COPY)
 
@@ -39,8 +39,8 @@ def test_fixed_seeds_violate_no_invariant_of_mirroring() -> None:
     assert sum(outcome.acks for outcome in outcomes) > 5_000
 
 
-def test_mirror_seed_is_always_the_same_run() -> None:
-    """Also in another process, with other string hashes and object addresses."""
+def test_mirror_seed_reproduces_its_run() -> None:
+    """The second run is in another process, with other string hashes and object addresses."""
     seed = 4
     with pool() as workers:
         elsewhere = workers.submit(run_mirror_seed, seed).result()

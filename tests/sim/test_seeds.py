@@ -1,5 +1,5 @@
-"""A fixed set of seeds violates nothing, a seed is always the same run, and disabled rules are
-detected.
+"""A fixed set of seeds violates no invariant, a seed reproduces its run exactly, and disabled rules
+are detected.
 """
 
 import os
@@ -69,8 +69,8 @@ def test_fixed_seeds_violate_no_invariant() -> None:
     assert sum(outcome.acks for outcome in outcomes) > 10_000
 
 
-def test_seed_is_always_the_same_run() -> None:
-    """Also in another process, with other string hashes and object addresses."""
+def test_seed_reproduces_its_run() -> None:
+    """The second run is in another process, with other string hashes and object addresses."""
     seed = 2
     with pool() as workers:
         elsewhere = workers.submit(run_seed, seed, 1).result()

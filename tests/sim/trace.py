@@ -11,7 +11,7 @@ DRIVER = "*"
 
 
 class Trace:
-    """Collects the lines of a run. `on_line` receives each line as it comes."""
+    """Collects the lines of a run. `on_line` receives each line when it is added."""
 
     def __init__(self, now_s: Callable[[], float], on_line: Callable[[str], None] | None = None) -> None:
         self.lines: list[str] = []
@@ -30,7 +30,7 @@ class Trace:
             self._on_line(line)
 
     def record_problem(self, what: str) -> None:
-        """Record something that must never happen, whatever the faults."""
+        """Record an event that no fault may cause."""
         self.problems.append(what)
         self.add_line(f"PROBLEM: {what}")
 

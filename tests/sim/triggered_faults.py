@@ -1,5 +1,5 @@
-"""Faults that wait for a state of a broker that matters (`triggers.py`) and then hit
-that broker.
+"""Faults that wait until a broker is in a critical state (`triggers.py`) and then hit that
+broker.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from tests.sim.network import Direction
 
 DELAY_S = (0.1, 1.5)
 DELAY_BEYOND_SESSION_S = (0.8, 4.5)
-PROPOSAL_DELAY_S = (0.5, 2.0)  # clients need a part of it to find the new leader
+PROPOSAL_DELAY_S = (0.5, 2.0)  # includes the time in which clients find the new leader
 FETCH_DELAY_S = 1.0
 CALM_WITHIN_S = 8.0
 TAKEOVER_WITHIN_S = 15.0  # a session, client timeouts, a rebalance
@@ -31,9 +31,9 @@ RunOnBrokers = Callable[[Sequence[SimulatedBroker], Awaitable[None]], Awaitable[
 class TriggeredFaults:
     """Faults that wait for a trigger.
 
-    Each method gets a broker that is reserved for it and may choose another. `busy` is True for a
-    broker with a fault in progress, `on` runs an action and keeps brokers busy meanwhile, `alone`
-    is True if only one fault is in progress.
+    Each method gets a broker that is reserved for it, and may act on another one.
+    `is_busy(broker)`: a fault of it is in progress. `run_on(brokers, action)` runs an action during
+    which these brokers count as busy. `is_only_fault()`: no other fault is in progress.
     """
 
     def __init__(
@@ -42,122 +42,122 @@ class TriggeredFaults:
         random: Random,
         clients: Sequence[str],
         faults: BrokerFaults,
-        busy: Callable[[SimulatedBroker], bool],
-        on: RunOnBrokers,
-        alone: Callable[[], bool],
+        is_busy: Callable[[SimulatedBroker], bool],
+        run_on: RunOnBrokers,
+        is_only_fault: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
         self._random = random
         self._clients = list(clients)
         self._faults = faults
-        self._busy = busy
-        self._on = on
-        self._alone = alone
+        self._is_busy = is_busy
+        self._run_on = run_on
+        self._is_only_fault = is_only_fault
 
-    async def leader_killed_while_isr_expands(self, mine: SimulatedBroker) -> None:
+    async def leader_killed_while_isr_expands(self, reserved: SimulatedBroker) -> None:
         """Delay the leader's messages, or those with the new member, while an ISR expands; then
         kill the leader.
         """
         await self._at_trigger(
-            mine,
+            reserved,
             triggers.proposes_new_isr_member,
             lambda node: self._delay_and_kill(node, (0.003, 0.5), self._proposed_host(node)),
         )
 
-    async def leader_killed_before_it_learns_of_expansion(self, mine: SimulatedBroker) -> None:
+    async def leader_killed_before_it_learns_of_expansion(self, reserved: SimulatedBroker) -> None:
         """Kill the leader before it learns that a new ISR member, the next leader, lacks its latest
         records.
         """
-        await self._at_trigger(mine, triggers.proposes_next_leader, self._expand_isr_and_kill)
+        await self._at_trigger(reserved, triggers.proposes_next_leader, self._expand_isr_and_kill)
 
-    async def late_isr_proposal_after_leader_change(self, mine: SimulatedBroker) -> None:
+    async def late_isr_proposal_after_leader_change(self, reserved: SimulatedBroker) -> None:
         """Deliver an ISR proposal of a former leader late, with a member that has none of the new
         leader's records.
         """
-        await self._when_calm(mine, self._change_leader_meanwhile)
+        await self._when_calm(reserved, self._change_leader_meanwhile)
 
-    async def leader_killed_while_followers_lag(self, mine: SimulatedBroker) -> None:
+    async def leader_killed_while_followers_lag(self, reserved: SimulatedBroker) -> None:
         """Kill a leader whose followers lag behind, with slow links between all of them."""
-        await self._at_trigger(mine, triggers.followers_lag, lambda node: self._delay_and_kill(node, (0.05, 1.5)))
+        await self._at_trigger(reserved, triggers.followers_lag, lambda node: self._delay_and_kill(node, (0.05, 1.5)))
 
-    async def requests_delayed_beyond_session(self, mine: SimulatedBroker) -> None:
+    async def requests_delayed_beyond_session(self, reserved: SimulatedBroker) -> None:
         """Delay a broker's messages until others lead in its place, also its ISR proposals."""
         latency_s = self._random.uniform(*DELAY_BEYOND_SESSION_S)
-        self._trace(f"messages of {mine.host} are delayed by {latency_s:.1f} s")
-        directions = [(mine.host, other) for other in self._other_hosts(mine)]
+        self._trace(f"messages of {reserved.host} are delayed by {latency_s:.1f} s")
+        directions = [(reserved.host, other) for other in self._other_hosts(reserved)]
         with self._cluster.network.links_slowed(directions, latency_s):
             await sleep_random(self._random, 2, 10)
 
-    async def power_loss_while_syncing(self, mine: SimulatedBroker) -> None:
-        """Slow the disks of several brokers and cut tsuccessor power while a sync is waited for."""
-        brokers = [mine, *self._sample_free_brokers(mine)]
-        self._trace(f"slows the disks of {[one.node_id for one in brokers]} until tsuccessor power loss")
-        await self._on(brokers[1:], self._slow_disks_and_lose_power(brokers))
+    async def power_loss_while_syncing(self, reserved: SimulatedBroker) -> None:
+        """Slow the disks of several brokers and cut their power while a sync is in progress."""
+        brokers = [reserved, *self._sample_free_brokers(reserved)]
+        self._trace(f"slows the disks of {[one.node_id for one in brokers]} until their power loss")
+        await self._run_on(brokers[1:], self._slow_disks_and_lose_power(brokers))
 
-    async def power_loss_of_new_partition(self, mine: SimulatedBroker) -> None:
+    async def power_loss_of_new_partition(self, reserved: SimulatedBroker) -> None:
         """Cut the power just after a partition was created and written to."""
-        await self._at_trigger(mine, triggers.is_new_with_records, self._lose_power_at_once)
+        await self._at_trigger(reserved, triggers.is_new_with_records, self._lose_power_at_once)
 
-    async def responses_lost(self, mine: SimulatedBroker) -> None:
-        """Drop the responses to some clients; then the power fails, or does not."""
+    async def responses_lost(self, reserved: SimulatedBroker) -> None:
+        """Drop the responses to some clients, and sometimes cut the power afterwards."""
         clients = self._random.sample(self._clients, self._random.randrange(1, len(self._clients) + 1))
-        self._trace(f"drops what {mine.host} sends to {clients}")
-        directions = [(mine.host, client) for client in clients]
+        self._trace(f"drops what {reserved.host} sends to {clients}")
+        directions = [(reserved.host, client) for client in clients]
         with self._cluster.network.links_cut(directions):
             await sleep_random(self._random, 0.005, 0.5)
             if self._random.randrange(4):
                 # Power loss also stops retransmission; without the budget for it the broker is
                 # killed.
-                await self._faults.power_loss(mine)
+                await self._faults.power_loss(reserved)
             await sleep_random(self._random, 0.5, 6)  # some clients wait this long, others time out
 
-    async def coordinator_isolated(self, mine: SimulatedBroker) -> None:
+    async def coordinator_isolated(self, reserved: SimulatedBroker) -> None:
         """Isolate a coordinator from the other brokers for longer than its session.
 
         Some clients reach only it, others only the brokers that take over.
         """
         if self._random.randrange(2):
-            await self._at_trigger(mine, triggers.is_coordinator, self._isolate_coordinator)
+            await self._at_trigger(reserved, triggers.is_coordinator, self._isolate_coordinator)
         else:
-            await self._when_calm(mine, self._isolate_any_coordinator)
+            await self._when_calm(reserved, self._isolate_any_coordinator)
 
     # --- actions
 
     async def _at_trigger(
         self,
-        mine: SimulatedBroker,
-        of: triggers.PartitionPredicate,
-        strike: Callable[[SimulatedBroker], Awaitable[None]],
+        reserved: SimulatedBroker,
+        is_trigger: triggers.PartitionPredicate,
+        action: Callable[[SimulatedBroker], Awaitable[None]],
     ) -> None:
-        def found() -> list[SimulatedBroker]:
-            nodes = triggers.brokers_with_partition(self._cluster, of)
-            return [node for node in nodes if node is mine or not self._busy(node)]
+        def candidates() -> list[SimulatedBroker]:
+            nodes = triggers.brokers_with_partition(self._cluster, is_trigger)
+            return [node for node in nodes if node is reserved or not self._is_busy(node)]
 
-        node = await triggers.wait_for_broker(self._cluster, self._random, found)
-        if node is mine:
-            await strike(node)
+        node = await triggers.wait_for_broker(self._cluster, self._random, candidates)
+        if node is reserved:
+            await action(node)
         elif node is not None:
-            await self._on([node], strike(node))
+            await self._run_on([node], action(node))
 
-    async def _when_calm(self, mine: SimulatedBroker, strike: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
-        """Run an action when the cluster is healthy and no other fault is in progress; block new
-        faults meanwhile.
+    async def _when_calm(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
+        """Run an action when the cluster is healthy and no other fault is in progress. No fault
+        begins meanwhile.
         """
 
-        def calm() -> bool:
+        def is_calm() -> bool:
             image = newest_image(self._cluster)
             return (
-                self._alone()
+                self._is_only_fault()
                 and image is not None
                 and all(one.is_serving for one in self._cluster)
                 and not unhealthy_partitions(image)
             )
 
-        async def when_calm() -> None:
-            if await triggers.wait_until(calm, within_s=CALM_WITHIN_S):
-                await strike(mine)
+        async def act_when_calm() -> None:
+            if await triggers.wait_until(is_calm, within_s=CALM_WITHIN_S):
+                await action(reserved)
 
-        await self._on([one for one in self._cluster if one is not mine], when_calm())
+        await self._run_on([one for one in self._cluster if one is not reserved], act_when_calm())
 
     def _trace(self, what: str) -> None:
         self._cluster.trace.add_line(what)
@@ -168,26 +168,28 @@ class TriggeredFaults:
     def _proposed_host(self, node: SimulatedBroker) -> str | None:
         for partition in () if node.broker is None else node.broker.partitions:
             if triggers.proposes_new_isr_member(partition) and partition.pending_isr_change is not None:
-                newcomers = set(partition.pending_isr_change.isr) - set(partition.registration.isr)
-                return self._cluster.brokers[min(newcomers)].host
+                new_members = set(partition.pending_isr_change.isr) - set(partition.registration.isr)
+                return self._cluster.brokers[min(new_members)].host
         return None
 
     def _sample_free_brokers(self, node: SimulatedBroker) -> list[SimulatedBroker]:
-        free = [one for one in self._cluster if one is not node and one.is_serving and not self._busy(one)]
+        free = [one for one in self._cluster if one is not node and one.is_serving and not self._is_busy(one)]
         return self._random.sample(free, self._random.randint(0, len(free)))
 
     async def _delay_and_kill(
-        self, node: SimulatedBroker, after_s: tuple[float, float], joiner: str | None = None
+        self, node: SimulatedBroker, after_s: tuple[float, float], new_member: str | None = None
     ) -> None:
         latency_s = self._random.uniform(*DELAY_S)
         others = self._other_hosts(node)
-        told, heard = [(node.host, one) for one in others], [(one, node.host) for one in others]
-        if joiner is None:
-            among = [(a, b) for a in others for b in others if a != b]
-            directions: list[Direction] = self._random.choice([told, heard, told + heard]) + among
+        outgoing, incoming = [(node.host, one) for one in others], [(one, node.host) for one in others]
+        if new_member is None:
+            between_others = [(a, b) for a in others for b in others if a != b]
+            directions: list[Direction] = (
+                self._random.choice([outgoing, incoming, outgoing + incoming]) + between_others
+            )
         else:
-            between = [(node.host, joiner), (joiner, node.host)]
-            directions = self._random.choice([told, heard, between, between])
+            between_both = [(node.host, new_member), (new_member, node.host)]
+            directions = self._random.choice([outgoing, incoming, between_both, between_both])
         self._trace(
             f"{' and '.join(f'{a} → {b}' for a, b in directions)}: delayed by {latency_s * 1000:.0f} ms; will "
             f"kill {node.host}"
@@ -200,32 +202,33 @@ class TriggeredFaults:
         if not node.is_running:
             node.start()
 
-    async def _change_leader_meanwhile(self, mine: SimulatedBroker) -> None:
+    async def _change_leader_meanwhile(self, reserved: SimulatedBroker) -> None:
         after_s = self._random.uniform(*PROPOSAL_DELAY_S)
-        self._trace(f"delays ISR proposals with {mine.host} by {after_s:.1f} s, until another broker leads")
+        self._trace(f"delays ISR proposals with {reserved.host} by {after_s:.1f} s, until another broker leads")
         ends = {
-            (one.topic, one.partition): one.log.end for one in ([] if mine.broker is None else mine.broker.partitions)
+            (one.topic, one.partition): one.log.end
+            for one in ([] if reserved.broker is None else reserved.broker.partitions)
         }
-        mine.kill()
+        reserved.kill()
         await sleep_random(self._random, 0.05, 1.5)
         with self._cluster.network.packets_delayed(_is_alter_partition, after_s):
-            if not mine.is_running:
-                mine.start()
+            if not reserved.is_running:
+                reserved.start()
             found: list[tuple[Partition, SimulatedBroker]] = []
 
             def is_proposed() -> bool:
-                """True if a partition with new records proposes this broker: an idle one can lose
-                nothing.
+                """True if the ISR proposal of a partition with new records has this broker. An idle
+                partition could lose nothing.
                 """
                 found.extend(
                     (partition, successor)
-                    for partition, successor in self._proposals_of(mine)
+                    for partition, successor in self._proposals_of(reserved)
                     if partition.log.end > ends.get((partition.topic, partition.partition), partition.log.end)
                 )
                 return bool(found)
 
             if await triggers.wait_until(is_proposed):
-                await self._take_over_and_kill(*self._random.choice(found), mine, after_s)
+                await self._take_over_and_kill(*self._random.choice(found), reserved, after_s)
 
     async def _expand_isr_and_kill(self, node: SimulatedBroker) -> None:
         partition = next(
@@ -233,21 +236,21 @@ class TriggeredFaults:
         )
         if partition is None:
             return
-        joiner = self._cluster.brokers[triggers.proposed_isr_members(partition)[0]]
+        new_member = self._cluster.brokers[triggers.proposed_isr_members(partition)[0]]
         controller = controller_broker(self._cluster)
-        directions = [(joiner.host, node.host)]
+        directions = [(new_member.host, node.host)]
         if controller is not None and controller is not node:
             directions.append((controller.host, node.host))
-        if controller is not joiner:  # the controller must receive the proposal
-            directions.append((node.host, joiner.host))
+        if controller is not new_member:  # the controller must receive the proposal
+            directions.append((node.host, new_member.host))
         latency_s = self._random.uniform(*DELAY_S)
         self._trace(
-            f"{node.host} adds {joiner.host} to an ISR; delays {directions} by {latency_s * 1000:.0f} ms; will "
+            f"{node.host} adds {new_member.host} to an ISR; delays {directions} by {latency_s * 1000:.0f} ms; will "
             f"kill {node.host}"
         )
         with self._cluster.network.links_slowed(list(dict.fromkeys(directions)), latency_s):
             await triggers.wait_until(
-                lambda: triggers.is_isr_member_without_committed_records(self._cluster, partition, joiner),
+                lambda: triggers.is_isr_member_without_committed_records(self._cluster, partition, new_member),
                 within_s=self._random.uniform(0.02, latency_s),
             )
             if node.is_running:
@@ -256,15 +259,15 @@ class TriggeredFaults:
         if not node.is_running:
             node.start()
 
-    def _proposals_of(self, mine: SimulatedBroker) -> Iterator[tuple[Partition, SimulatedBroker]]:
-        """Partitions that propose this broker, and other possible leaders.
+    def _proposals_of(self, reserved: SimulatedBroker) -> Iterator[tuple[Partition, SimulatedBroker]]:
+        """Yield partitions whose ISR proposal has this broker, each with a possible successor.
 
         The controller's own proposals are left out: they are not sent over the network.
         """
         controller = controller_broker(self._cluster)
         for node, broker in running_brokers(self._cluster):
             for partition in broker.partitions if node is not controller else ():
-                if mine.node_id in triggers.proposed_isr_members(partition):
+                if reserved.node_id in triggers.proposed_isr_members(partition):
                     successors = (self._cluster.brokers[one] for one in partition.registration.isr)
                     yield from (
                         (partition, successor)
@@ -273,7 +276,7 @@ class TriggeredFaults:
                     )
 
     async def _take_over_and_kill(
-        self, partition: Partition, successor: SimulatedBroker, newcomer: SimulatedBroker, within_s: float
+        self, partition: Partition, successor: SimulatedBroker, new_member: SimulatedBroker, within_s: float
     ) -> None:
         controller = controller_broker(self._cluster)
         if controller is None or controller.process is None or controller.broker is None:
@@ -281,12 +284,12 @@ class TriggeredFaults:
         if controller.broker.controller is None:
             return
         self._trace(
-            f"{successor.host} becomes leader of {partition} and receives nothing from {newcomer.host}; will "
+            f"{successor.host} becomes leader of {partition} and receives nothing from {new_member.host}; will "
             f"kill {successor.host}"
         )
-        after = [successor.node_id, newcomer.node_id]
+        after = [successor.node_id, new_member.node_id]
         order = [*after, *(one for one in partition.registration.replicas if one not in after)]
-        blocked: Direction = newcomer.host, successor.host
+        blocked: Direction = new_member.host, successor.host
         with self._cluster.network.packets_delayed(
             lambda direction, piece: direction == blocked and _api_key(piece) == FETCH, within_s + FETCH_DELAY_S
         ):
@@ -294,14 +297,14 @@ class TriggeredFaults:
             await triggers.wait_until(
                 lambda: triggers.is_led_by(self._cluster, partition, successor), within_s=within_s
             )
-            led = (
+            led_partition = (
                 None
                 if successor.broker is None
                 else successor.broker.partitions.get(partition.topic, partition.partition)
             )
-            if led is not None:
+            if led_partition is not None:
                 await triggers.wait_until(
-                    lambda: triggers.is_isr_member_without_committed_records(self._cluster, led, newcomer),
+                    lambda: triggers.is_isr_member_without_committed_records(self._cluster, led_partition, new_member),
                     within_s=within_s + self._random.uniform(0.0, 0.3),
                 )
             if successor.is_running:
@@ -315,21 +318,21 @@ class TriggeredFaults:
         await self._faults.power_loss(node)
 
     async def _slow_disks_and_lose_power(self, brokers: Sequence[SimulatedBroker]) -> None:
-        usual = {node.node_id: node.disk.sync_s for node in brokers}
+        original_sync_s = {node.node_id: node.disk.sync_s for node in brokers}
         for node in brokers:
             node.disk.sync_s = lambda: self._random.uniform(*SLOW_SYNC_S)
 
-        def found() -> list[SimulatedBroker]:
-            waits = triggers.brokers_with_partition(self._cluster, triggers.has_unsynced_acks)
-            waits += triggers.brokers_where(self._cluster, triggers.has_unsynced_metadata)
-            return [node for node in waits if node in brokers]
+        def candidates() -> list[SimulatedBroker]:
+            waiting = triggers.brokers_with_partition(self._cluster, triggers.has_unsynced_acks)
+            waiting += triggers.brokers_where(self._cluster, triggers.has_unsynced_metadata)
+            return [node for node in waiting if node in brokers]
 
         await sleep_random(self._random, 0.05, 1.5)
-        await triggers.wait_for_broker(self._cluster, self._random, found, within_s=2.0)
+        await triggers.wait_for_broker(self._cluster, self._random, candidates, within_s=2.0)
         await sleep_random(self._random, 0.001, 0.1)
         await self._faults.run_on_all(brokers, self._faults.power_loss)
         for node in brokers:
-            node.disk.sync_s = usual[node.node_id]
+            node.disk.sync_s = original_sync_s[node.node_id]
 
     async def _isolate_any_coordinator(self, _: SimulatedBroker) -> None:
         if found := triggers.brokers_with_partition(self._cluster, triggers.is_coordinator):
@@ -342,8 +345,8 @@ class TriggeredFaults:
         others = self._other_hosts(node)
         directions = [direction for other in others for direction in ((node.host, other), (other, node.host))]
         for client in self._clients:
-            far = others if client.startswith(HOST_PREFIX) else self._random.choice(([], [node.host]))
-            directions += [direction for broker in far for direction in ((client, broker), (broker, client))]
+            unreachable = others if client.startswith(HOST_PREFIX) else self._random.choice(([], [node.host]))
+            directions += [direction for broker in unreachable for direction in ((client, broker), (broker, client))]
         self._trace(f"isolates {node.host}, a coordinator")
         with self._cluster.network.links_cut(directions):
             await sleep_random(self._random, 1, 6)
@@ -365,8 +368,8 @@ def _api_key(piece: bytes) -> int:
 
 
 async def _transfer_leadership(controller: Controller, partition: Partition, order: Sequence[int]) -> None:
-    """Like two requests of an administrator: the same replicas in another order, then a preferred
-    election.
+    """Make `order[0]` leader as an administrator does: reassign the replicas in this order, then
+    elect the preferred leader.
     """
     with suppress(KafkaError):
         await controller.replication_control.reassign_partitions(

@@ -26,11 +26,11 @@ def broker(folder: Path) -> Iterator[str]:
     """Runs a broker with its data in the folder. Yields its address."""
     folder.mkdir(parents=True, exist_ok=True)
     address = f"127.0.0.1:{free_port()}"
-    command = _kafka(folder, address, KAFKA_LIBS) if KAFKA_LIBS else _ours(folder, address)
+    command = _kafka_command(folder, address, KAFKA_LIBS) if KAFKA_LIBS else _ottla_command(folder, address)
     with (folder / "broker.out").open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
-        _await(process, address, folder / "broker.out")
+        _wait_until_ready(process, address, folder / "broker.out")
         yield address
     finally:
         process.terminate()
@@ -40,7 +40,7 @@ def broker(folder: Path) -> Iterator[str]:
             process.kill()
 
 
-def _await(process: subprocess.Popen[bytes], address: str, out: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], address: str, out: Path) -> None:
     """Waits until the broker responds to a client."""
     client = AdminClient({"bootstrap.servers": address, "log_level": 0})
     deadline = time.monotonic() + _READY_S
@@ -53,7 +53,7 @@ def _await(process: subprocess.Popen[bytes], address: str, out: Path) -> None:
     raise AssertionError(f"the broker does not answer at {address}:\n{out.read_text()[-4000:]}")
 
 
-def _ours(folder: Path, address: str) -> list[str]:
+def _ottla_command(folder: Path, address: str) -> list[str]:
     settings = {"listeners": f"PLAINTEXT://{address}", "log.dirs": str(folder / "data"), "node.id": "1"}
     return [
         sys.executable,
@@ -63,7 +63,7 @@ def _ours(folder: Path, address: str) -> list[str]:
     ]
 
 
-def _kafka(folder: Path, address: str, libs: str) -> list[str]:
+def _kafka_command(folder: Path, address: str, libs: str) -> list[str]:
     controller = f"127.0.0.1:{free_port()}"
     settings = {
         "process.roles": "broker,controller",

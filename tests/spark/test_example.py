@@ -30,11 +30,13 @@ _PATIENCE_S = 240
 
 
 @pytest.fixture(scope="module")
-def loaded(topics: Topics) -> dict[str, int]:
+def record_counts(topics: Topics) -> dict[str, int]:
     """Creates the example's topics with all records. Returns the number of records of each."""
-    for wish in yaml.safe_load_all((EXAMPLE / "topics.yaml").read_text()):
-        settings = {name.replace(".", "_"): str(value) for name, value in wish["spec"].get("config", {}).items()}
-        topics.make(wish["metadata"]["name"], partitions=wish["spec"]["partitions"], **settings)
+    for topic_resource in yaml.safe_load_all((EXAMPLE / "topics.yaml").read_text()):
+        settings = {
+            name.replace(".", "_"): str(value) for name, value in topic_resource["spec"].get("config", {}).items()
+        }
+        topics.make(topic_resource["metadata"]["name"], partitions=topic_resource["spec"]["partitions"], **settings)
     counts = dict.fromkeys(load.RECORDS, 0)
     for record in load.records():
         counts[record.topic] += 1
@@ -45,8 +47,8 @@ def loaded(topics: Topics) -> dict[str, int]:
     return counts
 
 
-def test_loader_prints_every_record(loaded: dict[str, int]) -> None:
-    assert loaded == load.RECORDS
+def test_loader_prints_every_record(record_counts: dict[str, int]) -> None:
+    assert record_counts == load.RECORDS
 
 
 def test_events_are_in_order_of_actual_times_but_not_of_schedules() -> None:
@@ -110,7 +112,7 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
 
 @pytest.mark.timeout(600)
 def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
-    loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
+    record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
     # As in the example, but for an end: it stops when all flights are read. Small batches at first,
     # to be killed early.
@@ -126,7 +128,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-    assert 0 < batches[-1]["lag"]["records"] < loaded["flights"]
+    assert 0 < batches[-1]["lag"]["records"] < record_counts["flights"]
 
     write_pipeline(tmp_path, batch=150_000, trigger={"availableNow": True})
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
@@ -136,12 +138,12 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     assert last["state"] == "finished"
 
     rows = newest(topics, "hourly-delays")
-    wanted = expected()
+    wanted = expected_table()
     assert len(wanted) > 100_000
     assert rows.keys() == wanted.keys()
     assert [key for key, row in wanted.items() if rows[key] != row] == []
     assert topics.read("flights-dead-letters") == []
-    assert sum(topics.committed(GROUP, "flights", 3).values()) == loaded["flights"]
+    assert sum(topics.committed(GROUP, "flights", 3).values()) == record_counts["flights"]
 
 
 def newest(topics: Topics, topic: str) -> dict[str | None, dict[str, Any]]:
@@ -149,7 +151,7 @@ def newest(topics: Topics, topic: str) -> dict[str | None, dict[str, Any]]:
     return {message.key: message.json for message in topics.read(topic)}
 
 
-def expected() -> dict[str | None, dict[str, Any]]:
+def expected_table() -> dict[str | None, dict[str, Any]]:
     """The same aggregates by DuckDB, from the raw data."""
     data = load.folder()
     sql = duckdb.connect()
@@ -182,7 +184,9 @@ def expected() -> dict[str | None, dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-def test_process_stops_on_sigterm(loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path) -> None:
+def test_process_stops_on_sigterm(
+    record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
+) -> None:
     sink = {"from": "delays", "topic": "stopped-delays", "key": ["hour", "airport", "carrier"], "outputMode": "update"}
     write_pipeline(tmp_path, batch=5_000, sinks=[sink], consumerGroup="stopped")
     topics.make("stopped-delays", partitions=1)

@@ -66,13 +66,13 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
         topics.write("slow-in", {"id": number})
         seen: list[tuple[int, int]] = []
 
-        def both_have_told(lines: list[Line], seen: list[tuple[int, int]] = seen) -> bool:
-            told = {line["query"] for line in lines if "batch" in line}
-            if told == {"events"}:
+        def have_both_reported(lines: list[Line], seen: list[tuple[int, int]] = seen) -> bool:
+            reported = {line["query"] for line in lines if "batch" in line}
+            if reported == {"events"}:
                 seen.append((topics.committed("slowest", "slow-in", 1)[0], len(ids(topics, "slow-out"))))
-            return "slow" in told
+            return "slow" in reported
 
-        pipeline(spec, stop_when=both_have_told)
+        pipeline(spec, stop_when=have_both_reported)
         assert seen[0] == (before, number), "while one has told and the other has not"
         assert all(committed <= written for committed, written in seen)
         assert topics.committed("slowest", "slow-in", 1) == {0: number + 1}

@@ -23,7 +23,9 @@ def documents() -> list[str]:
 
 
 def long_lines(text: str) -> Iterator[int]:
-    """Line numbers. Tables, code and lines with a link or an address cannot be wrapped everywhere."""
+    """Line numbers. Tables, code and lines with a link or an address cannot be wrapped
+    everywhere.
+    """
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):
         is_code ^= line.lstrip().startswith("```")

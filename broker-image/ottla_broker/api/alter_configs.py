@@ -1,11 +1,11 @@
 """AlterConfigs (33), versions 0–2.
 
-- Replaces all configs of a resource; a config that the request does not name returns to its default. Current tools
-  use IncrementalAlterConfigs instead, which changes only what it names.
-- Each resource has its own outcome and is validated whole before anything changes. The response is sent when the
-  metadata log has the change on disk.
-- A resource named twice is INVALID_REQUEST for both, and so is a config without a value. Levels of loggers are not
-  altered by this API.
+- Replaces all configs of a resource; a config that the request does not name returns to its
+  default. Current tools use IncrementalAlterConfigs instead, which changes only what it names.
+- Each resource has its own outcome and is validated whole before anything changes. The response is
+  sent when the metadata log has the change on disk.
+- A resource named twice is INVALID_REQUEST for both, and so is a config without a value. Levels of
+  loggers are not altered by this API.
 - v2 is flexible.
 """
 

@@ -1,13 +1,14 @@
 """AlterPartition (56), versions 2–3: between brokers only, handled by the active controller.
 
-- A leader proposes new in-sync replicas for its partitions. All partitions of a request are one commit; a rejected
-  one does not affect the others.
-- A proposal is accepted only if it is based on the current state: a lower leader epoch is FENCED_LEADER_EPOCH, a
-  lower partition epoch INVALID_UPDATE_VERSION, and a higher one of either NOT_CONTROLLER, because this broker's image
-  is the older one then.
-- A replica that may not be in sync (fenced, in controlled shutdown, or registered with another epoch) is
-  INELIGIBLE_REPLICA.
-- A reassignment completes here when its last target is in sync. If that removes the leader: NEW_LEADER_ELECTED.
+- A leader proposes new in-sync replicas for its partitions. All partitions of a request are one
+  commit; a rejected one does not affect the others.
+- A proposal is accepted only if it is based on the current state: a lower leader epoch is
+  FENCED_LEADER_EPOCH, a lower partition epoch INVALID_UPDATE_VERSION, and a higher one of either
+  NOT_CONTROLLER, because this broker's image is the older one then.
+- A replica that may not be in sync (fenced, in controlled shutdown, or registered with another
+  epoch) is INELIGIBLE_REPLICA.
+- A reassignment completes here when its last target is in sync. If that removes the leader:
+  NEW_LEADER_ELECTED.
 - The response contains the new state. There is no recovery state after an unclean election.
 - v3 adds broker epochs of the replicas (KIP-903).
 """

@@ -1,11 +1,13 @@
 """AlterPartitionReassignments (45), versions 0–1.
 
-- Starts to move partitions to other brokers (KIP-455), or cancels that with null replicas. The response is sent when
-  it has started.
-- Added replicas catch up first. Removed replicas leave when every target is in sync, and not before (rule 12).
+- Starts to move partitions to other brokers (KIP-455), or cancels that with null replicas. The
+  response is sent when it has started.
+- Added replicas catch up first. Removed replicas leave when every target is in sync, and not before
+  (rule 12).
 - A reassignment that replaces another keeps the original replicas, to which cancelling returns.
-- INVALID_REPLICA_ASSIGNMENT: no replicas, a replica named twice, a broker that is not registered, or no in-sync
-  replica left. NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel. A partition named twice is INVALID_REQUEST.
+- INVALID_REPLICA_ASSIGNMENT: no replicas, a replica named twice, a broker that is not registered,
+  or no in-sync replica left. NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel. A partition named
+  twice is INVALID_REQUEST.
 - v1 can forbid a change of the replication factor (INVALID_REPLICATION_FACTOR, KIP-860).
 """
 

@@ -1,13 +1,15 @@
 """ApiVersions (18), versions 0–4.
 
 - Answers which APIs the broker serves in which versions. Clients send it first on every connection.
-- A version above the broker's is answered in version 0 with UNSUPPORTED_VERSION and the list, so that a newer
-  client can step down (KIP-511). The dispatcher does that, because such a request cannot be read.
-- v3 is flexible and adds the client's software name and version, which must look like a name, and features
-  (KIP-584). v4 differs in features whose lowest version is 0.
-- The one feature is `metadata.version`, finalized at Apache Kafka 4.1's level: Ottla has the metadata and the
-  requests between brokers of one level only, so it cannot be changed (UpdateFeatures is not served). The epoch of
-  the finalized features is the offset of the last metadata record applied, as in Kafka.
+- A version above the broker's is answered in version 0 with UNSUPPORTED_VERSION and the list, so
+  that a newer client can step down (KIP-511). The dispatcher does that, because such a request
+  cannot be read.
+- v3 is flexible and adds the client's software name and version, which must look like a name, and
+  features (KIP-584). v4 differs in features whose lowest version is 0.
+- The one feature is `metadata.version`, finalized at Apache Kafka 4.1's level: Ottla has the
+  metadata and the requests between brokers of one level only, so it cannot be changed
+  (UpdateFeatures is not served). The epoch of the finalized features is the offset of the last
+  metadata record applied, as in Kafka.
 """
 
 import re

@@ -1,9 +1,11 @@
 """BeginQuorumEpoch (53), versions 0–1: between brokers only.
 
-- The new leader of the metadata log announces its epoch, so that followers need not wait for their fetches to time
-  out.
-- An epoch that is not newer than the known one changes nothing. The response contains the known epoch and leader.
-- v1 adds the leader's endpoint, and the receiver's id and directory id: INVALID_VOTER_KEY from any other broker.
+- The new leader of the metadata log announces its epoch, so that followers need not wait for their
+  fetches to time out.
+- An epoch that is not newer than the known one changes nothing. The response contains the known
+  epoch and leader.
+- v1 adds the leader's endpoint, and the receiver's id and directory id: INVALID_VOTER_KEY from any
+  other broker.
 """
 
 from uuid import UUID

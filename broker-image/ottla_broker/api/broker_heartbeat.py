@@ -1,12 +1,15 @@
 """BrokerHeartbeat (63), versions 0–2: between brokers only, handled by the active controller.
 
-- Extends a broker's session. A registered broker that wants to serve and has applied the metadata up to its own
-  registration, and to where it was last fenced, is unfenced; one that wants to be fenced is fenced.
-- `want_shut_down`: the controller moves leaderships away from the broker while it still serves. `should_shut_down` in
-  the response: that is done, every other live broker has applied it, and the broker is fenced.
-- BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: the broker has to register again, or another process has replaced
-  it.
-- v1 adds failed log directories, whose partitions get other leaders. v2 adds cordoned directories, which are ignored.
+- Extends a broker's session. A registered broker that wants to serve and has applied the metadata
+  up to its own registration, and to where it was last fenced, is unfenced; one that wants to be
+  fenced is fenced.
+- `want_shut_down`: the controller moves leaderships away from the broker while it still serves.
+  `should_shut_down` in the response: that is done, every other live broker has applied it, and the
+  broker is fenced.
+- BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: the broker has to register again, or another
+  process has replaced it.
+- v1 adds failed log directories, whose partitions get other leaders. v2 adds cordoned directories,
+  which are ignored.
 """
 
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest

@@ -1,14 +1,15 @@
 """BrokerRegistration (62), versions 0–4: between brokers only, handled by the active controller.
 
-- A broker process registers its incarnation, listeners, rack and log directories. It is registered as fenced; the
-  response contains its broker epoch.
-- The same process may register again, and keeps its epoch while nothing has changed. Another process with the id of a
-  live broker is DUPLICATE_BROKER_REGISTRATION, unless it has a log directory of that broker, which therefore has
-  ended.
-- v3 adds `previous_broker_epoch`, read from the marker of a clean shutdown. If it is not the epoch the broker had,
-  the broker may have lost unsynced records and is removed from ISRs. The same holds for partitions of a directory
-  that is missing.
-- A broker of another cluster is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper migration are ignored.
+- A broker process registers its incarnation, listeners, rack and log directories. It is registered
+  as fenced; the response contains its broker epoch.
+- The same process may register again, and keeps its epoch while nothing has changed. Another
+  process with the id of a live broker is DUPLICATE_BROKER_REGISTRATION, unless it has a log
+  directory of that broker, which therefore has ended.
+- v3 adds `previous_broker_epoch`, read from the marker of a clean shutdown. If it is not the epoch
+  the broker had, the broker may have lost unsynced records and is removed from ISRs. The same holds
+  for partitions of a directory that is missing.
+- A broker of another cluster is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper migration are
+  ignored.
 - v1 adds migrating ZooKeeper brokers; v2 log directories; v4 features whose lowest version is 0.
 """
 
@@ -35,7 +36,8 @@ SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SS
 async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
     ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
-    # The quorum's, because a controller that has just started may be elected before the broker has taken it over.
+    # The quorum's, because a controller that has just started may be elected before the broker has
+    # taken it over.
     cluster_id = ctx.broker.quorum.cluster_id
     if request.cluster_id != cluster_id:
         raise KafkaError(

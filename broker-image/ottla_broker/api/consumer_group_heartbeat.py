@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat (68), versions 0–1: rejected.
 
 - The consumer group protocol (KIP-848) is not implemented. Like Apache Kafka where it is disabled
-  (`group.coordinator.rebalance.protocols=classic`), the broker returns UNSUPPORTED_VERSION: clients fail with the
-  message, or fall back to the classic protocol (franz-go). librdkafka would look for another coordinator for ever if
-  the API were not served.
+  (`group.coordinator.rebalance.protocols=classic`), the broker returns UNSUPPORTED_VERSION: clients
+  fail with the message, or fall back to the classic protocol (franz-go). librdkafka would look for
+  another coordinator for ever if the API were not served.
 """
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest

@@ -1,11 +1,15 @@
 """CreateTopics (19), versions 2–7.
 
-- Each topic has its own error. All valid topics are one commit, answered when a majority has it on disk.
-- −1 partitions or replicas mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
-- Configs are validated before any topic is created. A name repeated in a request is INVALID_REQUEST, returned once.
+- Each topic has its own error. All valid topics are one commit, answered when a majority has it on
+  disk.
+- −1 partitions or replicas mean the cluster's `num.partitions` and `default.replication.factor`
+  (KIP-464).
+- Configs are validated before any topic is created. A name repeated in a request is
+  INVALID_REQUEST, returned once.
 - v5 adds the new topic's configs; v7 its id.
 - Partitions count against the client's `controller_mutation_rate`. Since v6 topics above it are
-  THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they are created and the client is throttled afterwards.
+  THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they are created and the client is throttled
+  afterwards.
 """
 
 from collections import Counter
@@ -69,8 +73,8 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
 
 
 def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
-    """Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST,
-    INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
+    """Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
+    INVALID_REQUEST, INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
     if not (
         ctx.is_authorized(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))
     ):

@@ -1,7 +1,7 @@
 """DeleteGroups (42), versions 0–2.
 
-- Deletes groups without members, with their offsets (KIP-229). Each group has its own error: GROUP_ID_NOT_FOUND,
-  NON_EMPTY_GROUP.
+- Deletes groups without members, with their offsets (KIP-229). Each group has its own error:
+  GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 - The response is sent when the deletion is replicated.
 """
 

@@ -1,13 +1,14 @@
 """DeleteRecords (21), versions 0–2.
 
 - Raises a partition's log start offset, or with −1 to the high watermark.
-- Answered with the low watermark, the lowest log start offset of the replicas on live brokers, once it is high
-  enough. After the timeout, which is one for all partitions: REQUEST_TIMED_OUT, and the records are deleted
-  nevertheless.
-- Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start offset nothing changes. Compacted-only topics and
-  mirrored topics are POLICY_VIOLATION, internal topics INVALID_TOPIC_EXCEPTION.
-- If other clusters' topics are appended to the topic, their copied offsets are first recorded again above the new
-  start (`mirroring.appended_retention`).
+- Answered with the low watermark, the lowest log start offset of the replicas on live brokers, once
+  it is high enough. After the timeout, which is one for all partitions: REQUEST_TIMED_OUT, and the
+  records are deleted nevertheless.
+- Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start offset nothing changes.
+  Compacted-only topics and mirrored topics are POLICY_VIOLATION, internal topics
+  INVALID_TOPIC_EXCEPTION.
+- If other clusters' topics are appended to the topic, their copied offsets are first recorded again
+  above the new start (`mirroring.appended_retention`).
 - v1 differs in throttling only; v2 is flexible.
 """
 

@@ -1,12 +1,14 @@
 """DeleteTopics (20), versions 1–6.
 
-- Each topic has its own error. Answered when the metadata log has the deletion on disk; files are deleted in the
-  background.
-- From v6 on a topic may be named by id, so that a re-created topic of the same name is not deleted (rule 13).
-- A topic that is named twice is INVALID_REQUEST (returned once) and is not deleted; so is one with both name and id,
-  or neither.
+- Each topic has its own error. Answered when the metadata log has the deletion on disk; files are
+  deleted in the background.
+- From v6 on a topic may be named by id, so that a re-created topic of the same name is not deleted
+  (rule 13).
+- A topic that is named twice is INVALID_REQUEST (returned once) and is not deleted; so is one with
+  both name and id, or neither.
 - Partitions count against the client's `controller_mutation_rate`. Since v5 topics above it are
-  THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they are deleted and the client is throttled afterwards.
+  THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they are deleted and the client is throttled
+  afterwards.
 - TOPIC_DELETION_DISABLED with `delete.topic.enable=false`.
 """
 

@@ -1,8 +1,11 @@
 """DescribeAcls (29), versions 1–3.
 
-- Lists the access control entries that a filter selects, grouped by resource pattern; needs DESCRIBE on the cluster.
-- The pattern type MATCH selects the entries that apply to a resource: by its name, by a prefix, or by `*` (KIP-290).
-- Without an authorizer it answers SECURITY_DISABLED, as Kafka does; a filter with an unknown code INVALID_REQUEST.
+- Lists the access control entries that a filter selects, grouped by resource pattern; needs
+  DESCRIBE on the cluster.
+- The pattern type MATCH selects the entries that apply to a resource: by its name, by a prefix, or
+  by `*` (KIP-290).
+- Without an authorizer it answers SECURITY_DISABLED, as Kafka does; a filter with an unknown code
+  INVALID_REQUEST.
 - v2 is flexible; v3 adds resources of users.
 """
 

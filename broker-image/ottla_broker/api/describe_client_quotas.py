@@ -1,9 +1,12 @@
 """DescribeClientQuotas (48), versions 0–1.
 
-- Lists the quotas of the entities that a filter selects (KIP-546); needs DESCRIBE_CONFIGS on the cluster.
-- A component of the filter selects a name, the default of its type, or every name. A strict filter selects only
-  entities that have no other types. Without components, one that is not strict selects all.
-- A filter that contradicts itself is INVALID_REQUEST, an unknown entity type UNSUPPORTED_VERSION, as in Kafka.
+- Lists the quotas of the entities that a filter selects (KIP-546); needs DESCRIBE_CONFIGS on the
+  cluster.
+- A component of the filter selects a name, the default of its type, or every name. A strict filter
+  selects only entities that have no other types. Without components, one that is not strict selects
+  all.
+- A filter that contradicts itself is INVALID_REQUEST, an unknown entity type UNSUPPORTED_VERSION,
+  as in Kafka.
 - v1 is flexible.
 """
 

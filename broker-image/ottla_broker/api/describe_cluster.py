@@ -1,10 +1,12 @@
 """DescribeCluster (60), versions 0–2.
 
-- Returns the cluster id, the controller, and the brokers with their endpoints at the client's listener.
+- Returns the cluster id, the controller, and the brokers with their endpoints at the client's
+  listener.
 - Every broker can be the controller, so there are no controller endpoints: requesting them is
   MISMATCHED_ENDPOINT_TYPE.
 - Fenced brokers are omitted, unless v2's flag includes them. v1 adds the endpoint type (KIP-919).
-- Another broker gets a response while this one starts, with an empty id before this one belongs to a cluster.
+- Another broker gets a response while this one starts, with an empty id before this one belongs to
+  a cluster.
 - Authorized operations are returned to clients that may describe the cluster.
 """
 

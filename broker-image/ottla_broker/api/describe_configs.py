@@ -1,12 +1,14 @@
 """DescribeConfigs (32), versions 1–4.
 
-- Describes topics, this broker, the cluster-wide defaults of all brokers (resource broker with the empty name) and the
-  levels of this broker's loggers.
-- Each config has the source of its value and, if requested, the other values in order of precedence.
+- Describes topics, this broker, the cluster-wide defaults of all brokers (resource broker with the
+  empty name) and the levels of this broker's loggers.
+- Each config has the source of its value and, if requested, the other values in order of
+  precedence.
 - Configs of another broker are INVALID_REQUEST, as in Kafka: only that broker knows them.
-- Groups and client metrics have no configs: an empty list, as for a resource for which nothing was set.
-- A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type 102) has its status,
-  from each broker of the partitions that it leads.
+- Groups and client metrics have no configs: an empty list, as for a resource for which nothing was
+  set.
+- A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type
+  102) has its status, from each broker of the partitions that it leads.
 - No names requested means all. v3 adds types and documentation; v4 is flexible.
 """
 

@@ -1,7 +1,7 @@
 """DescribeProducers (61), version 0.
 
-- Returns the active producers of each partition: id, epoch, last sequence and timestamp, and the first offset of an
-  open transaction (KIP-664). Only the leader knows.
+- Returns the active producers of each partition: id, epoch, last sequence and timestamp, and the
+  first offset of an open transaction (KIP-664). Only the leader knows.
 """
 
 from typing import cast

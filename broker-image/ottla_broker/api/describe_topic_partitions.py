@@ -1,9 +1,9 @@
 """DescribeTopicPartitions (75), version 0.
 
-- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, sorted; no topics requested
-  means all.
-- A page has at most the smaller of the request's limit and `max.request.partition.size.limit` partitions; the cursor
-  says where the next one starts.
+- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, sorted;
+  no topics requested means all.
+- A page has at most the smaller of the request's limit and `max.request.partition.size.limit`
+  partitions; the cursor says where the next one starts.
 - A cursor must name a requested topic: otherwise INVALID_REQUEST for all of them.
 """
 

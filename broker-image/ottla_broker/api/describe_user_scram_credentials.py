@@ -1,7 +1,9 @@
 """DescribeUserScramCredentials (50), version 0.
 
-- Lists the mechanisms and iterations of users' SCRAM credentials (KIP-554), never keys; needs DESCRIBE on the cluster.
-- Without names all users are described. An unknown user is RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE.
+- Lists the mechanisms and iterations of users' SCRAM credentials (KIP-554), never keys; needs
+  DESCRIBE on the cluster.
+- Without names all users are described. An unknown user is RESOURCE_NOT_FOUND, one named twice
+  DUPLICATE_RESOURCE.
 """
 
 from collections import Counter

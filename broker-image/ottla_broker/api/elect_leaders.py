@@ -1,12 +1,14 @@
 """ElectLeaders (43), versions 0–2.
 
-- Preferred (type 0): makes the first replica of a partition its leader, if it is live and in sync; otherwise
-  PREFERRED_LEADER_NOT_AVAILABLE.
-- Unclean (type 1, from v1): makes any live replica the leader of a partition without one, eligible leader replicas
-  first. Records that only other replicas had are lost. ELIGIBLE_LEADERS_NOT_AVAILABLE if none is live.
-- ELECTION_NOT_NEEDED if the preferred replica, or for type 1 any replica, is the leader. No partitions requested
-  means all; those that need no election are omitted then.
-- All elections of a request are one commit, answered when a majority has it on disk. v2 is flexible.
+- Preferred (type 0): makes the first replica of a partition its leader, if it is live and in sync;
+  otherwise PREFERRED_LEADER_NOT_AVAILABLE.
+- Unclean (type 1, from v1): makes any live replica the leader of a partition without one, eligible
+  leader replicas first. Records that only other replicas had are lost.
+  ELIGIBLE_LEADERS_NOT_AVAILABLE if none is live.
+- ELECTION_NOT_NEEDED if the preferred replica, or for type 1 any replica, is the leader. No
+  partitions requested means all; those that need no election are omitted then.
+- All elections of a request are one commit, answered when a majority has it on disk. v2 is
+  flexible.
 """
 
 from typing import cast

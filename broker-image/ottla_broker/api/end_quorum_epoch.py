@@ -1,8 +1,9 @@
 """EndQuorumEpoch (54), versions 0–1: between brokers only.
 
-- The leader of the metadata log, before it stops, asks the other voters to elect another one: the first of the
-  preferred candidates at once, the others later.
-- An epoch or leader that is not the known one changes nothing. The response contains the known epoch and leader.
+- The leader of the metadata log, before it stops, asks the other voters to elect another one: the
+  first of the preferred candidates at once, the others later.
+- An epoch or leader that is not the known one changes nothing. The response contains the known
+  epoch and leader.
 - v1 adds the candidates' directory ids; v0, which has none, prefers nobody.
 """
 

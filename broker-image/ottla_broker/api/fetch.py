@@ -213,8 +213,8 @@ class ConsumerReader:
 class Fetch:
     """One fetch request. It is read as often as something changes, until there is enough to answer.
 
-    `limit`: bytes of records in the response; `response_cache`: where identical fetches get identical responses, which
-    they do not in sessions, whose responses are incremental."""
+    `limit`: bytes of records in the response; `response_cache`: where identical fetches get
+    identical responses, which they do not in sessions, whose responses are incremental."""
 
     context: RequestContext
     correlation_id: int
@@ -244,7 +244,9 @@ class Fetch:
         )
 
     def read(self) -> bool:
-        """Read what is there. True if the response is due: `min_bytes`, an error, or the reader's own reason."""
+        """Read what is there. True if the response is due: `min_bytes`, an error, or the reader's
+        own reason.
+        """
         size, due, limit, reader = 0, False, self.limit, self._reader
         found = self._found = []
         self._not_yet = []
@@ -268,8 +270,9 @@ class Fetch:
         return due or size >= min(self.request.min_bytes, limit) or self._is_full()
 
     def _is_full(self) -> bool:
-        """True if a partition has records that were not read (they did not fit, beside another partition's or behind
-        its own, or they lie in the next segment), or if the fetcher catches up from an older segment, as in Kafka."""
+        """True if a partition has records that were not read (they did not fit, beside another
+        partition's or behind its own, or they lie in the next segment), or if the fetcher catches
+        up from an older segment, as in Kafka."""
         if not self.size:
             return False
         return any(
@@ -292,7 +295,9 @@ class Fetch:
         return min(self.request.min_bytes, self.limit, wanted) - self.size
 
     def response(self, *, expired: bool = False) -> Buffers:
-        """What the last read found. `expired`: the fetch waits no longer, so what is not there yet is an error."""
+        """What the last read found. `expired`: the fetch waits no longer, so what is not there yet
+        is an error.
+        """
         session, partitions, leaders = self.session, [], []
         quota = None if session.is_replica else self.context.quota
         if quota is not None and not quota.admits_fetch(self.size):
@@ -425,7 +430,8 @@ class DelayedFetch:
             self._sizes = [(one, one.log.size, one.leader_epoch) for one in partitions]
 
     def _wake(self) -> None:
-        # In the next turn: the append that woke us has its own response to send first, and more may come in this turn.
+        # In the next turn: the append that woke us has its own response to send first, and more may
+        # come in this turn.
         if not self._checking:
             self._checking = True
             self._loop.call_soon(self._check)
@@ -440,7 +446,9 @@ class DelayedFetch:
             self._watch()
 
     def _may_be_enough(self) -> bool:
-        """True if the logs have grown by what is missing, or something other than growth has happened."""
+        """True if the logs have grown by what is missing, or something other than growth has
+        happened.
+        """
         if self._missing <= 1 or len(self._fetch.session.changed) > len(self._sizes):
             return True
         grown = 0

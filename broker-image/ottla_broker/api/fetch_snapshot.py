@@ -1,9 +1,11 @@
 """FetchSnapshot (59), versions 0–1.
 
-- A broker that is behind the start of the metadata log gets the metadata as a snapshot, in pieces (KIP-630).
-- Any broker that has the snapshot serves it, since its content is committed. A client that may read the log may read
-  it.
-- SNAPSHOT_NOT_FOUND when it was deleted: the broker fetches the log again and learns of a newer one.
+- A broker that is behind the start of the metadata log gets the metadata as a snapshot, in pieces
+  (KIP-630).
+- Any broker that has the snapshot serves it, since its content is committed. A client that may read
+  the log may read it.
+- SNAPSHOT_NOT_FOUND when it was deleted: the broker fetches the log again and learns of a newer
+  one.
 - A consumer (replica −1) gets it with secrets redacted (`metadata.redaction`).
 - v1 (KIP-853) adds the replica's directory id, which is ignored.
 """
@@ -63,7 +65,9 @@ def read_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size
 
 
 def read_redacted_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size_bytes: int) -> bytes:
-    """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in another."""
+    """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in
+    another.
+    """
     return redact_secrets(snapshots.read_bytes(snapshot, 0, snapshots.file_size(snapshot)))[at : at + size_bytes]
 
 

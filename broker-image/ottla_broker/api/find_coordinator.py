@@ -1,11 +1,13 @@
 """FindCoordinator (10), versions 0–6.
 
-- Returns the broker that coordinates a group: the leader of the partition of `__consumer_offsets` that the group's id
-  hashes to.
-- Creates `__consumer_offsets` if it is missing. COORDINATOR_NOT_AVAILABLE until its partition has a leader.
-- Transactions are not implemented, and a transactional client must fail at once instead of retrying until a timeout.
-  librdkafka uses the single form (v0–3), gives up only on an authorization error, and prints the message with it. The
-  Java client uses the batched form, gives up on any error that is not retriable, and prints the message.
+- Returns the broker that coordinates a group: the leader of the partition of `__consumer_offsets`
+  that the group's id hashes to.
+- Creates `__consumer_offsets` if it is missing. COORDINATOR_NOT_AVAILABLE until its partition has a
+  leader.
+- Transactions are not implemented, and a transactional client must fail at once instead of retrying
+  until a timeout. librdkafka uses the single form (v0–3), gives up only on an authorization error,
+  and prints the message with it. The Java client uses the batched form, gives up on any error that
+  is not retriable, and prints the message.
 - v1 adds key types and messages; v4 several keys (KIP-699); v6 share groups (not served).
 """
 

@@ -1,10 +1,12 @@
 """IncrementalAlterConfigs (44), versions 0–1.
 
-- Changes only the configs that it names: SET, DELETE (back to the default), APPEND to and SUBTRACT from a list
-  (KIP-339).
-- APPEND and SUBTRACT start from the default where a list is not set. An entry is not appended twice.
-- Each resource has its own outcome and is validated whole before anything changes. The response is sent when the
-  metadata log has the change on disk. Levels of this broker's loggers (KIP-412) are set in memory.
+- Changes only the configs that it names: SET, DELETE (back to the default), APPEND to and SUBTRACT
+  from a list (KIP-339).
+- APPEND and SUBTRACT start from the default where a list is not set. An entry is not appended
+  twice.
+- Each resource has its own outcome and is validated whole before anything changes. The response is
+  sent when the metadata log has the change on disk. Levels of this broker's loggers (KIP-412) are
+  set in memory.
 - Deleting an unknown config changes nothing, as in Kafka: scripts remove what older versions had.
 - A resource or a config named twice is INVALID_REQUEST, and so is a missing value.
 - v1 is flexible.

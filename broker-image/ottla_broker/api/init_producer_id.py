@@ -1,11 +1,13 @@
 """InitProducerId (22), versions 0–6.
 
-- Gives an idempotent producer an id that no other producer ever gets, with epoch 0. A producer that sends the id it
-  had (v3) gets a new one, too: without a transactional id there is no state to keep, as in Kafka.
+- Gives an idempotent producer an id that no other producer ever gets, with epoch 0. A producer that
+  sends the id it had (v3) gets a new one, too: without a transactional id there is no state to
+  keep, as in Kafka.
 - COORDINATOR_LOAD_IN_PROGRESS, on which producers retry, while the controller allocates no ids.
-- Transactions are not implemented. A transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that
-  both the Java client and librdkafka treat as fatal here; librdkafka retries any other until a timeout.
-  FindCoordinator, which such a producer sends first, has the message that says why.
+- Transactions are not implemented. A transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the
+  one error that both the Java client and librdkafka treat as fatal here; librdkafka retries any
+  other until a timeout. FindCoordinator, which such a producer sends first, has the message that
+  says why.
 - An empty transactional id, and an id without its epoch or the reverse, are INVALID_REQUEST.
 - v3 adds the producer's id and epoch (KIP-360); v6 two-phase commit (KIP-939, ignored).
 """

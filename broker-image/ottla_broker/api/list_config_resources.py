@@ -1,7 +1,7 @@
 """ListConfigResources (74), versions 0–1.
 
-- Lists what DescribeConfigs can describe: topics, brokers and brokers' loggers (KIP-1142). No types requested means
-  all of Kafka's.
+- Lists what DescribeConfigs can describe: topics, brokers and brokers' loggers (KIP-1142). No types
+  requested means all of Kafka's.
 - Mirrors (type 101, Ottla's own) are listed if requested: Kafka's tools do not know the type.
 - Groups and client metrics are known types without resources: they have no configs.
 - v0 was ListClientMetricsResources and knows only those: its response is empty. An unknown type is

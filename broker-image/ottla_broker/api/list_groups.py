@@ -1,8 +1,9 @@
 """ListGroups (16), versions 0–5.
 
-- Lists the groups that this broker coordinates, filtered by state and type (case-insensitive; an unknown state or
-  type matches nothing). COORDINATOR_LOAD_IN_PROGRESS while some are loading.
-- A client that may describe the cluster gets all groups, any other client those that it may describe.
+- Lists the groups that this broker coordinates, filtered by state and type (case-insensitive; an
+  unknown state or type matches nothing). COORDINATOR_LOAD_IN_PROGRESS while some are loading.
+- A client that may describe the cluster gets all groups, any other client those that it may
+  describe.
 - v4 adds states (KIP-518); v5 types (KIP-848).
 """
 

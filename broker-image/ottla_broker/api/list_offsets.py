@@ -1,14 +1,14 @@
 """ListOffsets (2), versions 1–11.
 
-- A timestamp in milliseconds finds the first record at or after it; none is (−1, −1). Negative timestamps have
-  meanings: −1 the end (the last stable offset for read_committed), −2 the start, −3 the record with the largest
-  timestamp (v7, KIP-734), −4 the first local offset (v8), −5 the last tiered offset (v9), −6 the first offset that
-  waits for upload (v11).
+- A timestamp in milliseconds finds the first record at or after it; none is (−1, −1). Negative
+  timestamps have meanings: −1 the end (the last stable offset for read_committed), −2 the start, −3
+  the record with the largest timestamp (v7, KIP-734), −4 the first local offset (v8), −5 the last
+  tiered offset (v9), −6 the first offset that waits for upload (v11).
 - Nothing is tiered: −4 equals −2, and −5 and −6 find nothing.
 - v4 checks leader epochs and returns that of the offset.
-- A new leader may not know yet everything that its predecessor reported as committed. The response waits until it
-  does, for a while, and is then OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE). Only the start is
-  returned at once.
+- A new leader may not know yet everything that its predecessor reported as committed. The response
+  waits until it does, for a while, and is then OFFSET_NOT_AVAILABLE (KIP-207; before v5
+  LEADER_NOT_AVAILABLE). Only the start is returned at once.
 """
 
 import asyncio
@@ -84,7 +84,9 @@ async def wait_for_epoch_start(partition: Partition) -> None:
 def topic_offsets(
     ctx: RequestContext, topic: ListOffsetsTopic, request: ListOffsetsRequest
 ) -> tuple[ListOffsetsPartitionResponse, ...]:
-    """One result for each partition. Clients find results by partition, so one requested twice is INVALID_REQUEST."""
+    """One result for each partition. Clients find results by partition, so one requested twice is
+    INVALID_REQUEST.
+    """
     times = Counter(requested.partition_index for requested in topic.partitions)
     found = {
         requested.partition_index: partition_offset(ctx, topic.name, request, requested)

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46), version 0.
 
-- Lists the partitions that are being reassigned, with the replicas that are added and removed: all, or those
-  requested.
+- Lists the partitions that are being reassigned, with the replicas that are added and removed: all,
+  or those requested.
 - Partitions that are not being reassigned, or do not exist, are omitted, as in Kafka.
 """
 

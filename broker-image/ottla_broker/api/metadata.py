@@ -1,15 +1,20 @@
 """Metadata (3), versions 0–13.
 
-- Lists the live brokers, the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
-- Topics are requested by name or (from v12) by id; null (in v0 an empty list) means all that the client may describe.
+- Lists the live brokers, the controller, and for each topic its id, partitions, leaders, epochs,
+  replicas and ISR.
+- Topics are requested by name or (from v12) by id; null (in v0 an empty list) means all that the
+  client may describe.
 - A topic requested twice, or once by name and once by id, is returned once.
-- If a leader of a requested topic may have failed, the response waits a moment for the failure detector and the
-  controller: a client that lost its connection asks at once, and would be sent to the failed broker again.
-- A missing topic is created if the request and `auto.create.topics.enable` allow it, as in Kafka; the response then
-  contains it.
-- A partition without a leader is LEADER_NOT_AVAILABLE. Each broker's endpoint is that of the client's listener.
-- v1 adds the controller, racks and internal topics; v5 offline replicas; v7 leader epochs; v8 authorized operations,
-  which v8–10 also have for the cluster; v10 ids; v12 lookup by id (INVALID_REQUEST before); v13 a top-level error.
+- If a leader of a requested topic may have failed, the response waits a moment for the failure
+  detector and the controller: a client that lost its connection asks at once, and would be sent to
+  the failed broker again.
+- A missing topic is created if the request and `auto.create.topics.enable` allow it, as in Kafka;
+  the response then contains it.
+- A partition without a leader is LEADER_NOT_AVAILABLE. Each broker's endpoint is that of the
+  client's listener.
+- v1 adds the controller, racks and internal topics; v5 offline replicas; v7 leader epochs; v8
+  authorized operations, which v8–10 also have for the cluster; v10 ids; v12 lookup by id
+  (INVALID_REQUEST before); v13 a top-level error.
 """
 
 from dataclasses import replace

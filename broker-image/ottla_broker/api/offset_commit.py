@@ -1,12 +1,13 @@
 """OffsetCommit (8), versions 2–10.
 
-- Stores offsets of a group, replicated before the response: from a member of the current generation or, while the
-  group has no members, from any client that names no generation.
-- A missing topic or partition is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the others are stored.
+- Stores offsets of a group, replicated before the response: from a member of the current generation
+  or, while the group has no members, from any client that names no generation.
+- A missing topic or partition is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the others
+  are stored.
 - Metadata longer than `offset.metadata.max.bytes` are OFFSET_METADATA_TOO_LARGE.
 - A commit extends its member's session.
-- v2–4 may have a retention of their own; v6 adds leader epochs; v7 static members; v9 returns GROUP_ID_NOT_FOUND
-  where older versions return ILLEGAL_GENERATION; v10 has topics by id (KIP-848).
+- v2–4 may have a retention of their own; v6 adds leader epochs; v7 static members; v9 returns
+  GROUP_ID_NOT_FOUND where older versions return ILLEGAL_GENERATION; v10 has topics by id (KIP-848).
 """
 
 from collections.abc import Sequence
@@ -99,7 +100,9 @@ async def commit_offsets(
     unknown_topic: ErrorCode,
     expire_ms: int,
 ) -> list[ErrorCode]:
-    """One error code for each requested partition, in order. `topics`: of the request's, None for an unknown one."""
+    """One error code for each requested partition, in order. `topics`: of the request's, None for
+    an unknown one.
+    """
     named: Sequence[RequestTopicByName | RequestTopicById] = request.topics
     requested = [(topic, p) for topic, one in zip(topics, named, strict=True) for p in one.partitions]
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):

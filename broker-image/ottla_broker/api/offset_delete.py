@@ -1,6 +1,7 @@
 """OffsetDelete (47), version 0.
 
-- Deletes a group's committed offsets of topics that no member subscribes to (otherwise GROUP_SUBSCRIBED_TO_TOPIC).
+- Deletes a group's committed offsets of topics that no member subscribes to (otherwise
+  GROUP_SUBSCRIBED_TO_TOPIC).
 - A group whose members are not consumers is NON_EMPTY_GROUP: their subscriptions are unknown.
 - The response is sent when the deletion is replicated. A missing offset is no error (KIP-496).
 """

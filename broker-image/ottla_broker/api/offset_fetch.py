@@ -1,11 +1,12 @@
 """OffsetFetch (9), versions 1–10.
 
-- Returns the committed offsets of groups: of the requested partitions, or (null) of all. Nothing committed is offset
-  −1, whether or not the group or the partition exists.
-- Only replicated commits are returned. That satisfies `require_stable` (v7, KIP-447), as there are no transactions.
+- Returns the committed offsets of groups: of the requested partitions, or (null) of all. Nothing
+  committed is offset −1, whether or not the group or the partition exists.
+- Only replicated commits are returned. That satisfies `require_stable` (v7, KIP-447), as there are
+  no transactions.
 - A commit for a deleted topic of the same name is not returned.
-- v1 has errors per partition only; v2 adds null for all; v3 throttling; v5 leader epochs; v8 several groups
-  (KIP-709); v9 member id and epoch (for KIP-848 groups, ignored); v10 topics by id.
+- v1 has errors per partition only; v2 adds null for all; v3 throttling; v5 leader epochs; v8
+  several groups (KIP-709); v9 member id and epoch (for KIP-848 groups, ignored); v10 topics by id.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -138,8 +139,9 @@ def partition_results(kind: Callable[..., P], partitions: Found) -> tuple[P, ...
 def find_commits(
     ctx: RequestContext, group: str, requested: Sequence[tuple[str, Sequence[int]]] | None
 ) -> list[tuple[str, Found]]:
-    """What the group has committed for the requested partitions of topics, by name; None: for all topics that the
-    client may describe. Raises GROUP_AUTHORIZATION_FAILED and the coordinator's errors."""
+    """What the group has committed for the requested partitions of topics, by name; None: for all
+    topics that the client may describe. Raises GROUP_AUTHORIZATION_FAILED and the coordinator's
+    errors."""
     ctx.check_authorized(Operation.describe, Resource.group(group))
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
     if requested is None:

@@ -1,16 +1,21 @@
 """Produce (0), versions 0–13.
 
-- Appends each partition's batch in the order of the requests, and parses no more than its header unless the topic is
-  compacted or bounds timestamps, or the header shows an invalid timestamp.
-- acks=1 and 0 are done when the leader has the records, −1 when the whole ISR has; after the request's timeout the error
-  is REQUEST_TIMED_OUT, and the records stay. With acks=0 an error closes the connection: there is no response for it.
-- Mirrored topics are INVALID_TOPIC_EXCEPTION, which no client retries, until they fail over; during the failover
-  NOT_ENOUGH_REPLICAS, which clients retry.
+- Appends each partition's batch in the order of the requests, and parses no more than its header
+  unless the topic is compacted or bounds timestamps, or the header shows an invalid timestamp.
+- acks=1 and 0 are done when the leader has the records, −1 when the whole ISR has; after the
+  request's timeout the error is REQUEST_TIMED_OUT, and the records stay. With acks=0 an error
+  closes the connection: there is no response for it.
+- Mirrored topics are INVALID_TOPIC_EXCEPTION, which no client retries, until they fail over; during
+  the failover NOT_ENOUGH_REPLICAS, which clients retry.
 - Internal topics are INVALID_TOPIC_EXCEPTION: only their coordinators write them.
-- Transactional batches are TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a transaction coordinator.
-- Versions 0–2 are advertised for librdkafka (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
-- A leader that has just stepped down says so, and then forwards for a while what comes all the same.
-- v8 names the records because of which a batch is rejected (KIP-467), v10 has current leaders (KIP-951), v13 topic ids.
+- Transactional batches are TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a transaction
+  coordinator.
+- Versions 0–2 are advertised for librdkafka (rule 16) and answered with UNSUPPORTED_VERSION, as
+  Kafka 4 does.
+- A leader that has just stepped down says so, and then forwards for a while what comes all the
+  same.
+- v8 names the records because of which a batch is rejected (KIP-467), v10 has current leaders
+  (KIP-951), v13 topic ids.
 """
 
 import asyncio
@@ -89,7 +94,9 @@ def produce(context: RequestContext, frame: bytearray, header: RequestHeader, ro
 
 
 class Appends:
-    """The appends of one request. `uncommitted`: what must be committed before the response; `rejected`: how many failed."""
+    """The appends of one request. `uncommitted`: what must be committed before the response;
+    `rejected`: how many failed.
+    """
 
     __slots__ = ("_acks", "_context", "rejected", "uncommitted")
 
@@ -153,7 +160,8 @@ def validate_request(context: RequestContext, partition: Partition, records: mem
     if len(records) > ATTRIBUTES_OFFSET and records[MAGIC_OFFSET] == MAGIC:  # the log rejects other formats
         attributes = records[ATTRIBUTES_OFFSET]
         if attributes & TRANSACTIONAL_FLAG:
-            # An open transaction would hide all that follows it from committed readers, and nothing could end it.
+            # An open transaction would hide all that follows it from committed readers, and nothing
+            # could end it.
             raise KafkaError(ErrorCode.transactional_id_authorization_failed, "transactions are not supported yet")
         if context.version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.zstd:
             raise KafkaError(ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_SINCE} of Produce")
@@ -195,7 +203,9 @@ def build_response(context: RequestContext, header: RequestHeader, results: Resu
 
 
 class DelayedProduce:
-    """A response that waits until the whole ISR has the records of every partition, or for the request's timeout."""
+    """A response that waits until the whole ISR has the records of every partition, or for the
+    request's timeout.
+    """
 
     __slots__ = ("_context", "_header", "_pending", "_results", "_timer", "response")
 
@@ -240,7 +250,9 @@ class DelayedProduce:
 
 
 def find_successor(context: RequestContext, results: Results) -> int | None:
-    """The one new leader of every partition of a request, if this broker has just stepped down from all of them."""
+    """The one new leader of every partition of a request, if this broker has just stepped down from
+    all of them.
+    """
     leaders = set()
     for topic, partitions in results:
         for result in partitions:

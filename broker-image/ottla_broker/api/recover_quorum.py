@@ -1,7 +1,8 @@
 """RecoverQuorum (10001), version 0: Ottla's own, sent by `ottla cluster recover`.
 
-- Orders this broker to continue as a part of a cluster with a new id, after a majority of the voters was lost for good
-  (`metadata/quorum_recovery.py`). The order is on disk before the response. Then the broker restarts and obeys it.
+- Orders this broker to continue as a part of a cluster with a new id, after a majority of the
+  voters was lost for good (`metadata/quorum_recovery.py`). The order is on disk before the
+  response. Then the broker restarts and obeys it.
 - INVALID_REQUEST when it is meant for another disk or cluster, or when this broker hears a leader.
 """
 

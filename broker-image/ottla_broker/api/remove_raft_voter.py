@@ -1,9 +1,12 @@
-"""RemoveRaftVoter (81), version 0: what `kafka-metadata-quorum.sh remove-controller` sends (KIP-853).
+"""RemoveRaftVoter (81), version 0: what `kafka-metadata-quorum.sh remove-controller` sends
+(KIP-853).
 
-- The broker stays in the cluster, and its copy of the metadata log no longer counts for commits and elections.
+- The broker stays in the cluster, and its copy of the metadata log no longer counts for commits and
+  elections.
 - VOTER_NOT_FOUND when no voter has this id and directory id; INVALID_REQUEST for the only voter.
 - The leader can be removed too: it commits the change, and then another voter is elected.
-- The leader that removed a voter does not add it again by itself; it may add another broker in its place.
+- The leader that removed a voter does not add it again by itself; it may add another broker in its
+  place.
 """
 
 from typing import Final

@@ -1,8 +1,9 @@
 """SaslAuthenticate (36), versions 0–2: carries the tokens of a SASL exchange (KIP-152).
 
-- PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. A failure is SASL_AUTHENTICATION_FAILED; it is answered after
-  `connection.failed.authentication.delay.ms`, and the connection closes.
-- v1 adds the lifetime of the session, within which the client has to authenticate again (KIP-368). v2 is flexible.
+- PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. A failure is SASL_AUTHENTICATION_FAILED; it is answered
+  after `connection.failed.authentication.delay.ms`, and the connection closes.
+- v1 adds the lifetime of the session, within which the client has to authenticate again (KIP-368).
+  v2 is flexible.
 """
 
 import datetime

@@ -1,9 +1,10 @@
 """SaslHandshake (17), versions 0–1: begins the authentication of a connection.
 
-- Names the mechanism; the response lists those that the listener has. Another one is UNSUPPORTED_SASL_MECHANISM.
+- Names the mechanism; the response lists those that the listener has. Another one is
+  UNSUPPORTED_SASL_MECHANISM.
 - v1 is followed by SaslAuthenticate (KIP-152), v0 by bare tokens with their size in front.
-- On a listener without SASL, and when it is not expected, it is ILLEGAL_SASL_STATE. After any error the broker closes
-  the connection, on a listener with SASL.
+- On a listener without SASL, and when it is not expected, it is ILLEGAL_SASL_STATE. After any error
+  the broker closes the connection, on a listener with SASL.
 """
 
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest

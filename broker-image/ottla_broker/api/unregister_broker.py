@@ -1,8 +1,9 @@
 """UnregisterBroker (64), version 0.
 
-- Removes a broker from the cluster: its leaderships move to other brokers. BROKER_ID_NOT_REGISTERED.
-- Its replicas stay assigned to it until they are reassigned. A broker that still runs registers again, and is in no
-  ISR then.
+- Removes a broker from the cluster: its leaderships move to other brokers.
+  BROKER_ID_NOT_REGISTERED.
+- Its replicas stay assigned to it until they are reassigned. A broker that still runs registers
+  again, and is in no ISR then.
 """
 
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest

@@ -1,8 +1,8 @@
 """UpdateRaftVoter (82), version 0: a voter of the metadata log names its new address (KIP-853).
 
 - Brokers of Ottla do not send it: the leader takes the address of a voter from its registration.
-- VOTER_NOT_FOUND when no voter has this id and directory id; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH for another
-  epoch than the leader's.
+- VOTER_NOT_FOUND when no voter has this id and directory id; FENCED_LEADER_EPOCH and
+  UNKNOWN_LEADER_EPOCH for another epoch than the leader's.
 """
 
 from typing import Final

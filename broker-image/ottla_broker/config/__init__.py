@@ -4,8 +4,9 @@
     config(NUM_PARTITIONS)        # int: the value in effect
     config.log_config(overrides)  # LogConfig of a topic with these overrides
 
-Every setting is one row of a table: `broker_settings`, `cluster_settings`, `topic_settings` (names that start
-with TOPIC_) and `mirror_settings` (MIRROR_). Validation, DescribeConfigs and docs/settings.md are made of the rows.
+Every setting is one row of a table: `broker_settings`, `cluster_settings`, `topic_settings` (names
+that start with TOPIC_) and `mirror_settings` (MIRROR_). Validation, DescribeConfigs and
+docs/settings.md are made of the rows.
 """
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress
@@ -17,6 +18,7 @@ from ottla_broker.config.description import ConfigEntry as ConfigEntry
 from ottla_broker.config.description import ConfigSource as ConfigSource
 from ottla_broker.config.description import ConfigSynonym as ConfigSynonym
 from ottla_broker.config.mirror_settings import *  # noqa: F403
+from ottla_broker.config.security_settings import *  # noqa: F403
 from ottla_broker.config.server_properties import find_setting_problems as find_setting_problems
 from ottla_broker.config.server_properties import refers_to_place as refers_to_place
 from ottla_broker.config.setting import BROKER_SETTINGS as BROKER_SETTINGS

@@ -1,10 +1,14 @@
-"""Types of settings that hold addresses: listeners, protocols, limits per IP address, principals, bootstrap servers."""
+"""Types of settings that hold addresses: listeners, protocols, limits per IP address, principals,
+bootstrap servers.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla_broker.config.value_types import ConfigType, ValueType, parsed, split_list
-from ottla_broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas_config
+from ottla_broker.security.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas_config
+from ottla_broker.security.principal_mapping import PrincipalMapper
+from ottla_broker.wire.client_security import SERVER_MECHANISMS
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
@@ -13,7 +17,9 @@ EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
 
 class Listener(NamedTuple):
-    """`NAME://host:port`. Host "" means every interface, port 0 any free port. IPv6 hosts have no brackets here."""
+    """`NAME://host:port`. Host "" means every interface, port 0 any free port. IPv6 hosts have no
+    brackets here.
+    """
 
     name: str
     host: str
@@ -149,9 +155,39 @@ def authorizer_name() -> ValueType[str]:
 def login_module() -> ValueType[LoginModule | None]:
     return parsed(
         parse_jaas_config,
-        f'{PLAIN_MODULE} required user_NAME="PASSWORD" …; or {SCRAM_MODULE} required;',
+        f'{PLAIN_MODULE} required user_NAME="PASSWORD" …; {SCRAM_MODULE} required; or {OAUTHBEARER_MODULE} required;',
         code=ConfigType.PASSWORD,
     )
+
+
+def parse_jwks_url(text: str) -> str:
+    scheme, separator, rest = text.strip().partition("://")
+    if scheme.lower() not in ("https", "http", "file") or not separator or not rest:
+        raise ValueError
+    return text.strip()
+
+
+def jwks_url() -> ValueType[str]:
+    return parsed(parse_jwks_url, "a URL with https://, http:// or file://")
+
+
+def parse_mechanisms(text: str) -> tuple[str, ...]:
+    mechanisms = split_list(text)
+    for mechanism in mechanisms:
+        if mechanism == "GSSAPI":
+            raise ValueError("GSSAPI (Kerberos) is not implemented")
+        if mechanism not in SERVER_MECHANISMS:
+            raise ValueError(f"{mechanism!r} is none of them")
+    return mechanisms
+
+
+def mechanisms() -> ValueType[tuple[str, ...]]:
+    allowed = f"a comma-separated list of {', '.join(SERVER_MECHANISMS[:-1])} and {SERVER_MECHANISMS[-1]}"
+    return parsed(parse_mechanisms, allowed, _commas, code=ConfigType.LIST)
+
+
+def principal_mapping_rules() -> ValueType[PrincipalMapper]:
+    return parsed(PrincipalMapper.parse, "DEFAULT, and RULE:PATTERN/REPLACEMENT/[LU], separated by commas", str)
 
 
 def principals() -> ValueType[tuple[str, ...]]:
@@ -164,6 +200,11 @@ def is_throttled_replica(entry: str) -> bool:
     return entry == "*" or bool(
         colon and partition.isascii() and partition.isdigit() and broker.isascii() and broker.isdigit()
     )
+
+
+def _commas(value: object) -> str:
+    assert isinstance(value, tuple)
+    return ",".join(value)
 
 
 def _semicolons(value: object) -> str:

@@ -1,15 +1,12 @@
-"""Settings of one broker: its identity and data, listeners and connections, TLS of listeners."""
+"""Settings of one broker: its identity and data, its quorum, its listeners and connections."""
 
 from ottla_broker.config.addresses import (
     PROTOCOLS,
     Listener,
-    authorizer_name,
     host_and_port_list,
     http_address,
     limits_by_address,
     listeners,
-    login_module,
-    principals,
     protocol_map,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, Setting, UpdateMode
@@ -21,12 +18,8 @@ from ottla_broker.config.value_types import (
     list_of,
     long,
     one_of,
-    only,
-    secret,
     string,
 )
-from ottla_broker.wire.client_security import MECHANISMS
-from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
 
 DYNAMIC = UpdateMode.CLUSTER_WIDE
 
@@ -134,53 +127,6 @@ MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = _network.row(
 MAX_REQUEST_PARTITION_SIZE_LIMIT = _network.row("max.request.partition.size.limit", integer(at_least=1), 2000,
     "Maximum number of partitions in one DescribeTopicPartitions response.")
 
-_tls = Section("TLS of listeners", BROKER_SETTINGS)  # each also as `listener.name.NAME.ssl.…`, NAME in lower case
-_STORE = "Java keystores cannot be read; provide keys and certificates as PEM (KIP-651)"
-_DIFFERS = "PEM is the only format that Ottla reads"
-
-_tls.row("ssl.keystore.type", only(string(), "PEM", _STORE), "PEM", "Format of the keystore.", differs=_DIFFERS)
-SSL_KEYSTORE_LOCATION = _tls.row("ssl.keystore.location", string("a file"), None,
-    "File with the broker's private key and certificate chain, read at start. Alternative: "
-    "`ssl.keystore.certificate.chain` and `ssl.keystore.key`.")
-SSL_KEYSTORE_CERTIFICATE_CHAIN = _tls.row(
-    "ssl.keystore.certificate.chain", secret("certificates in PEM"), None,
-    "The broker's certificate, followed by its intermediate certificates.", is_sensitive=True)
-SSL_KEYSTORE_KEY = _tls.row("ssl.keystore.key", secret("a private key in PEM"), None,
-    "Private key of the certificate.", is_sensitive=True)
-SSL_KEY_PASSWORD = _tls.row("ssl.key.password", secret(), None,
-    "Password of an encrypted private key.", is_sensitive=True)
-_tls.row("ssl.truststore.type", only(string(), "PEM", _STORE), "PEM", "Format of the truststore.", differs=_DIFFERS)
-SSL_TRUSTSTORE_LOCATION = _tls.row("ssl.truststore.location", string("a file"), None,
-    "File with the certificate authorities that sign clients' certificates. Alternative: "
-    "`ssl.truststore.certificates`.")
-SSL_TRUSTSTORE_CERTIFICATES = _tls.row("ssl.truststore.certificates", secret("certificates in PEM"), None,
-    "Certificate authorities that sign clients' certificates.", is_sensitive=True)
-SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
-    one_of(CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, any_case=True), CLIENT_AUTH_NONE,
-    "Whether clients present certificates. `required`: connections without one are rejected. `requested`: they are "
-    "User:ANONYMOUS. The principal is the certificate's subject, such as User:CN=alice,O=example.")
-SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS), "TLSv1.2,TLSv1.3",
-    "TLS versions that clients may use.")
-
-_sasl = Section("SASL of listeners", BROKER_SETTINGS)  # each also as `listener.name.NAME.…`, NAME in lower case
-
-SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", list_of(*MECHANISMS), "",
-    "Mechanisms by which clients may authenticate on listeners with SASL.", UpdateMode.PER_BROKER,
-    differs="Kafka's default is GSSAPI, which is not implemented")
-SASL_JAAS_CONFIG = _sasl.row("sasl.jaas.config", login_module(), None,
-    "Login module of a mechanism, as `listener.name.NAME.MECHANISM.sasl.jaas.config` with both names in lower case. "
-    "For PLAIN it is Kafka's PlainLoginModule, whose `user_NAME=\"PASSWORD\"` options are the users. SCRAM needs none: "
-    "its users are in the metadata log.", UpdateMode.PER_BROKER, is_sensitive=True)
-SASL_SERVER_MAX_RECEIVE_SIZE = _sasl.row("sasl.server.max.receive.size", integer(at_least=1), 524288,
-    "Maximum size in bytes of a request of a client that has not authenticated yet.")
-CONNECTIONS_MAX_REAUTH_MS = _sasl.row("connections.max.reauth.ms", long(), 0,
-    "Lifetime of a session in milliseconds. The broker closes the connection of a client that does not authenticate "
-    "again within it (KIP-368). Also as `listener.name.NAME.MECHANISM.connections.max.reauth.ms`. 0 or less: sessions "
-    "do not end.")
-CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = _sasl.row(
-    "connection.failed.authentication.delay.ms", integer(at_least=0), 100,
-    "Time in milliseconds by which the response to a failed login is delayed.")
-
 _quotas = Section("Client quotas", BROKER_SETTINGS)
 _BURST = "A client that was idle may use what its quota allows in all of them at once."
 
@@ -193,14 +139,3 @@ CONTROLLER_QUOTA_WINDOW_NUM = _quotas.row("controller.quota.window.num", integer
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = _quotas.row(
     "controller.quota.window.size.seconds", integer(at_least=1), 1,
     "Length in seconds of each window of `controller_mutation_rate`.")
-
-_authorization = Section("Authorization", BROKER_SETTINGS)
-
-AUTHORIZER_CLASS_NAME = _authorization.row("authorizer.class.name", authorizer_name(), "",
-    "Kafka's authorizer, by whose rules access is decided: access control entries in the metadata log, changed with "
-    "kafka-acls.sh or any client's admin API. Not set: everything is allowed to everyone.")
-SUPER_USERS = _authorization.row("super.users", principals(), "",
-    "Principals to whom everything is allowed. The principal of the brokers themselves belongs here: without a login "
-    "they are User:ANONYMOUS, like every client of a listener without a login.")
-ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
-    "Whether everything is allowed on a resource that no access control entry matches.")

@@ -1,4 +1,6 @@
-"""Settings of brokers in a cluster: topic creation, replication, broker lifecycle, consumer groups, producers."""
+"""Settings of brokers in a cluster: topic creation, replication, broker lifecycle, consumer groups,
+producers.
+"""
 
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
 from ottla_broker.config.value_types import MAX_INT32, MAX_INT64, boolean, integer, list_of, long, short, string

@@ -1,7 +1,7 @@
 """The settings in effect: those the broker was started with, below those changed while it runs.
 
-Precedence, highest first: this broker's dynamic value, the cluster-wide dynamic default, the static value
-(file or --set), the table's default. A topic's own value is above all of them for that topic.
+Precedence, highest first: this broker's dynamic value, the cluster-wide dynamic default, the static
+value (file or --set), the table's default. A topic's own value is above all of them for that topic.
 """
 
 import logging
@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from ottla_broker.config import broker_settings, cluster_settings
 from ottla_broker.config.addresses import EVERY_INTERFACE, Listener
 from ottla_broker.config.ignored_settings import why_ignored
+from ottla_broker.config.listener_security import find_security_problems
 from ottla_broker.config.server_properties import (
     LISTENER_PREFIX,
     StaticSettings,
@@ -24,9 +25,6 @@ from ottla_broker.config.server_properties import (
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
 from ottla_broker.log.config import LogConfig
-from ottla_broker.security.sasl_session import ListenerSasl
-from ottla_broker.wire.client_security import PLAIN
-from ottla_broker.wire.listener_tls import ListenerTls
 
 T = TypeVar("T")
 
@@ -41,7 +39,9 @@ _LOG_SETTINGS = {
 
 
 class Config:
-    """`config(NUM_PARTITIONS)` is the value in effect. Created by `load` or, from a mapping, by `of`."""
+    """`config(NUM_PARTITIONS)` is the value in effect. Created by `load` or, from a mapping, by
+    `of`.
+    """
 
     def __init__(self, static: StaticSettings) -> None:
         self.static = static
@@ -57,8 +57,8 @@ class Config:
 
     @classmethod
     def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
-        """From files, later ones over earlier ones, and `key=value` texts over all files. SettingError names file,
-        line, setting, value and what is allowed."""
+        """From files, later ones over earlier ones, and `key=value` texts over all files.
+        SettingError names file, line, setting, value and what is allowed."""
         given = [item for path in files for item in read_file(path)]
         return cls._validated(parse_settings(given + read_overrides(overrides)))
 
@@ -78,7 +78,9 @@ class Config:
         return cast(T, self._values[setting])
 
     def is_set(self, setting: Setting[object]) -> bool:
-        """Whether the value is set in a file, on the command line or dynamically, as opposed to the default."""
+        """Whether the value is set in a file, on the command line or dynamically, as opposed to the
+        default.
+        """
         layers = (self.cluster_dynamic, self.broker_dynamic)
         return setting in self.static.values or any(setting.name in layer for layer in layers)
 
@@ -96,7 +98,9 @@ class Config:
 
     @property
     def quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
-        """Without the listeners of controllers that Kafka's own server.properties names, and that are not opened."""
+        """Without the listeners of controllers that Kafka's own server.properties names, and that
+        are not opened.
+        """
         listeners = (*self(broker_settings.LISTENERS), *self(broker_settings.ADVERTISED_LISTENERS))
         unopened = {(one.host, one.port) for one in listeners if one.name in self.static.controller_listeners}
         servers = self(broker_settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
@@ -105,46 +109,18 @@ class Config:
     def security_protocol(self, listener: str) -> str:
         return self(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 
-    def tls(self, listener: str) -> ListenerTls:
-        """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all listeners."""
-
-        def of(setting: Setting[T]) -> T:
-            return cast(T, self.static.of_listeners.get((listener, "", setting), self(setting)))
-
-        return ListenerTls(
-            of(broker_settings.SSL_KEYSTORE_LOCATION) or "",
-            of(broker_settings.SSL_KEYSTORE_CERTIFICATE_CHAIN) or "",
-            of(broker_settings.SSL_KEYSTORE_KEY) or "",
-            of(broker_settings.SSL_KEY_PASSWORD) or "",
-            of(broker_settings.SSL_TRUSTSTORE_LOCATION) or "",
-            of(broker_settings.SSL_TRUSTSTORE_CERTIFICATES) or "",
-            of(broker_settings.SSL_CLIENT_AUTH),
-            of(broker_settings.SSL_ENABLED_PROTOCOLS),
-        )
-
-    def sasl(self, listener: str) -> ListenerSasl:
-        """SASL of a listener: its own settings, those of its mechanisms first, over those of all listeners."""
-
-        def of(setting: Setting[T], mechanism: str = "") -> T:
-            own = self.static.of_listeners
-            value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
-            return cast(T, value)
-
-        mechanisms = of(broker_settings.SASL_ENABLED_MECHANISMS)
-        plain = of(broker_settings.SASL_JAAS_CONFIG, PLAIN)
-        reauth_ms = [of(broker_settings.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
-        return ListenerSasl(
-            mechanisms,
-            {} if plain is None else plain.users,
-            dict(zip(mechanisms, [max(0, ms) / 1000 for ms in reauth_ms], strict=True)),
-            self(broker_settings.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000,
-            of(broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE),
-        )
+    def of_listener(self, listener: str, setting: Setting[T], mechanism: str = "") -> T:
+        """The value for a listener and one of its SASL mechanisms: its own, or that of all
+        listeners.
+        """
+        own = self.static.of_listeners
+        value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
+        return cast(T, value)
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """One for each listener, as advertised or else as listened on. Host "" (every interface) and port 0 (any)
-        are left for the server, which knows the bound address."""
+        """One for each listener, as advertised or else as listened on. Host "" (every interface)
+        and port 0 (any) are left for the server, which knows the bound address."""
         advertised = {listener.name: listener for listener in self(broker_settings.ADVERTISED_LISTENERS)}
         return tuple(
             advertised.get(one.name, one._replace(host="") if one.host in EVERY_INTERFACE else one)
@@ -163,9 +139,9 @@ class Config:
     # Dynamic changes
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Replace both dynamic layers (the configs of resource broker "" and of this broker in the metadata) and call
-        the subscribers of values that changed. What has no effect is logged: settings of Kafka's and of its plugins,
-        and what another version of Ottla wrote."""
+        """Replace both dynamic layers (the configs of resource broker "" and of this broker in the
+        metadata) and call the subscribers of values that changed. What has no effect is logged:
+        settings of Kafka's and of its plugins, and what another version of Ottla wrote."""
         changed = {
             name
             for old, new in ((self.cluster_dynamic, cluster), (self.broker_dynamic, broker))
@@ -194,7 +170,9 @@ class Config:
                 callback(self._values[setting])
 
     def subscribe(self, setting: Setting[T], callback: Callable[[T], None]) -> Callable[[], None]:
-        """Call `callback` with the new value whenever it changes. Returns a function that ends the subscription."""
+        """Call `callback` with the new value whenever it changes. Returns a function that ends the
+        subscription.
+        """
         callbacks = self._subscribers.setdefault(setting, [])
         untyped = cast(Callable[[object], None], callback)
         callbacks.append(untyped)
@@ -268,7 +246,9 @@ def _find_listener_problems(config: Config) -> list[str]:
     if not config.listeners:
         return ["listeners has only listeners of controllers; a broker needs one for clients"]
     problems = [*_find_bound_problems(config)]
-    return problems or [*_find_advertised_problems(config), *_find_inter_broker_problems(config)]
+    if not problems:
+        problems = [*_find_advertised_problems(config), *_find_inter_broker_problems(config)]
+    return problems or [*find_security_problems(config)]
 
 
 def _find_bound_problems(config: Config) -> Iterator[str]:
@@ -279,22 +259,6 @@ def _find_bound_problems(config: Config) -> Iterator[str]:
         protocol = protocols.get(listener.name)
         if protocol is None:
             yield f"listeners has {listener.name}, to which listener.security.protocol.map assigns no protocol"
-        elif protocol.startswith("SASL_"):
-            yield from _find_sasl_problems(config, listener)
-
-
-def _find_sasl_problems(config: Config, listener: Listener) -> Iterator[str]:
-    sasl, prefix = config.sasl(listener.name), f"{LISTENER_PREFIX}{listener.name.lower()}"
-    if not sasl.mechanisms:
-        yield (
-            f"listeners has {listener} with SASL, and {broker_settings.SASL_ENABLED_MECHANISMS.name} is empty; "
-            f"allowed: {broker_settings.SASL_ENABLED_MECHANISMS.type.allowed}"
-        )
-    if PLAIN in sasl.mechanisms and not sasl.plain_users:
-        yield (
-            f"{prefix}.plain.{broker_settings.SASL_JAAS_CONFIG.name} names no users for {listener}; "
-            f"allowed: {broker_settings.SASL_JAAS_CONFIG.type.allowed}"
-        )
 
 
 def _find_advertised_problems(config: Config) -> Iterator[str]:
@@ -315,10 +279,5 @@ def _find_inter_broker_problems(config: Config) -> Iterator[str]:
     names, inter_broker = {listener.name for listener in config.listeners}, config.inter_broker_listener
     if inter_broker not in names:
         yield f"inter.broker.listener.name is {inter_broker}; allowed: {', '.join(sorted(names))}, as in listeners"
-    elif (protocol := config.security_protocol(inter_broker)) != "PLAINTEXT":
-        yield (
-            f"brokers would connect to each other on {inter_broker}, whose protocol is {protocol}; allowed: PLAINTEXT. "
-            "Add a PLAINTEXT listener to listeners that only brokers reach, and name it in inter.broker.listener.name"
-        )
     for name in sorted({listener for listener, _, _ in config.static.of_listeners} - names):
         yield f"{LISTENER_PREFIX}{name.lower()} is the name of no listener in listeners"

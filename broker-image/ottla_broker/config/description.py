@@ -32,7 +32,9 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """`value` is None if there is none or it is sensitive. `synonyms`: every value, the one in effect first."""
+    """`value` is None if there is none or it is sensitive. `synonyms`: every value, the one in
+    effect first.
+    """
 
     name: str
     value: str | None
@@ -69,7 +71,9 @@ def describe_broker(config: Config) -> list[ConfigEntry]:
 
 
 def describe_cluster_defaults(config: Config) -> list[ConfigEntry]:
-    """The cluster-wide dynamic defaults (resource broker with the empty name): only those that are set."""
+    """The cluster-wide dynamic defaults (resource broker with the empty name): only those that are
+    set.
+    """
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return [
         _entry_of_name(name, [ConfigSynonym(name, text, source)])
@@ -78,7 +82,9 @@ def describe_cluster_defaults(config: Config) -> list[ConfigEntry]:
 
 
 def _entry_of_name(name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
-    """A name that only a plugin of Kafka's may know is read-only and its value sensitive, as Kafka describes it."""
+    """A name that only a plugin of Kafka's may know is read-only and its value sensitive, as Kafka
+    describes it.
+    """
     if (setting := BROKER_SETTINGS.get(name)) is not None:
         return _entry(setting, synonyms)
     hidden = tuple(synonym._replace(value=None) for synonym in synonyms)

@@ -1,8 +1,9 @@
 """Settings of Kafka's that Ottla does not have.
 
-Most change nothing that a user would miss. They are accepted with a note, so that a server.properties written for
-Kafka works. A setting that would make a user rely on a protection or feature that is missing is refused, unless it
-has Kafka's default. A name that ends in a dot stands for all names that begin with it; the longest one counts.
+Most change nothing that a user would miss. They are accepted with a note, so that a
+server.properties written for Kafka works. A setting that would make a user rely on a protection or
+feature that is missing is refused, unless it has Kafka's default. A name that ends in a dot stands
+for all names that begin with it; the longest one counts.
 """
 
 _ONE_THREAD = "one event loop and a small thread pool serve all requests"
@@ -11,7 +12,7 @@ _NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `controller
 _NO_REGISTER = "brokers elect the controller themselves; name them in `controller.quorum.bootstrap.servers` instead"
 _NO_TRANSACTIONS = "transactions are not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
-_NOT_THIS_SASL = "of SASL, PLAIN and SCRAM are implemented"
+_NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
 _NO_SHARE_GROUPS = "share groups are not implemented"
 _NO_KIP_848 = "only the classic group protocol is implemented"
@@ -67,7 +68,8 @@ IGNORED_STATIC: dict[str, str] = {
     "telemetry.max.bytes": "clients' own metrics are not collected",
 }
 
-# Those that Kafka can change while brokers run, or does not know. Setting them dynamically is accepted, too.
+# Those that Kafka can change while brokers run, or does not know. Setting them dynamically is
+# accepted, too.
 IGNORED_DYNAMIC: dict[str, str] = {
     "background.threads": _ONE_THREAD,
     "log.cleaner.io.buffer.": "the cleaner reads and writes whole batches",
@@ -89,8 +91,6 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "remote.log.reader.threads": _NO_TIERS,
     "sasl.kerberos.": _NOT_THIS_SASL,
     "sasl.login.refresh.": _NOT_THIS_SASL,
-    "sasl.mechanism.inter.broker.protocol": "brokers connect to each other without SASL",
-    "ssl.endpoint.identification.algorithm": "brokers connect to each other without TLS",
     "ssl.keymanager.algorithm": _NOT_JAVA_TLS,
     "ssl.keystore.password": "PEM has no password but that of the key: `ssl.key.password`",
     "ssl.protocol": "`ssl.enabled.protocols` is sufficient",
@@ -140,7 +140,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "ssl.cipher.suites": ("", "the ciphers are OpenSSL's default"),
     "ssl.engine.factory.class": ("", _NO_JAVA),
-    "ssl.principal.mapping.rules": ("DEFAULT", "principals are whole subjects of certificates"),
     "config.providers": ("", "`${env:NAME}` and `${directory:PATH:FILE}` work without it; others need Java classes"),
 }
 

@@ -1,6 +1,8 @@
-"""Settings of a mirror, which is a config resource (`requests.config_resources`) for each link to another cluster.
+"""Settings of a mirror, which is a config resource (`requests.config_resources`) for each link to
+another cluster.
 
-Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling; see docs/mirroring.md.
+Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling; see
+docs/mirroring.md.
 """
 
 import re

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ottla_broker.config.ignored_settings import REFUSED, why_ignored
 from ottla_broker.config.setting import BROKER_SETTINGS, Setting, SettingError, unknown_name
 from ottla_broker.wire import properties
-from ottla_broker.wire.client_security import MECHANISMS
+from ottla_broker.wire.client_security import SERVER_MECHANISMS
 
 ALIASES: Final = {"broker.id": "node.id"}
 LISTENER_PREFIX: Final = "listener.name."
@@ -23,8 +23,9 @@ class GivenSetting(NamedTuple):
 
 
 class StaticSettings:
-    """Parsed values. `of_listeners`: those for one listener alone, by its name and, where they are for one SASL
-    mechanism, the mechanism ("": for all). `notes`: what to tell the user that is no error."""
+    """Parsed values. `of_listeners`: those for one listener alone, by its name and, where they are
+    for one SASL mechanism, the mechanism ("": for all). `notes`: what to tell the user that is no
+    error."""
 
     def __init__(self) -> None:
         self.values: dict[Setting[object], object] = {}
@@ -61,7 +62,9 @@ def read_mapping(values: Mapping[str, str], place: str) -> list[GivenSetting]:
 
 
 def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
-    """A later setting of the same name wins. Raises SettingError with every problem, in the order given."""
+    """A later setting of the same name wins. Raises SettingError with every problem, in the order
+    given.
+    """
     static, problems = StaticSettings(), []
     for name, item in _last_of_each_name(given, static.notes).items():
         try:
@@ -74,8 +77,9 @@ def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
 
 
 def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
-    """Why no broker starts with this setting, whatever the others are; empty if one does. A text that refers to the
-    environment or to a file of the broker is known only there, and has no problem here."""
+    """Why no broker starts with this setting, whatever the others are; empty if one does. A text
+    that refers to the environment or to a file of the broker is known only there, and has no
+    problem here."""
     if name in BROKER_SETTINGS and refers_to_place(text):
         return ()
     try:
@@ -125,14 +129,16 @@ def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
         setting = BROKER_SETTINGS.get(f"{beginning[1:]}{rest}") if found else None
         if setting is not None:
             listener, dot, mechanism = listener.upper().rpartition(".")
-            if dot and mechanism in MECHANISMS and beginning != ".ssl.":
+            if dot and mechanism in SERVER_MECHANISMS and beginning != ".ssl.":
                 return listener, mechanism, setting
             return (f"{listener}.{mechanism}" if dot else mechanism), "", setting
     return None
 
 
 def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
-    """A setting of Kafka's without effect here. Raises SettingError for other names and for refused values."""
+    """A setting of Kafka's without effect here. Raises SettingError for other names and for refused
+    values.
+    """
     if item.name in REFUSED:
         harmless, reason = REFUSED[item.name]
         if item.text.strip() != harmless:
@@ -149,15 +155,17 @@ def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
 
 
 def resolve_references(item: GivenSetting) -> GivenSetting:
-    """With the values of `${env:NAME}` and `${directory:PATH:FILE}` in their place. Raises SettingError."""
+    """With the values of `${env:NAME}` and `${directory:PATH:FILE}` in their place. Raises
+    SettingError.
+    """
     if "${env:" in item.text:
         item = _resolve_environment(item)
     return _resolve_directory(item) if item.text.startswith("${directory:") else item
 
 
 def _resolve_environment(item: GivenSetting) -> GivenSetting:
-    """`${env:NAME}` is the value of an environment variable, as with Kafka's EnvVarConfigProvider (KIP-887), which need
-    not be declared. Raises SettingError when the variable is not set."""
+    """`${env:NAME}` is the value of an environment variable, as with Kafka's EnvVarConfigProvider
+    (KIP-887), which need not be declared. Raises SettingError when the variable is not set."""
     text, *parts = item.text.split("${env:")
     for part in parts:
         name, brace, after = part.partition("}")
@@ -168,8 +176,8 @@ def _resolve_environment(item: GivenSetting) -> GivenSetting:
 
 
 def _resolve_directory(item: GivenSetting) -> GivenSetting:
-    """`${directory:PATH:FILE}` is the content of a file, as with Kafka's DirectoryConfigProvider (KIP-632), which need
-    not be declared. Raises SettingError when the file cannot be read."""
+    """`${directory:PATH:FILE}` is the content of a file, as with Kafka's DirectoryConfigProvider
+    (KIP-632), which need not be declared. Raises SettingError when the file cannot be read."""
     path, colon, name = item.text.removeprefix("${directory:").removesuffix("}").rpartition(":")
     setting = f"{item.place}: {item.name}={item.text}"
     if not (colon and item.text.endswith("}")):
@@ -178,7 +186,9 @@ def _resolve_directory(item: GivenSetting) -> GivenSetting:
 
 
 def _is_empty_variable(text: str) -> bool:
-    """Whether the text is one environment variable that is set and empty, which counts as not given."""
+    """Whether the text is one environment variable that is set and empty, which counts as not
+    given.
+    """
     return text.startswith("${env:") and text.endswith("}") and os.environ.get(text[6:-1]) == ""
 
 

@@ -1,7 +1,9 @@
-"""One setting is one row of a table: Kafka's name, type, default, text, and how it differs from Kafka.
+"""One setting is one row of a table: Kafka's name, type, default, text, and how it differs from
+Kafka.
 
-Validation, DescribeConfigs, docs/settings.md and the tests all read these rows. A row that code reads by
-name is bound to a constant; a row without one is read through its table (LogConfig's fields).
+Validation, DescribeConfigs, docs/settings.md and the tests all read these rows. A row that code
+reads by name is bound to a constant; a row without one is read through its table (LogConfig's
+fields).
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +18,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class UpdateMode(Enum):
-    """Kafka's "dynamic update mode": whether and for whom a setting can change while brokers run."""
+    """Kafka's "dynamic update mode": whether and for whom a setting can change while brokers
+    run.
+    """
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -35,8 +39,8 @@ class SettingError(ValueError):
 
 
 class BrokerDefault(NamedTuple):
-    """A broker setting from which a topic setting takes its default: `value × factor`. With a factor other
-    than 1, every negative value becomes -1 (no limit)."""
+    """A broker setting from which a topic setting takes its default: `value × factor`. With a
+    factor other than 1, every negative value becomes -1 (no limit)."""
 
     setting: "Setting[object]"
     factor: int = 1
@@ -50,8 +54,9 @@ class BrokerDefault(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(Generic[T_co]):
-    """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's. `no_effect`: why the value is
-    accepted and changes nothing. `broker_defaults`: of a topic setting; the first that is set wins."""
+    """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's. `no_effect`: why
+    the value is accepted and changes nothing. `broker_defaults`: of a topic setting; the first that
+    is set wins."""
 
     name: str
     type: ValueType[T_co]

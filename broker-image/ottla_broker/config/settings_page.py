@@ -1,4 +1,5 @@
-"""docs/settings.md, made from the tables: `python -m ottla_broker.config.settings_page > docs/settings.md`.
+"""docs/settings.md, made from the tables: `python -m ottla_broker.config.settings_page >
+docs/settings.md`.
 
 A test fails when they differ.
 """

@@ -1,7 +1,7 @@
 """Settings of topics, and the broker settings that are their defaults.
 
-A topic row ends with the broker settings it takes its default from, the first that is set wins: a name
-declares a broker setting of the same type and default, and a row stands for itself.
+A topic row ends with the broker settings it takes its default from, the first that is set wins: a
+name declares a broker setting of the same type and default, and a row stands for itself.
 """
 
 from typing import NamedTuple, TypeVar

@@ -1,7 +1,7 @@
 """Whether the configs of a topic, a broker or a mirror may change as a client requests.
 
-`changes` maps names to texts, None removes a config; `current` is what is set now. Each check raises a KafkaError
-INVALID_CONFIG with a sentence for every problem.
+`changes` maps names to texts, None removes a config; `current` is what is set now. Each check
+raises a KafkaError INVALID_CONFIG with a sentence for every problem.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,7 +64,9 @@ def _unknown_topic_setting(name: str) -> str:
 
 
 def _find_broker_problems(name: str, text: str | None, cluster_wide: bool) -> Iterator[str]:
-    """Names that Ottla does not know are accepted, as by Kafka: plugins of Kafka's may read them."""
+    """Names that Ottla does not know are accepted, as by Kafka: plugins of Kafka's may read
+    them.
+    """
     setting = BROKER_SETTINGS.get(ALIASES.get(name, name))
     if setting is None:
         if text is not None and name in REFUSED and text.strip() != REFUSED[name][0]:

@@ -1,8 +1,9 @@
-"""Types of settings: how a text is parsed and printed, and the phrase that says which texts are allowed.
+"""Types of settings: how a text is parsed and printed, and the phrase that says which texts are
+allowed.
 
 Integers, booleans, lists and the like are written as for Kafka's `ConfigDef`:
-https://kafka.apache.org/documentation/#configuration. A parser raises ValueError; the caller adds setting, value
-and place.
+https://kafka.apache.org/documentation/#configuration. A parser raises ValueError; the caller adds
+setting, value and place.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,9 +55,9 @@ class Range(NamedTuple):
 
 
 class ValueType(NamedTuple, Generic[T_co]):
-    """`allowed` completes the phrase "allowed: …". `parse` raises ValueError for any other text; its message, if it
-    has one, says what exactly is wrong. `range`, `words`: the allowed values as data, for the schema of the Cluster
-    resource; None where only `parse` knows them."""
+    """`allowed` completes the phrase "allowed: …". `parse` raises ValueError for any other text;
+    its message, if it has one, says what exactly is wrong. `range`, `words`: the allowed values as
+    data, for the schema of the Cluster resource; None where only `parse` knows them."""
 
     code: ConfigType
     allowed: str

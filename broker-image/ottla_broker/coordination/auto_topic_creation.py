@@ -1,9 +1,10 @@
-"""Automatic creation of topics that clients name (`auto.create.topics.enable`) and of `__consumer_offsets`.
+"""Automatic creation of topics that clients name (`auto.create.topics.enable`) and of
+`__consumer_offsets`.
 
-The controller creates them; the caller waits until they are in this broker's image. A configured replication factor is
-requested as it is, and rejected while there are too few brokers; a default one is lowered to the number of brokers.
-Kafka's other internal topics are not created: their coordinators do not exist here, and an ordinary topic of that name
-would be unusable for them.
+The controller creates them; the caller waits until they are in this broker's image. A configured
+replication factor is requested as it is, and rejected while there are too few brokers; a default
+one is lowered to the number of brokers. Kafka's other internal topics are not created: their
+coordinators do not exist here, and an ordinary topic of that name would be unusable for them.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ IMAGE_TIMEOUT_S: Final = 2.0
 
 
 def auto_replication_factor(config: Config, image: MetadataImage, setting: Setting[int]) -> int:
-    """The configured replication factor, or a default one lowered to the number of registered brokers."""
+    """The configured replication factor, or a default one lowered to the number of registered
+    brokers.
+    """
     wanted = config(setting)
     return wanted if config.is_set(setting) else max(1, min(wanted, len(image.brokers)))
 
@@ -48,8 +51,8 @@ class AutoTopicCreator:
     _link: ControllerChannel
 
     async def create_topic(self, name: str, *, allowed: bool = True) -> None:
-        """Returns when the topic is in the image. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
-        INVALID_REPLICATION_FACTOR; NOT_CONTROLLER without a controller."""
+        """Returns when the topic is in the image. UNKNOWN_TOPIC_OR_PARTITION,
+        INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR; NOT_CONTROLLER without a controller."""
         validate_topic_name(name)
         if name == OFFSETS_TOPIC:
             await self._create_if_missing(self._offsets_topic())

@@ -1,16 +1,18 @@
-"""A consumer group of the classic protocol: its members and its state. No I/O, no clock, no randomness.
+"""A consumer group of the classic protocol: its members and its state. No I/O, no clock, no
+randomness.
 
 State transitions (KIP-62, KIP-134, KIP-345):
 
     Empty                a member joins                               → PreparingRebalance
-    PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance, or Empty without members
-    CompletingRebalance  the leader's assignment is stored            → Stable
-    the last two         a member joins, leaves, expires or changes   → PreparingRebalance
-    any                  the group is deleted, or its partition moves → Dead
+    PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance, or
+    Empty without members CompletingRebalance  the leader's assignment is stored            → Stable
+    the last two         a member joins, leaves, expires or changes   → PreparingRebalance any
+    the group is deleted, or its partition moves → Dead
 
-Invariants: `leader` is a member whenever there are members; `waiting_joins` counts the members whose JoinGroup waits;
-`protocol_support` counts the members that support each protocol; a static instance id maps to exactly one member.
-`membership` and `rebalance` change the group and add to `effects`; the shard takes these with `take_effects`.
+Invariants: `leader` is a member whenever there are members; `waiting_joins` counts the members
+whose JoinGroup waits; `protocol_support` counts the members that support each protocol; a static
+instance id maps to exactly one member. `membership` and `rebalance` change the group and add to
+`effects`; the shard takes these with `take_effects`.
 """
 
 import struct
@@ -50,8 +52,8 @@ class GroupState(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class GroupMember:
-    """`session_deadline_ms`: when the member expires unless it sends a request (loop time); None while it is not
-    checked."""
+    """`session_deadline_ms`: when the member expires unless it sends a request (loop time); None
+    while it is not checked."""
 
     id: str
     group_instance_id: str | None
@@ -75,14 +77,16 @@ class GroupMember:
 
     @property
     def is_awaiting_response(self) -> bool:
-        """True if the member's session cannot expire, because it waits for a response. A new member could wait for
-        ever, so its session does expire."""
+        """True if the member's session cannot expire, because it waits for a response. A new member
+        could wait for ever, so its session does expire."""
         return not self.is_new and (self.join_request is not None or self.sync_request is not None)
 
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup:
-    """`next_deadline_ms`: no deadline of this group is earlier (loop time); None without deadlines."""
+    """`next_deadline_ms`: no deadline of this group is earlier (loop time); None without
+    deadlines.
+    """
 
     id: str
     config: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
@@ -141,13 +145,17 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """Each member votes for its preferred protocol among those that all support; the earliest vote breaks a tie."""
+        """Each member votes for its preferred protocol among those that all support; the earliest
+        vote breaks a tie.
+        """
         candidates = {name for name, count in self.protocol_support.items() if count == len(self.members)}
         votes = Counter(member.preferred_protocol(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> GroupMember:
-        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member took the instance id over."""
+        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member took the instance id
+        over.
+        """
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -165,8 +173,8 @@ class ClassicGroup:
             )
 
     def check_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> None:
-        """Raises KafkaError unless this member may commit offsets. Consumers that assign partitions themselves commit
-        without a generation, which is allowed while the group is empty."""
+        """Raises KafkaError unless this member may commit offsets. Consumers that assign partitions
+        themselves commit without a generation, which is allowed while the group is empty."""
         if self.state is GroupState.dead:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if generation < 0 and self.state is GroupState.empty:
@@ -267,7 +275,9 @@ class ClassicGroup:
                 del self.protocol_support[name]
 
     def wait_for_join(self, member: GroupMember, pending: PendingRequest) -> None:
-        """A second JoinGroup of the same member replaces the first one, which the client has abandoned."""
+        """A second JoinGroup of the same member replaces the first one, which the client has
+        abandoned.
+        """
         if member.join_request is None:
             self.waiting_joins += 1
         else:
@@ -292,7 +302,9 @@ class ClassicGroup:
         return True
 
     def schedule_session_timeout(self, member: GroupMember, now: Timestamps, within_ms: int | None = None) -> None:
-        """The member expires unless it sends a request within its session timeout (or `within_ms`)."""
+        """The member expires unless it sends a request within its session timeout (or
+        `within_ms`).
+        """
         member.session_deadline_ms = now.loop_ms + (member.session_timeout_ms if within_ms is None else within_ms)
         self.lower_next_deadline(member.session_deadline_ms)
 
@@ -325,8 +337,9 @@ class ClassicGroup:
 
 
 def parse_subscribed_topics(subscription: bytes) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription: version i16, then the fields of version 0, with which every later
-    version begins. struct.error, UnicodeDecodeError or IndexError for anything else."""
+    """The topics of a ConsumerProtocolSubscription: version i16, then the fields of version 0, with
+    which every later version begins. struct.error, UnicodeDecodeError or IndexError for anything
+    else."""
     (count,) = struct.unpack_from(">i", subscription, 2)
     at, topics = 6, []
     for _ in range(count):
@@ -339,8 +352,8 @@ def parse_subscribed_topics(subscription: bytes) -> list[str]:
 
 
 def restore_group(group_id: str, config: GroupCoordinatorConfig, record: GroupMetadata) -> ClassicGroup:
-    """The group that a record describes: Stable with members, Empty without. Deadlines are set when the whole
-    partition is loaded."""
+    """The group that a record describes: Stable with members, Empty without. Deadlines are set when
+    the whole partition is loaded."""
     group = ClassicGroup(
         group_id,
         config,

@@ -1,8 +1,8 @@
-"""Restores groups and offsets from the records of a partition of `__consumer_offsets`, in steps between which the
-caller may yield to the event loop.
+"""Restores groups and offsets from the records of a partition of `__consumer_offsets`, in steps
+between which the caller may yield to the event loop.
 
-Commits inside a transaction are applied with its marker, and lose to a plain commit of the same partition that came
-after them (KIP-98): the later *record* wins, not the later marker.
+Commits inside a transaction are applied with its marker, and lose to a plain commit of the same
+partition that came after them (KIP-98): the later *record* wins, not the later marker.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,9 @@ class CoordinatorLoader:
         self._open_transactions: dict[int, dict[OffsetCommitKey, OffsetCommit | None]] = {}
 
     def load_chunk(self, chunk: Buffer) -> Iterator[None]:
-        """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names the offset."""
+        """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names
+        the offset.
+        """
         for at, header in iter_batches(chunk):
             if not has_valid_crc(chunk, header, at):
                 raise KafkaError(ErrorCode.corrupt_message, f"invalid CRC of the batch at offset {header.base_offset}")
@@ -94,8 +96,8 @@ class CoordinatorLoader:
                 self._commit(key, commit)
 
     def add_simple_groups(self) -> Iterator[None]:
-        """After the last record: creates a group for offsets without one, which were committed by a client that never
-        joined. In steps too."""
+        """After the last record: creates a group for offsets without one, which were committed by a
+        client that never joined. In steps too."""
         for group in self.offsets.group_ids():
             if group not in self.groups:
                 self.groups[group] = ClassicGroup(group, self._config)

@@ -1,8 +1,10 @@
-"""One partition of `__consumer_offsets` and its groups: loads them, writes their records, completes their requests.
+"""One partition of `__consumer_offsets` and its groups: loads them, writes their records, completes
+their requests.
 
-Groups decide (`membership`, `rebalance`); the shard carries out the effects: it completes requests, writes records, and
-calls a group at its next deadline. A group has at most one timer, which is rescheduled only when it fires. So a
-heartbeat schedules no timer, and a group without members has none.
+Groups decide (`membership`, `rebalance`); the shard carries out the effects: it completes requests,
+writes records, and calls a group at its next deadline. A group has at most one timer, which is
+rescheduled only when it fires. So a heartbeat schedules no timer, and a group without members has
+none.
 """
 
 import asyncio
@@ -45,7 +47,9 @@ class ShardState(Enum):
 
 
 class GroupCoordinatorShard:
-    """`groups` and `offsets` hold the replicated state; rebalancing groups also what is being written."""
+    """`groups` and `offsets` hold the replicated state; rebalancing groups also what is being
+    written.
+    """
 
     def __init__(self, journal: Journal, runtime: Runtime, config: GroupCoordinatorConfig) -> None:
         self.partition = journal.partition
@@ -63,7 +67,9 @@ class GroupCoordinatorShard:
     # -- loading and closing -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Reads the journal and starts serving. On an error the state becomes `failed`, and the error is logged."""
+        """Reads the journal and starts serving. On an error the state becomes `failed`, and the
+        error is logged.
+        """
         if self._is_closed():
             return
         started_s = self._loop.time()
@@ -98,7 +104,9 @@ class GroupCoordinatorShard:
         yield from self._start_sessions()
 
     async def _run_in_slices(self, steps: Iterable[None]) -> None:
-        """Runs the steps, yielding to the event loop every `LOADING_SLICE_S`; ends early when the shard is closed."""
+        """Runs the steps, yielding to the event loop every `LOADING_SLICE_S`; ends early when the
+        shard is closed.
+        """
         slice_started_s = self._loop.time()
         for _ in steps:
             if self._loop.time() - slice_started_s > LOADING_SLICE_S:
@@ -220,7 +228,9 @@ class GroupCoordinatorShard:
             del self._pending_commits[group_id]
 
     async def wait_for_pending_commits(self, group_id: str) -> None:
-        """Returns when no commit of the group is in flight: only then are the offsets known that a deletion removes."""
+        """Returns when no commit of the group is in flight: only then are the offsets known that a
+        deletion removes.
+        """
         while pending := self._pending_commits.get(group_id):
             await asyncio.wait(list(pending))
 
@@ -252,8 +262,8 @@ class GroupCoordinatorShard:
         await wait_for_write(self._delete_group(group, [key for key, _ in self.offsets.group_commits(group_id)]))
 
     def _delete_group(self, group: ClassicGroup, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
-        """Writes tombstones for a group and its offsets. The group is removed at once, so that a member that joins now
-        creates a new one; it is restored if the write fails."""
+        """Writes tombstones for a group and its offsets. The group is removed at once, so that a
+        member that joins now creates a new one; it is restored if the write fails."""
         del self.groups[group.id]
         self._close_group(group, ErrorCode.coordinator_not_available)
         records = [*self._tombstones(keys)]
@@ -309,7 +319,7 @@ def _complete(answer: CompleteRequest) -> None:
 
 
 async def wait_for_write(write: asyncio.Future[ErrorCode]) -> None:
-    """Returns when the write succeeded; KafkaError otherwise. Cancelling the caller, whose connection closed, does not
-    cancel the write."""
+    """Returns when the write succeeded; KafkaError otherwise. Cancelling the caller, whose
+    connection closed, does not cancel the write."""
     if (error := await asyncio.shield(write)) is not ErrorCode.none:
         raise KafkaError(error)

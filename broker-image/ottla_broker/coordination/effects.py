@@ -1,6 +1,8 @@
-"""Inputs and outputs of a classic group's state machine as plain values: requests, results, and effects to carry out.
+"""Inputs and outputs of a classic group's state machine as plain values: requests, results, and
+effects to carry out.
 
-A `PendingRequest` identifies one waiting request. It is opaque to the state machine; the shard uses a future.
+A `PendingRequest` identifies one waiting request. It is opaque to the state machine; the shard uses
+a future.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +16,9 @@ Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the member's pref
 
 
 class Timestamps(NamedTuple):
-    """One moment on two clocks, in milliseconds: the event loop's, for deadlines, and the wall clock, for records."""
+    """One moment on two clocks, in milliseconds: the event loop's, for deadlines, and the wall
+    clock, for records.
+    """
 
     loop_ms: int
     wall_ms: int
@@ -22,8 +26,9 @@ class Timestamps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """`member_id` is empty for a new member, whose id then ends in `unique_suffix`. `needs_member_id`: the client
-    supports MEMBER_ID_REQUIRED (v4, KIP-394). `may_skip_assignment`: v9, KIP-814."""
+    """`member_id` is empty for a new member, whose id then ends in `unique_suffix`.
+    `needs_member_id`: the client supports MEMBER_ID_REQUIRED (v4, KIP-394). `may_skip_assignment`:
+    v9, KIP-814."""
 
     member_id: str
     group_instance_id: str | None
@@ -103,8 +108,8 @@ class AssignmentWrite:
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberWrite:
-    """Writes a static member that rejoined a stable group under a new member id. The old id and what the member had
-    requested under it are restored if the write fails."""
+    """Writes a static member that rejoined a stable group under a new member id. The old id and
+    what the member had requested under it are restored if the write fails."""
 
     old_member_id: str
     new_member_id: str
@@ -117,8 +122,8 @@ class StaticMemberWrite:
 
 @dataclass(frozen=True, slots=True)
 class EmptyGroupWrite:
-    """Writes a group without members. No request waits for it: without this record the group is restored with members
-    that then expire."""
+    """Writes a group without members. No request waits for it: without this record the group is
+    restored with members that then expire."""
 
 
 WritePurpose = AssignmentWrite | StaticMemberWrite | EmptyGroupWrite

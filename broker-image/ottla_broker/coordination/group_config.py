@@ -1,4 +1,6 @@
-"""The broker's settings for the group coordinator, under Kafka's names with underscores for dots."""
+"""The broker's settings for the group coordinator, under Kafka's names with underscores for
+dots.
+"""
 
 from dataclasses import dataclass
 

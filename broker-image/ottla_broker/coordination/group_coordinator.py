@@ -1,7 +1,9 @@
-"""The group coordinator of a broker: finds the shard that keeps a group and runs the group protocol's requests on it.
+"""The group coordinator of a broker: finds the shard that keeps a group and runs the group
+protocol's requests on it.
 
-Methods raise KafkaError with the error code for the client: NOT_COORDINATOR when another broker leads the group's
-partition, COORDINATOR_LOAD_IN_PROGRESS while it loads, COORDINATOR_NOT_AVAILABLE before `__consumer_offsets` exists.
+Methods raise KafkaError with the error code for the client: NOT_COORDINATOR when another broker
+leads the group's partition, COORDINATOR_LOAD_IN_PROGRESS while it loads, COORDINATOR_NOT_AVAILABLE
+before `__consumer_offsets` exists.
 """
 
 import asyncio
@@ -25,8 +27,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(eq=False, repr=False)
 class GroupCoordinator:
-    """`_partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does not exist. No request is
-    served while `is_in_session` returns False: the controller may have fenced this broker, which cannot reach it."""
+    """`_partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does not
+    exist. No request is served while `is_in_session` returns False: the controller may have fenced
+    this broker, which cannot reach it."""
 
     _runtime: Runtime
     config: GroupCoordinatorConfig
@@ -39,7 +42,9 @@ class GroupCoordinator:
     # -- partitions of __consumer_offsets ----------------------------------------------------------
 
     async def load(self, partition: int, journal: Journal) -> None:
-        """This broker leads the partition now. Returns when its groups are served, or failed to load."""
+        """This broker leads the partition now. Returns when its groups are served, or failed to
+        load.
+        """
         self.unload(partition)
         shard = self._shards[partition] = GroupCoordinatorShard(journal, self._runtime, self.config)
         if self._expiring is None:
@@ -81,7 +86,9 @@ class GroupCoordinator:
         return shard
 
     def _shard_of_named_group(self, group_id: str) -> GroupCoordinatorShard:
-        """For requests that are invalid for the group with the empty id, which only stores offsets."""
+        """For requests that are invalid for the group with the empty id, which only stores
+        offsets.
+        """
         if not group_id:
             raise KafkaError(ErrorCode.invalid_group_id, "the group id is empty")
         return self._shard_of(group_id)
@@ -89,7 +96,9 @@ class GroupCoordinator:
     # -- membership --------------------------------------------------------------------------------
 
     async def join_group(self, group_id: str, request: JoinRequest) -> JoinResult:
-        """Returns when the member is in a new generation or was rejected. Sets `request.unique_suffix`."""
+        """Returns when the member is in a new generation or was rejected. Sets
+        `request.unique_suffix`.
+        """
         shard = self._shard_of_named_group(group_id)
         low, high = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
@@ -145,8 +154,8 @@ class GroupCoordinator:
         generation: int,
         commits: Mapping[tuple[str, int], OffsetCommit],
     ) -> None:
-        """Returns when all are replicated. GROUP_ID_NOT_FOUND when a generation is given and the group does not exist
-        (ILLEGAL_GENERATION for clients before version 9 of OffsetCommit)."""
+        """Returns when all are replicated. GROUP_ID_NOT_FOUND when a generation is given and the
+        group does not exist (ILLEGAL_GENERATION for clients before version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
         group = shard.groups.get(group_id)
         if group is not None:
@@ -161,12 +170,15 @@ class GroupCoordinator:
             )
 
     def fetch_offsets(self, group_id: str) -> TopicOffsets:
-        """topic → partition → commit; empty for a group that does not exist. Callers must not change it."""
+        """topic → partition → commit; empty for a group that does not exist. Callers must not
+        change it.
+        """
         return self._shard_of(group_id).offsets.group_offsets(group_id)
 
     async def delete_offsets(self, group_id: str, wanted: Sequence[tuple[str, int]]) -> list[ErrorCode]:
-        """One error code for each, GROUP_SUBSCRIBED_TO_TOPIC for topics that members consume. GROUP_ID_NOT_FOUND;
-        NON_EMPTY_GROUP when the group's members are not consumers, whose topics are unknown."""
+        """One error code for each, GROUP_SUBSCRIBED_TO_TOPIC for topics that members consume.
+        GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP when the group's members are not consumers, whose topics
+        are unknown."""
         shard = self._shard_of_named_group(group_id)
         await shard.wait_for_pending_commits(group_id)
         shard.check_serving()
@@ -188,8 +200,9 @@ class GroupCoordinator:
         return codes
 
     async def delete_offsets_of_topics(self, topics: Mapping[str, UUID | None]) -> None:
-        """Deletes the offsets of deleted topics (name → topic id) in every group of this coordinator. Offsets whose
-        deletion fails expire later; they are never returned for another topic of the same name."""
+        """Deletes the offsets of deleted topics (name → topic id) in every group of this
+        coordinator. Offsets whose deletion fails expire later; they are never returned for another
+        topic of the same name."""
         for shard in self._serving_shards():
             for topic, topic_id in topics.items():
                 with suppress(KafkaError):  # logged by the journal writer
@@ -198,7 +211,9 @@ class GroupCoordinator:
     # -- administration ----------------------------------------------------------------------------
 
     def list_groups(self) -> list[ClassicGroup]:
-        """All groups of this coordinator. COORDINATOR_LOAD_IN_PROGRESS while a partition is loading."""
+        """All groups of this coordinator. COORDINATOR_LOAD_IN_PROGRESS while a partition is
+        loading.
+        """
         if not self.is_in_session():
             raise KafkaError(ErrorCode.coordinator_not_available)
         for shard in self._shards.values():
@@ -219,7 +234,9 @@ class GroupCoordinator:
     # -- expiry ------------------------------------------------------------------------------------
 
     async def expire_offsets(self) -> int:
-        """Deletes offsets and groups after `offsets.retention.minutes`. The number of offsets deleted."""
+        """Deletes offsets and groups after `offsets.retention.minutes`. The number of offsets
+        deleted.
+        """
         count = 0
         for shard in self._serving_shards():
             count += await shard.expire_offsets(self.config.offsets_retention_ms)

@@ -15,18 +15,24 @@ logger = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 20
 BATCH_BYTES = 512 << 10
-"""Approximate size of the batches that writes of one event loop iteration share; a single write is never split."""
+"""Approximate size of the batches that writes of one event loop iteration share; a single write is
+never split.
+"""
 
 
 class Journal(Protocol):
     partition: int
 
     async def wait_until_recovered(self) -> None:
-        """Returns when every acknowledged record can be read. KafkaError when leadership was lost."""
+        """Returns when every acknowledged record can be read. KafkaError when leadership was
+        lost.
+        """
         ...
 
     async def append(self, batch: bytes) -> int:
-        """Base offset of the batch, once it is replicated. After a KafkaError it may or may not become committed."""
+        """Base offset of the batch, once it is replicated. After a KafkaError it may or may not
+        become committed.
+        """
         ...
 
     def read(self) -> Iterator[Buffer]:
@@ -35,8 +41,9 @@ class Journal(Protocol):
 
 
 class PartitionJournal:
-    """A partition of `__consumer_offsets`: appends with acks=all, and reads everything. Valid in the
-    leader epoch in which it is created: in another one the coordinator loads everything again."""
+    """A partition of `__consumer_offsets`: appends with acks=all, and reads everything. Valid in
+    the leader epoch in which it is created: in another one the coordinator loads everything again.
+    """
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -83,8 +90,9 @@ class PartitionJournal:
 
 
 class JournalWriter:
-    """Writes records to one journal. Writes of one event loop iteration share a batch, and several batches may be in
-    flight. `apply` changes the state in memory once a write is replicated, in the order of the writes."""
+    """Writes records to one journal. Writes of one event loop iteration share a batch, and several
+    batches may be in flight. `apply` changes the state in memory once a write is replicated, in the
+    order of the writes."""
 
     def __init__(self, journal: Journal, *, timeout_ms: int) -> None:
         self._journal = journal
@@ -95,7 +103,9 @@ class JournalWriter:
     def write_records(
         self, records: Sequence[Record], *, apply: Callable[[], None] | None = None
     ) -> asyncio.Future[ErrorCode]:
-        """The result is `none` or the error to return to clients of the coordinator; the future never raises."""
+        """The result is `none` or the error to return to clients of the coordinator; the future
+        never raises.
+        """
         loop = asyncio.get_running_loop()
         write = _PendingWrite(records, apply, loop.create_future())
         if not self._pending:
@@ -161,8 +171,8 @@ class _PendingWrite:
 
 
 def to_coordinator_error(code: ErrorCode) -> ErrorCode:
-    """The error for a client of the coordinator, which does not know the partition behind it: find the coordinator
-    again, or, where retries cannot help, give up."""
+    """The error for a client of the coordinator, which does not know the partition behind it: find
+    the coordinator again, or, where retries cannot help, give up."""
     return _COORDINATOR_ERRORS.get(code, code)
 
 

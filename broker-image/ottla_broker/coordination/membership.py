@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup as a classic group handles them. No I/O.
 
-Each function changes the group and returns the effects for the shard to carry out. A `pending` request is completed by
-one of those effects, now or later.
+Each function changes the group and returns the effects for the shard to carry out. A `pending`
+request is completed by one of those effects, now or later.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,18 @@ from ottla_broker.coordination.effects import (
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 MAX_CLIENT_NAME_LENGTH = 249
-"""Characters of a client's own name in its member id, which must fit a protocol string however long that name is."""
+"""Characters of a client's own name in its member id, which must fit a protocol string however long
+that name is.
+"""
 
 
 # -- JoinGroup -------------------------------------------------------------------------------------
 
 
 def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingRequest, now: Timestamps) -> list[Effect]:
-    """`pending` is completed now, when the next generation begins, or when the member's session ends."""
+    """`pending` is completed now, when the next generation begins, or when the member's session
+    ends.
+    """
     member_id = request.member_id
     if not _has_room_for(group, member_id):
         group.remove_member(member_id)
@@ -51,8 +55,8 @@ def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingReques
 
 
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
-    """In PreparingRebalance the waiting joins are counted: `group.max.size` may have been lowered, and then the last
-    members to rejoin are rejected. In later states the members are counted."""
+    """In PreparingRebalance the waiting joins are counted: `group.max.size` may have been lowered,
+    and then the last members to rejoin are rejected. In later states the members are counted."""
     member = group.members.get(member_id)
     if group.state in (GroupState.empty, GroupState.dead):
         return True
@@ -77,7 +81,8 @@ def _join_without_member_id(
         else:
             _add_new_member(group, request, member_id, pending, now)
     elif request.needs_member_id:
-        # The response may be lost and the client start over, so an id that is not used expires with the session.
+        # The response may be lost and the client start over, so an id that is not used expires with
+        # the session.
         group.pending_joins[member_id] = now.loop_ms + request.session_timeout_ms
         group.lower_next_deadline(group.pending_joins[member_id])
         _reject(group, pending, member_id, ErrorCode.member_id_required)
@@ -135,8 +140,8 @@ def _rejoin(group: ClassicGroup, request: JoinRequest, pending: PendingRequest, 
 def _replace_static_member(
     group: ClassicGroup, request: JoinRequest, old_id: str, new_id: str, pending: PendingRequest, now: Timestamps
 ) -> None:
-    """A restarted static member gets a new member id. A stable group does not rebalance for it, unless the group would
-    now select another protocol (KIP-345)."""
+    """A restarted static member gets a new member id. A stable group does not rebalance for it,
+    unless the group would now select another protocol (KIP-345)."""
     old_leader = group.leader
     member = group.replace_static_member(old_id, new_id)
     group.schedule_session_timeout(member, now)
@@ -154,7 +159,8 @@ def _replace_static_member(
     if group.state is GroupState.stable and group.select_protocol() == group.protocol_name:
         group.write_assignments({m.id: m.assignment for m in group.members.values()}, previous)
     elif group.state in (GroupState.stable, GroupState.completing):
-        # In CompletingRebalance the leader may be assigning partitions to the old id, and the new id would get none.
+        # In CompletingRebalance the leader may be assigning partitions to the old id, and the new
+        # id would get none.
         rebalance.prepare_rebalance(group, now, f"static member {request.group_instance_id} rejoined as {new_id}")
     else:
         rebalance.maybe_complete_join(group, now)
@@ -164,7 +170,9 @@ def _replace_static_member(
 
 
 def sync_group(group: ClassicGroup, request: SyncRequest, pending: PendingRequest) -> list[Effect]:
-    """`pending` is completed now, when the leader's assignment is stored, or when the group rebalances again."""
+    """`pending` is completed now, when the leader's assignment is stored, or when the group
+    rebalances again.
+    """
     try:
         _sync(group, request, pending)
     except KafkaError as reason:
@@ -210,7 +218,9 @@ def _check_protocol(requested: str | None, selected: str | None) -> None:
 def heartbeat(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int, now: Timestamps
 ) -> None:
-    """Extends the member's session. REBALANCE_IN_PROGRESS, which extends it too, asks the member to rejoin."""
+    """Extends the member's session. REBALANCE_IN_PROGRESS, which extends it too, asks the member to
+    rejoin.
+    """
     if group.state is GroupState.dead:
         raise KafkaError(ErrorCode.coordinator_not_available)
     member = group.check_member(member_id, group_instance_id)
@@ -223,7 +233,9 @@ def heartbeat(
 def leave_group(
     group: ClassicGroup, leaving: Sequence[LeavingMember], now: Timestamps
 ) -> tuple[list[ErrorCode], list[Effect]]:
-    """Removes all these members before the group rebalances once. One error code for each, in their order."""
+    """Removes all these members before the group rebalances once. One error code for each, in their
+    order.
+    """
     if group.state is GroupState.dead:
         raise KafkaError(ErrorCode.coordinator_not_available)
     codes = [_remove_member(group, member) for member in leaving]

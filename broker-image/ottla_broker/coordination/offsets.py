@@ -68,9 +68,9 @@ def expired_offsets(
 ) -> list[OffsetCommitKey]:
     """Offsets that have expired at `now_ms` (wall clock).
 
-    While a group has members, only offsets of topics without a subscriber expire, and only if the subscriptions are
-    known. Offsets of an empty group expire `retention_ms` after it became empty, those of a group that only stores
-    offsets `retention_ms` after their commit.
+    While a group has members, only offsets of topics without a subscriber expire, and only if the
+    subscriptions are known. Offsets of an empty group expire `retention_ms` after it became empty,
+    those of a group that only stores offsets `retention_ms` after their commit.
     """
     if group.protocol_type is None:
         since_empty = False

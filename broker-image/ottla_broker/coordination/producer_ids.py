@@ -1,6 +1,8 @@
-"""Producer ids for idempotent producers: requested from the controller in blocks, handed out one by one.
+"""Producer ids for idempotent producers: requested from the controller in blocks, handed out one by
+one.
 
-A broker that stops leaves the rest of its block unused: there are 2⁶³ ids, and none may be used twice.
+A broker that stops leaves the rest of its block unused: there are 2⁶³ ids, and none may be used
+twice.
 """
 
 import asyncio
@@ -16,7 +18,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class ProducerIdAllocator:
-    """`allocate` requests a block from the controller. After a KafkaError the next call requests it again."""
+    """`allocate` requests a block from the controller. After a KafkaError the next call requests it
+    again.
+    """
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._request_block = allocate

@@ -1,8 +1,9 @@
-"""How a classic group moves from one generation to the next: joins, the leader's election and assignment, deadlines.
+"""How a classic group moves from one generation to the next: joins, the leader's election and
+assignment, deadlines.
 
-No request waits for ever. Whenever a JoinGroup waits, `join_deadline_ms` is set, or a new member's own deadline ends
-the wait. Whenever a SyncGroup waits, the leader has to sync before `sync_deadline_ms`, or its assignment is being
-written and `on_write_completed` will be called.
+No request waits for ever. Whenever a JoinGroup waits, `join_deadline_ms` is set, or a new member's
+own deadline ends the wait. Whenever a SyncGroup waits, the leader has to sync before
+`sync_deadline_ms`, or its assignment is being written and `on_write_completed` will be called.
 """
 
 import logging
@@ -24,7 +25,9 @@ from ottla_broker.wire.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
-"""How long a member that cannot send heartbeats yet may wait in JoinGroup; after that its client retries."""
+"""How long a member that cannot send heartbeats yet may wait in JoinGroup; after that its client
+retries.
+"""
 
 
 def maybe_prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -> None:
@@ -36,8 +39,9 @@ def maybe_prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -
 
 
 def prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -> None:
-    """Moves the group to PreparingRebalance; members that wait in SyncGroup have to rejoin. The first rebalance of an
-    empty group is delayed, so that members which start together join one generation."""
+    """Moves the group to PreparingRebalance; members that wait in SyncGroup have to rejoin. The
+    first rebalance of an empty group is delayed, so that members which start together join one
+    generation."""
     if group.state is GroupState.completing:
         reset_assignments(group, now, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
@@ -73,8 +77,8 @@ def maybe_complete_join(group: ClassicGroup, now: Timestamps) -> None:
 
 
 def complete_join_phase(group: ClassicGroup, now: Timestamps) -> None:
-    """Starts the next generation with the members that joined. A static member that did not join remains until its
-    session expires."""
+    """Starts the next generation with the members that joined. A static member that did not join
+    remains until its session expires."""
     group.join_deadline_ms = group.initial_delay_remaining_ms = None
     for member in [m for m in group.members.values() if m.join_request is None and m.group_instance_id is None]:
         group.remove_member(member.id)
@@ -139,7 +143,9 @@ def sync_result(group: ClassicGroup, member: GroupMember) -> SyncResult:
 
 
 def on_write_completed(group: ClassicGroup, write: WritePurpose, error: ErrorCode, now: Timestamps) -> list[Effect]:
-    """The group may have changed since it requested this write, which succeeded with `ErrorCode.none`."""
+    """The group may have changed since it requested this write, which succeeded with
+    `ErrorCode.none`.
+    """
     if isinstance(write, AssignmentWrite):
         _on_assignment_written(group, write, error, now)
     elif isinstance(write, StaticMemberWrite):
@@ -177,7 +183,8 @@ def _on_static_member_written(group: ClassicGroup, write: StaticMemberWrite, err
     elif write.may_skip_assignment:
         group.complete_join(member, replace(result, skip_assignment=group.leader == member.id))
     else:
-        # Without `skip_assignment`, a returning leader assigns again unless its old id is named as leader.
+        # Without `skip_assignment`, a returning leader assigns again unless its old id is named as
+        # leader.
         group.complete_join(member, replace(result, leader=write.old_leader or "", members=()))
 
 

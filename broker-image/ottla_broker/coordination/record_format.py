@@ -1,4 +1,5 @@
-"""Formats of coordinator records, declared as data: a list of fields with the versions that carry them.
+"""Formats of coordinator records, declared as data: a list of fields with the versions that carry
+them.
 
 A version of a format is read and written like a message of the protocol: from its schema.
 """
@@ -22,9 +23,9 @@ _VERSION: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind`: kio's name of the wire type, or another format: then the field is an array of it. `default` is the value
-    in versions without the field. A field with a `tag` is a tagged field, which is written only when it differs from
-    its default."""
+    """`kind`: kio's name of the wire type, or another format: then the field is an array of it.
+    `default` is the value in versions without the field. A field with a `tag` is a tagged field,
+    which is written only when it differs from its default."""
 
     kind: "str | RecordFormat[Any]"
     nullable: bool = False
@@ -35,8 +36,8 @@ class Field:
 
 
 class RecordFormat(Generic[T]):
-    """`record_type` has one element per field, in the order declared. Versions run from 0 to `latest`; from
-    `flexible_from` on they are flexible (KIP-482)."""
+    """`record_type` has one element per field, in the order declared. Versions run from 0 to
+    `latest`; from `flexible_from` on they are flexible (KIP-482)."""
 
     def __init__(
         self, record_type: type[T], fields: Sequence[Field], *, latest: int, flexible_from: int = NO_VERSION
@@ -48,7 +49,9 @@ class RecordFormat(Generic[T]):
         self._schemas: dict[int, MessageSchema] = {}
 
     def read(self, data: bytes, start: int, version: int) -> T:
-        """The record at `start`. MalformedMessage when the version is unknown or the bytes end early."""
+        """The record at `start`. MalformedMessage when the version is unknown or the bytes end
+        early.
+        """
         cursor = Cursor(data, start)
         cursor.elements = len(data)  # each element takes a byte at least
         try:

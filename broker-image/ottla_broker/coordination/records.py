@@ -1,12 +1,13 @@
-"""The records of `__consumer_offsets`, in Kafka's own formats, and the partition that keeps a group.
+"""The records of `__consumer_offsets`, in Kafka's own formats, and the partition that keeps a
+group.
 
-Source: `group-coordinator/src/main/resources/common/message/*.json` of Apache Kafka 4.1 (KIP-915 explains why only
-tagged fields are added). A key begins with its type as i16, a value with its version as i16; a null value is a
-tombstone. Keys of unknown types (those of KIP-848, KIP-932 and KIP-1071 groups, and future ones) are ignored, as
-KIP-915 requires.
+Source: `group-coordinator/src/main/resources/common/message/*.json` of Apache Kafka 4.1 (KIP-915
+explains why only tagged fields are added). A key begins with its type as i16, a value with its
+version as i16; a null value is a tombstone. Keys of unknown types (those of KIP-848, KIP-932 and
+KIP-1071 groups, and future ones) are ignored, as KIP-915 requires.
 
-Like Kafka 4.1, the broker writes offset commits in version 4 (flexible, with the topic's id as tagged field) and group
-metadata in version 3.
+Like Kafka 4.1, the broker writes offset commits in version 4 (flexible, with the topic's id as
+tagged field) and group metadata in version 3.
 """
 
 import struct
@@ -31,8 +32,8 @@ class OffsetCommitKey(NamedTuple):
 
 
 class OffsetCommit(NamedTuple):
-    """A committed offset: of the next record to read. `expire_ms`: −1 unless an old client asked for its own
-    retention."""
+    """A committed offset: of the next record to read. `expire_ms`: −1 unless an old client asked
+    for its own retention."""
 
     offset: int
     leader_epoch: int
@@ -58,7 +59,9 @@ class MemberMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A generation of a classic group. `state_since_ms`: −1 in records of Kafka versions that do not store it."""
+    """A generation of a classic group. `state_since_ms`: −1 in records of Kafka versions that do
+    not store it.
+    """
 
     protocol_type: str
     generation: int
@@ -130,8 +133,9 @@ _NO_TAGS: Final = b"\x00"
 
 
 def partition_of(group: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that keeps a group, as in Kafka: the absolute value of the group id's hash
-    (not the hash without its sign, as in Kafka's partitioner); the one number without an absolute value counts as 0."""
+    """The partition of `__consumer_offsets` that keeps a group, as in Kafka: the absolute value of
+    the group id's hash (not the hash without its sign, as in Kafka's partitioner); the one number
+    without an absolute value counts as 0."""
     value = java_hash(group)
     return (0 if value == -(1 << 31) else abs(value)) % partitions
 
@@ -214,7 +218,9 @@ def _decode_offset_commit_key(key: bytes) -> OffsetCommitKey:
 
 
 def decode_offset_commit(value: bytes) -> OffsetCommit:
-    """An OFFSET_COMMIT of any version. Version 4 with short metadata, the usual one, is decoded by hand for speed."""
+    """An OFFSET_COMMIT of any version. Version 4 with short metadata, the usual one, is decoded by
+    hand for speed.
+    """
     start = _VERSION_OFFSET_EPOCH.size + 1
     if len(value) >= start + 9 and value[1] == OFFSET_COMMIT_VERSION and not value[0]:
         _, offset, leader_epoch = _VERSION_OFFSET_EPOCH.unpack_from(value)
@@ -236,7 +242,9 @@ def _topic_id(raw: bytes) -> UUID | None:
 
 
 def decode_value(record_format: RecordFormat[T], value: bytes) -> T:
-    """MalformedMessage when the value has an unknown version: ignoring it would lose an offset silently."""
+    """MalformedMessage when the value has an unknown version: ignoring it would lose an offset
+    silently.
+    """
     if len(value) < 2:
         raise MalformedMessage(f"a value of {len(value)} bytes has no version")
     return record_format.read(value, 2, _INT16.unpack_from(value)[0])

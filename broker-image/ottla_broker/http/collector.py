@@ -21,7 +21,9 @@ Family = tuple[Metric, list[Sample]]
 
 
 def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
-    """One family of samples after the other, so that the caller can yield to the loop between two of them."""
+    """One family of samples after the other, so that the caller can yield to the loop between two
+    of them.
+    """
     for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups, _quotas):
         yield from collect(broker)
     yield from _server(server)

@@ -1,8 +1,9 @@
-"""Prometheus's text format, and docs/metrics.md (`python -m ottla_broker.http.prometheus_text > docs/metrics.md`).
+"""Prometheus's text format, and docs/metrics.md (`python -m ottla_broker.http.prometheus_text >
+docs/metrics.md`).
 
-https://prometheus.io/docs/instrumenting/exposition_formats/. Written by hand: formatting 2,000 partitions takes a
-tenth of the client library's time, in an event loop that has records to move. A test fails when the page differs from
-the declarations.
+https://prometheus.io/docs/instrumenting/exposition_formats/. Written by hand: formatting 2,000
+partitions takes a tenth of the client library's time, in an event loop that has records to move. A
+test fails when the page differs from the declarations.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
 """The broker's HTTP server on `http.listener`.
 
-- /livez: 200 as soon as the event loop runs. A failed disk makes a broker unready, but a restart would not help.
+- /livez: 200 as soon as the event loop runs. A failed disk makes a broker unready, but a restart
+  would not help.
 - /readyz: 200 while clients are served, else 503 with the reasons, one per line.
 - /metrics: Prometheus's text format, written in slices so that no record waits for a scrape.
 """
@@ -38,7 +39,9 @@ class HttpServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, address: HttpAddress) -> int:
-        """Listen and return the port, which the system chooses if it is 0. An empty host means every interface."""
+        """Listen and return the port, which the system chooses if it is 0. An empty host means
+        every interface.
+        """
         await self._runner.setup()
         await web.TCPSite(self._runner, address.host or None, address.port).start()
         port: int = self._runner.addresses[0][1]

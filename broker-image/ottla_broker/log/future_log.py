@@ -1,4 +1,5 @@
-"""A partition's copy in another log directory, which takes the place of its log when it has everything (KIP-113).
+"""A partition's copy in another log directory, which takes the place of its log when it has
+everything (KIP-113).
 
 Appends, reads and retention go on while batches are copied. Compaction waits, because a copy of
 half-compacted records could bring deleted ones back. A truncation begins the copy anew. The last
@@ -53,7 +54,9 @@ class FutureLog:
         self.log.truncate_fully_and_start_at(self.current.segments[0].base)
 
     def copy_batches(self, max_bytes: int) -> int:
-        """Copy about `max_bytes` of whole batches; returns how many bytes, 0 when there are no more."""
+        """Copy about `max_bytes` of whole batches; returns how many bytes, 0 when there are no
+        more.
+        """
         current, log = self.current, self.log
         if current.failure is not None:
             raise current.failure
@@ -69,7 +72,9 @@ class FutureLog:
         await self.log.checkpoint()
 
     def swap(self) -> None:
-        """Copy what is left, and make the copy's files the log's own. The old folder stays until `remove_source`."""
+        """Copy what is left, and make the copy's files the log's own. The old folder stays until
+        `remove_source`.
+        """
         while self.copy_batches(MAX_INT32):
             pass
         current, target = self.current, self.target
@@ -91,7 +96,9 @@ class FutureLog:
         target.write_checkpoints_now()
 
     def _adopt(self, opened: PartitionLog) -> None:
-        """Everything else about the current log stays: offsets, producers, epochs, high watermark."""
+        """Everything else about the current log stays: offsets, producers, epochs, high
+        watermark.
+        """
         current = self.current
         for segment in current.segments:
             segment.unload()
@@ -126,7 +133,9 @@ class FutureLog:
 
 
 def find_duplicates(log_dirs: Sequence[LogDir]) -> list[tuple[LogDir, PartitionLog]]:
-    """Logs whose partition another directory has too: all but the one with the highest end offset."""
+    """Logs whose partition another directory has too: all but the one with the highest end
+    offset.
+    """
     longest: dict[tuple[str, int], tuple[LogDir, PartitionLog]] = {}
     shorter = []
     for log_dir in log_dirs:

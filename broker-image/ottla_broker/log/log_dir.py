@@ -82,7 +82,8 @@ class LogDir:
         self.cluster_id = cluster_id
         self.previous_cluster_id = previous_cluster_id
         self.logs: dict[tuple[str, int], PartitionLog] = {}
-        # Copies of logs that move here (`log.future_log`), and the folders of those that a stop interrupted.
+        # Copies of logs that move here (`log.future_log`), and the folders of those that a stop
+        # interrupted.
         self.future_logs: dict[tuple[str, int], PartitionLog] = {}
         self.interrupted_moves: dict[str, tuple[str, int]] = {}
         self.failure: str | None = None
@@ -105,7 +106,9 @@ class LogDir:
 
     @property
     def absolute_path(self) -> str:
-        """The path as clients name it; of the text alone, because a simulated disk has no file system."""
+        """The path as clients name it; of the text alone, because a simulated disk has no file
+        system.
+        """
         return os.path.abspath(self.path)  # noqa: PTH100
 
     @classmethod
@@ -193,8 +196,8 @@ class LogDir:
             _write_identity(self.storage.disk, self.path, properties)
 
     def move_to_cluster(self, cluster_id: str) -> None:
-        """Names another cluster in `meta.properties`, as which the present one is recovered, and keeps the id of the
-        present one. LogDirError."""
+        """Names another cluster in `meta.properties`, as which the present one is recovered, and
+        keeps the id of the present one. LogDirError."""
         if self.cluster_id == cluster_id:
             return
         previous = {} if self.cluster_id is None else {PREVIOUS_CLUSTER_ID: self.cluster_id}
@@ -371,8 +374,8 @@ class LogDir:
 def _read_identity(
     disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
 ) -> tuple[UUID, str | None, str | None]:
-    """(directory id, cluster id, cluster id before a recovery) from `meta.properties`, which is made
-    or completed if need be. LogDirError."""
+    """(directory id, cluster id, cluster id before a recovery) from `meta.properties`, which is
+    made or completed if need be. LogDirError."""
     file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(disk, file)
     if found and found.get("version") != META_VERSION:

@@ -55,7 +55,9 @@ class FlushState:
         return self.durable_names < self.created_names
 
     def move_to(self, opened: "FlushState") -> None:
-        """Takes over what is durable of the log in another folder; the flush in progress proves nothing of that."""
+        """Takes over what is durable of the log in another folder; the flush in progress proves
+        nothing of that.
+        """
         self.truncation_count += 1
         self.flushed_offset, self.recovery_point = opened.flushed_offset, opened.recovery_point
         self.created_names, self.durable_names = opened.created_names, opened.durable_names

@@ -84,8 +84,8 @@ class PartitionLog(LogState):
         bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling.
-        InvalidRecords or KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-        INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
+        InvalidRecords or KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
+        RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """

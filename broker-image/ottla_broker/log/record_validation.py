@@ -1,8 +1,8 @@
 """What a leader checks in each record of a client's batch (Kafka's LogValidator).
 
-Most batches are not parsed: the header tells the largest timestamp, and most topics take records without a key and of
-any age. `LogState.validates_records` tells the topics that need it; a batch whose header is invalid is parsed too, so
-that the error names its records.
+Most batches are not parsed: the header tells the largest timestamp, and most topics take records
+without a key and of any age. `LogState.validates_records` tells the topics that need it; a batch
+whose header is invalid is parsed too, so that the error names its records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,11 @@ RecordError = tuple[int, str]
 
 
 class InvalidRecords(KafkaError):
-    """Rejects a batch because of single records: the first `MAX_RECORD_ERRORS` of them, by index (KIP-467).
+    """Rejects a batch because of single records: the first `MAX_RECORD_ERRORS` of them, by index
+    (KIP-467).
 
-    INVALID_TIMESTAMP if one of them has an invalid timestamp, otherwise INVALID_RECORD, as in Kafka.
+    INVALID_TIMESTAMP if one of them has an invalid timestamp, otherwise INVALID_RECORD, as in
+    Kafka.
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
@@ -45,8 +47,8 @@ def must_validate_records(config: LogConfig) -> bool:
 
 
 def validate_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Raises InvalidRecords; KafkaError INVALID_RECORD if the records do not parse, MESSAGE_TOO_LARGE and
-    UNSUPPORTED_COMPRESSION_TYPE as `decompress_records` does."""
+    """Raises InvalidRecords; KafkaError INVALID_RECORD if the records do not parse,
+    MESSAGE_TOO_LARGE and UNSUPPORTED_COMPRESSION_TYPE as `decompress_records` does."""
     try:
         found = list(islice(_iter_record_errors(data, header, config, now_ms), MAX_RECORD_ERRORS))
     except KafkaError as error:

@@ -108,8 +108,8 @@ def validate_size(fields: HeaderFields, config: LogConfig) -> None:
 
 
 def validate_client_batch(data: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> None:
-    """What only a client can get wrong, in the header of the batch `data`. KafkaError: INVALID_RECORD,
-    INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; InvalidRecords."""
+    """What only a client can get wrong, in the header of the batch `data`. KafkaError:
+    INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; InvalidRecords."""
     _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, base_sequence, count = fields
     if count < 1 or count != delta + 1:
         raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")

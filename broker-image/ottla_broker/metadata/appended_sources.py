@@ -1,11 +1,13 @@
 """Plans for sources that are appended to a topic (mirrors with `offsets: Appended`). Pure.
 
 Several sources, and producers of this cluster, may write to one topic. Invariants:
-- The producer id that marks a source's records is in the metadata before one of the records is in a log, and no other
-  source of the topic ever has it. So a leader finds each source's position in the log (`mirroring.source_positions`).
-- A source that has ended in a topic never starts there again, which would duplicate its records. An exception are
-  *carried* sources, which another cluster appends to the topic that this one mirrors with identical offsets. They have
-  the same producer ids here, so the log has their positions, and a mirror here continues after them.
+- The producer id that marks a source's records is in the metadata before one of the records is in a
+  log, and no other source of the topic ever has it. So a leader finds each source's position in the
+  log (`mirroring.source_positions`).
+- A source that has ended in a topic never starts there again, which would duplicate its records. An
+  exception are *carried* sources, which another cluster appends to the topic that this one mirrors
+  with identical offsets. They have the same producer ids here, so the log has their positions, and
+  a mirror here continues after them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +25,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class NewAppendedSource:
-    """A source topic to append to topic `name`, which is created if it does not exist. `partitions`: the source's;
-    `stopped`: the reason why mirroring has stopped."""
+    """A source topic to append to topic `name`, which is created if it does not exist.
+    `partitions`: the source's; `stopped`: the reason why mirroring has stopped."""
 
     mirror: str
     name: str
@@ -38,7 +40,9 @@ class NewAppendedSource:
 
 
 class CarriedSource(msgspec.Struct, frozen=True, rename="camel"):
-    """A source that is or was appended to a topic, as a cluster describes it to the clusters that mirror the topic."""
+    """A source that is or was appended to a topic, as a cluster describes it to the clusters that
+    mirror the topic.
+    """
 
     source_id: UUID
     mirror: str
@@ -116,10 +120,12 @@ def stopped_partitions(image: MetadataImage, topic_id: UUID, source_id: UUID) ->
 
 
 def plan_source(image: MetadataImage, new: NewAppendedSource, topic_id: UUID, producer_id: int) -> list[MetadataRecord]:
-    """Adds a source or updates a known one. It ends an earlier source whose topic had the same name.
+    """Adds a source or updates a known one. It ends an earlier source whose topic had the same
+    name.
 
-    `topic_id`: of a topic that is created; `producer_id`: of a source that is added. INVALID_TOPIC_EXCEPTION when the
-    source may not be appended; the errors of `TopicPlanner.plan_creation`.
+    `topic_id`: of a topic that is created; `producer_id`: of a source that is added.
+    INVALID_TOPIC_EXCEPTION when the source may not be appended; the errors of
+    `TopicPlanner.plan_creation`.
     """
     topic = image.topics.get(new.name)
     if topic is None:
@@ -169,8 +175,8 @@ def _check_writable(image: MetadataImage, topic: TopicImage) -> None:
 def _cleared_partitions(
     image: MetadataImage, topic: TopicImage, source: AppendedSourceRecord
 ) -> list[AppendedPartitionRecord]:
-    """Clears the leader epochs known of a carried source that was appended here before: another cluster has appended
-    records since."""
+    """Clears the leader epochs known of a carried source that was appended here before: another
+    cluster has appended records since."""
     return [
         AppendedPartitionRecord(topic.id, source.source_id, partition)
         for partition in topic.partitions
@@ -186,8 +192,8 @@ def plan_source_report(
     epochs: tuple[tuple[int, int], ...] | None,
     stopped: str,
 ) -> list[MetadataRecord]:
-    """A leader reports the state of one source; None and "" leave it unchanged. UNKNOWN_TOPIC_ID when the source has
-    ended."""
+    """A leader reports the state of one source; None and "" leave it unchanged. UNKNOWN_TOPIC_ID
+    when the source has ended."""
     if source_id not in active_sources(image, topic_id):
         raise KafkaError(ErrorCode.unknown_topic_id, "the source is not appended to the topic any more")
     before = appended_partition(image, topic_id, source_id, partition)

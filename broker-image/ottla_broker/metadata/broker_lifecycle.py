@@ -1,10 +1,12 @@
-"""A broker's registration, heartbeats and controlled shutdown (BrokerRegistration, BrokerHeartbeat).
+"""A broker's registration, heartbeats and controlled shutdown (BrokerRegistration,
+BrokerHeartbeat).
 
-`is_in_session` implements rule 6: the broker stops serving coordinator reads before its session expires at the
-controller. The session is counted from the time at which the last answered heartbeat was sent, and a fenced broker has
-none. A controller that hears from no majority of the metadata log's voters answers no heartbeats, not even its own: its
-successor may have been elected. The successor fences it first, so a heartbeat that a controller has answered itself
-counts only while it leads.
+`is_in_session` implements rule 6: the broker stops serving coordinator reads before its session
+expires at the controller. The session is counted from the time at which the last answered heartbeat
+was sent, and a fenced broker has none. A controller that hears from no majority of the metadata
+log's voters answers no heartbeats, not even its own: its successor may have been elected. The
+successor fences it first, so a heartbeat that a controller has answered itself counts only while it
+leads.
 """
 
 import asyncio
@@ -54,8 +56,9 @@ class Directory(Protocol):
 
 
 class BrokerLifecycle:
-    """`hears_majority(within_s)`: see `quorum.CommitLog`; None if this broker is not the controller. `on_replaced` is
-    called when another process has registered with this broker's id, and this one has to stop."""
+    """`hears_majority(within_s)`: see `quorum.CommitLog`; None if this broker is not the
+    controller. `on_replaced` is called when another process has registered with this broker's id,
+    and this one has to stop."""
 
     def __init__(
         self,
@@ -99,8 +102,8 @@ class BrokerLifecycle:
         return self._hears_majority(self._leadership_timeout_s) is not False
 
     async def register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
-        """Returns when the controller has registered this broker. KafkaError when it rejects the registration, or at
-        `initial.broker.registration.timeout.ms`."""
+        """Returns when the controller has registered this broker. KafkaError when it rejects the
+        registration, or at `initial.broker.registration.timeout.ms`."""
         self._request = self._registration_request(cluster_id, endpoints)
         timeout_s = self._config(INITIAL_BROKER_REGISTRATION_TIMEOUT_MS) / 1000
         last_error = KafkaError(ErrorCode.not_controller, "there was no controller")
@@ -142,8 +145,8 @@ class BrokerLifecycle:
         )
 
     def _previous_epoch(self) -> int:
-        """The broker epoch of the previous incarnation if it lost no records: after a clean shutdown, or if the machine
-        has not restarted since. Else −1."""
+        """The broker epoch of the previous incarnation if it lost no records: after a clean
+        shutdown, or if the machine has not restarted since. Else −1."""
         clean_epoch = min(directory.previous_broker_epoch for directory in self._directories)
         return self._previous_incarnation.trusted_epoch() if clean_epoch == NO_BROKER_EPOCH else clean_epoch
 
@@ -167,16 +170,20 @@ class BrokerLifecycle:
         await self._unfenced.wait()
 
     def send_heartbeat_now(self) -> None:
-        """For a new controller, which places no partition before it has a heartbeat of every broker."""
+        """For a new controller, which places no partition before it has a heartbeat of every
+        broker.
+        """
         self._wake.set()
 
     def on_controller_resigned(self) -> None:
-        """This broker is no longer the controller: its session starts with a heartbeat to the next one."""
+        """This broker is no longer the controller: its session starts with a heartbeat to the next
+        one.
+        """
         self._controller_resigned_s = self._now()
 
     async def controlled_shutdown(self) -> None:
-        """Before a stop, while requests are still served: returns when other brokers lead this broker's partitions, or at
-        `CONTROLLED_SHUTDOWN_TIMEOUT_S`."""
+        """Before a stop, while requests are still served: returns when other brokers lead this
+        broker's partitions, or at `CONTROLLED_SHUTDOWN_TIMEOUT_S`."""
         if not self._config(CONTROLLED_SHUTDOWN_ENABLE) or self.broker_epoch == NO_BROKER_EPOCH:
             return
         self._is_shutting_down = True
@@ -248,8 +255,8 @@ class BrokerLifecycle:
             self._unfenced.set()
 
     async def _register_again(self, code: ErrorCode) -> bool:
-        """After an unknown broker id or epoch: the broker was unregistered and registers again, or was replaced. False
-        when it was replaced."""
+        """After an unknown broker id or epoch: the broker was unregistered and registers again, or
+        was replaced. False when it was replaced."""
         known = self._image.brokers.get(self._broker_id)
         if known is not None and known.epoch > self.broker_epoch and known.incarnation != self._incarnation:
             self._last_heartbeat_s = -self._session_s

@@ -1,7 +1,8 @@
-"""Plans for brokers that register, are fenced or unfenced, shut down, lose directories or are unregistered. Pure.
+"""Plans for brokers that register, are fenced or unfenced, shut down, lose directories or are
+unregistered. Pure.
 
-Each plan is one commit: the broker's own record and the next state of every partition with a replica on it, which
-`election` decides.
+Each plan is one commit: the broker's own record and the next state of every partition with a
+replica on it, which `election` decides.
 """
 
 from collections.abc import Callable, Collection
@@ -28,10 +29,11 @@ def election_candidates(image: MetadataImage) -> ElectionCandidates:
 
 
 def validate_registration(image: MetadataImage, registration: RegisterBrokerRecord, *, in_session: bool) -> None:
-    """INVALID_REGISTRATION; DUPLICATE_BROKER_REGISTRATION when another process with this broker id has a session.
+    """INVALID_REGISTRATION; DUPLICATE_BROKER_REGISTRATION when another process with this broker id
+    has a session.
 
-    A process locks its log directories, so one that registers with a directory of its predecessor proves that the
-    predecessor has ended.
+    A process locks its log directories, so one that registers with a directory of its predecessor
+    proves that the predecessor has ended.
     """
     directories = registration.directories
     if not registration.endpoints or not directories or len(set(directories)) != len(directories):
@@ -45,7 +47,8 @@ def validate_registration(image: MetadataImage, registration: RegisterBrokerReco
     if not set(known.directories) & set(directories):
         raise KafkaError(
             ErrorCode.duplicate_broker_registration,
-            f"another process is registered as broker {registration.broker} and has a session; this one can register when "
+            f"another process is registered as broker {registration.broker} and has a session; this "
+            "one can register when "
             "that session has expired",
         )
 
@@ -53,11 +56,11 @@ def validate_registration(image: MetadataImage, registration: RegisterBrokerReco
 def plan_registration(
     image: MetadataImage, registration: RegisterBrokerRecord, previous_epoch: int, rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """The broker is fenced until its first heartbeat, so others lead its partitions. Its replicas are trusted as far as
-    the end of its previous incarnation allows.
+    """The broker is fenced until its first heartbeat, so others lead its partitions. Its replicas
+    are trusted as far as the end of its previous incarnation allows.
 
-    `previous_epoch`: the broker epoch of that incarnation if it lost no records, else −1. No records for a request that
-    was sent twice.
+    `previous_epoch`: the broker epoch of that incarnation if it lost no records, else −1. No
+    records for a request that was sent twice.
     """
     broker = registration.broker
     known = image.brokers.get(broker)
@@ -90,20 +93,26 @@ def _is_same_registration(known: BrokerRegistration, new: RegisterBrokerRecord) 
 
 
 def _is_replica_lost(state: PartitionRecord, new: RegisterBrokerRecord, lost_directory: bool) -> bool:
-    """`lost_directory`: any of the broker's directories is missing, which counts for replicas of unknown directories."""
+    """`lost_directory`: any of the broker's directories is missing, which counts for replicas of
+    unknown directories.
+    """
     directory = directory_of(state, new.broker)
     return lost_directory if directory is None else directory not in new.directories
 
 
 def _had_failed_directory(state: PartitionRecord, known: BrokerRegistration | None, new: RegisterBrokerRecord) -> bool:
-    """True if the previous incarnation reported the replica's directory as failed, so that it may lack any record."""
+    """True if the previous incarnation reported the replica's directory as failed, so that it may
+    lack any record.
+    """
     directory = directory_of(state, new.broker)
     working = () if known is None else known.directories
     return directory not in working if directory is not None else not set(new.directories) <= set(working)
 
 
 def plan_fencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker leads no partition and leaves every ISR with other members. No records when it is fenced."""
+    """The broker leads no partition and leaves every ISR with other members. No records when it is
+    fenced.
+    """
     known = image.brokers.get(broker)
     if known is None or known.fenced:
         return []
@@ -112,7 +121,9 @@ def plan_fencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) 
 
 
 def plan_unfencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker may lead its partitions without a leader. No records when it is unfenced or shutting down."""
+    """The broker may lead its partitions without a leader. No records when it is unfenced or
+    shutting down.
+    """
     known = image.brokers[broker]
     if not known.fenced or known.shutting_down:
         return []
@@ -125,7 +136,9 @@ def plan_unfencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup
 
 
 def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """Other in-sync replicas become leaders where they can. Repeated until there are no more records."""
+    """Other in-sync replicas become leaders where they can. Repeated until there are no more
+    records.
+    """
     known = image.brokers[broker]
     candidates = election_candidates(image).with_shutting_down(broker)
     records: list[MetadataRecord] = []
@@ -141,7 +154,9 @@ def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicR
 def plan_directory_failure(
     image: MetadataImage, broker: int, offline: Collection[UUID], rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """Others lead the replicas on failed directories. These count again when the broker registers again."""
+    """Others lead the replicas on failed directories. These count again when the broker registers
+    again.
+    """
     known = image.brokers[broker]
     working = tuple(directory for directory in known.directories if directory not in offline)
     if working == known.directories:
@@ -160,7 +175,9 @@ def plan_directory_failure(
 
 
 def plan_unregistration(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker's replicas remain assigned to it until they are reassigned. BROKER_ID_NOT_REGISTERED."""
+    """The broker's replicas remain assigned to it until they are reassigned.
+    BROKER_ID_NOT_REGISTERED.
+    """
     known = image.brokers.get(broker)
     if known is None:
         raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker} is registered")

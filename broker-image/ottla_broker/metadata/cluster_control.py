@@ -1,14 +1,18 @@
-"""The controller's part for brokers: registration, heartbeats, fencing, controlled shutdown, unregistration.
+"""The controller's part for brokers: registration, heartbeats, fencing, controlled shutdown,
+unregistration.
 
-- A broker registers fenced. It is unfenced by the first heartbeat that shows that it has applied the metadata up to its
-  registration, or, if it was fenced later, up to that fencing. Otherwise it would believe that it still leads partitions
-  that others lead by now, and that it has a session (rule 6).
-- It is fenced on request, when its session expires, or when its port refuses connections (`failure_detector`).
-- A new controller has received no heartbeats. A broker that is unfenced in its image may be an incarnation before a
-  disk was wiped, and a partition placed on that incarnation alone would have no replica (rule 4). So before new
-  partitions are placed, every broker has sent a heartbeat or is fenced.
-- A broker may stop when others lead its partitions and every other unfenced broker has applied that. The response that
-  allows the stop fences the broker.
+- A broker registers fenced. It is unfenced by the first heartbeat that shows that it has applied
+  the metadata up to its registration, or, if it was fenced later, up to that fencing. Otherwise it
+  would believe that it still leads partitions that others lead by now, and that it has a session
+  (rule 6).
+- It is fenced on request, when its session expires, or when its port refuses connections
+  (`failure_detector`).
+- A new controller has received no heartbeats. A broker that is unfenced in its image may be an
+  incarnation before a disk was wiped, and a partition placed on that incarnation alone would have
+  no replica (rule 4). So before new partitions are placed, every broker has sent a heartbeat or is
+  fenced.
+- A broker may stop when others lead its partitions and every other unfenced broker has applied
+  that. The response that allows the stop fences the broker.
 """
 
 import asyncio
@@ -30,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat:
-    """`metadata_offset`: the last metadata record that the broker has applied; `offline_directories`: its log.dirs that
-    have failed."""
+    """`metadata_offset`: the last metadata record that the broker has applied;
+    `offline_directories`: its log.dirs that have failed."""
 
     broker_id: int
     broker_epoch: int
@@ -51,8 +55,8 @@ class BrokerHeartbeatReply:
 
 
 class ClusterControl:
-    """Methods raise KafkaError, NOT_CONTROLLER when another broker was elected meanwhile. `leadership_timeout_s`: see
-    `quorum.leadership_timeout_s`."""
+    """Methods raise KafkaError, NOT_CONTROLLER when another broker was elected meanwhile.
+    `leadership_timeout_s`: see `quorum.leadership_timeout_s`."""
 
     def __init__(self, writer: MetadataWriter, session_timeout_s: float, leadership_timeout_s: float) -> None:
         self._writer = writer
@@ -87,8 +91,8 @@ class ClusterControl:
         return epoch
 
     async def process_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
-        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER without a majority of the metadata log's voters,
-        because another controller may have been elected."""
+        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER without a majority of the
+        metadata log's voters, because another controller may have been elected."""
         if not self._writer.quorum.hears_majority(self._leadership_timeout_s):
             raise KafkaError(
                 ErrorCode.not_controller, "this controller hears from no majority of the metadata log's voters"
@@ -112,8 +116,8 @@ class ClusterControl:
         return BrokerHeartbeatReply(is_caught_up, self.check_broker_epoch(broker, epoch).fenced)
 
     async def wait_until_all_heard(self) -> None:
-        """Returns when every unfenced broker has sent a heartbeat to this controller, at the latest when those that did
-        not are fenced."""
+        """Returns when every unfenced broker has sent a heartbeat to this controller, at the latest
+        when those that did not are fenced."""
 
         def are_all_heard() -> bool:
             return all(self.heartbeats.metadata_offset(broker.id) >= 0 for broker in self._image.unfenced_brokers())
@@ -174,7 +178,9 @@ class ClusterControl:
             self._unfence_offsets.pop(broker, None)
 
     def _required_offset(self, broker: BrokerRegistration) -> int:
-        """The metadata record that the broker must have applied: the newest at its first heartbeat after a fencing."""
+        """The metadata record that the broker must have applied: the newest at its first heartbeat
+        after a fencing.
+        """
         if not broker.fenced:
             return broker.epoch
         return self._unfence_offsets.setdefault(broker.id, self._image.end_offset - 1)

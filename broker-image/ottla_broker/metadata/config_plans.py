@@ -1,8 +1,10 @@
-"""Plans for config changes: the config records, and the partition and mirror records that follow from them. Pure.
+"""Plans for config changes: the config records, and the partition and mirror records that follow
+from them. Pure.
 
-Eligible leader replicas exist while the high watermark cannot advance because the ISR is below min.insync.replicas. When
-that setting falls, leaders advance the high watermark, so the same commit clears the eligible replicas of partitions
-whose ISR is now large enough. The commit that fails over a mirror makes its topics writable.
+Eligible leader replicas exist while the high watermark cannot advance because the ISR is below
+min.insync.replicas. When that setting falls, leaders advance the high watermark, so the same commit
+clears the eligible replicas of partitions whose ISR is now large enough. The commit that fails over
+a mirror makes its topics writable.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -63,7 +65,8 @@ def _check_no_mirrored_topics(image: MetadataImage, mirror: str, setting: str) -
     if topics := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"{setting} of mirror {mirror!r} cannot be changed: {topics[0]!r} and {len(topics) - 1} other topics are mirrored",
+            f"{setting} of mirror {mirror!r} cannot be changed: {topics[0]!r} and {len(topics) - 1} "
+            "other topics are mirrored",
         )
 
 
@@ -71,7 +74,8 @@ def _check_mirror_unused(image: MetadataImage, mirror: str) -> None:
     if topics := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"mirror {mirror!r} cannot be removed while {topics[0]!r} and {len(topics) - 1} other topics are mirrored: delete "
+            f"mirror {mirror!r} cannot be removed while {topics[0]!r} and {len(topics) - 1} other "
+            "topics are mirrored: delete "
             f"them, or make them writable with {MIRROR_ROLE.name}={FAILED_OVER}",
         )
 

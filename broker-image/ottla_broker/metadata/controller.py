@@ -1,7 +1,8 @@
-"""The active controller: plans and commits every change of the cluster's metadata, one at a time (`MetadataWriter`).
+"""The active controller: plans and commits every change of the cluster's metadata, one at a time
+(`MetadataWriter`).
 
-Brokers are the part of `cluster_control`, partitions that of `replication_control`, mirrors that of `mirror_control`.
-Topics, configs and producer ids are here.
+Brokers are the part of `cluster_control`, partitions that of `replication_control`, mirrors that of
+`mirror_control`. Topics, configs and producer ids are here.
 """
 
 import asyncio
@@ -52,7 +53,9 @@ T = TypeVar("T")
 
 
 class Controller:
-    """Methods raise KafkaError with the error code for the client. With `validate_only` nothing is committed."""
+    """Methods raise KafkaError with the error code for the client. With `validate_only` nothing is
+    committed.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,9 @@ class Controller:
         self._failed_brokers: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Background work until cancelled. First fences the previous controller, which has failed or is partitioned."""
+        """Background work until cancelled. First fences the previous controller, which has failed
+        or is partitioned.
+        """
         callback = self._failure_detector.on_broker_failed = lambda *failed: self._failed_brokers.put_nowait(failed)
         try:
             previous = self._image.brokers.get(self._image.previous_controller_id)
@@ -124,8 +129,9 @@ class Controller:
         validate_only: bool = False,
         charge: Callable[[int], None] = lambda partitions: None,
     ) -> list[UUID | KafkaError]:
-        """In one commit; for each topic its id or error, in their order. `charge`: called with the number of partitions
-        of each valid topic, which is not created if it raises KafkaError."""
+        """In one commit; for each topic its id or error, in their order. `charge`: called with the
+        number of partitions of each valid topic, which is not created if it raises KafkaError.
+        """
 
         def plan() -> Decision[list[UUID | KafkaError]]:
             planner, records, results = TopicPlanner(self._image), list[MetadataRecord](), list[UUID | KafkaError]()
@@ -187,8 +193,9 @@ class Controller:
     async def alter_scram_credentials(
         self, changes: Mapping[str, Mapping[int, ScramCredential | None]]
     ) -> dict[str, KafkaError | None]:
-        """Of users, by mechanism; None removes a credential. In one commit; the outcome of each user: None, or
-        RESOURCE_NOT_FOUND when there is none to remove, and then nothing of the user changes."""
+        """Of users, by mechanism; None removes a credential. In one commit; the outcome of each
+        user: None, or RESOURCE_NOT_FOUND when there is none to remove, and then nothing of the user
+        changes."""
 
         def plan() -> Decision[dict[str, KafkaError | None]]:
             records, outcomes = list[MetadataRecord](), dict[str, KafkaError | None]()
@@ -215,7 +222,9 @@ class Controller:
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Sets quotas of entities by key, or with None removes them, in one commit. The caller has validated them."""
+        """Sets quotas of entities by key, or with None removes them, in one commit. The caller has
+        validated them.
+        """
 
         def plan() -> list[MetadataRecord]:
             return [
@@ -232,15 +241,18 @@ class Controller:
     async def alter_configs(
         self, resource_type: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Sets keys of one resource, or with None removes them. The caller has validated the values."""
+        """Sets keys of one resource, or with None removes them. The caller has validated the
+        values.
+        """
         await self._commit(
             lambda: plan_config_change(self._image, resource_type, name, changes, self._writer.rules_for_config),
             validate_only=validate_only,
         )
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that is allocated to no other broker. The first one is random, so that the ids also differ from
-        those of clusters whose records are mirrored here (Kafka's start at 0)."""
+        """A block of ids that is allocated to no other broker. The first one is random, so that the
+        ids also differ from those of clusters whose records are mirrored here (Kafka's start at 0).
+        """
 
         def plan() -> Decision[range]:
             random_start = (self._runtime.random.getrandbits(22) + 1) * PRODUCER_IDS_PER_CLUSTER
@@ -250,8 +262,9 @@ class Controller:
         return await self._writer.execute(plan)
 
     async def adopt_topics(self, broker: int, topics: Mapping[str, tuple[UUID, Mapping[int, int]]]) -> None:
-        """Adds the topics of partition folders that were found at a broker's first start: name → (topic id, partition →
-        latest leader epoch). The leader epoch is raised above the folder's, so that clients see a new leader."""
+        """Adds the topics of partition folders that were found at a broker's first start: name →
+        (topic id, partition → latest leader epoch). The leader epoch is raised above the folder's,
+        so that clients see a new leader."""
 
         def plan() -> list[MetadataRecord]:
             records: list[MetadataRecord] = []

@@ -1,11 +1,12 @@
 """Sends requests to the active controller, wherever it is.
 
-`send_request` is for the broker's own requests, `forward_frame` for clients' requests that only the controller can
-answer. Both wait for a controller, continue with the next one when it changes, and time out with NOT_CONTROLLER. A
-request in flight on a broken connection is sent again, so it may be executed twice: the second execution of a request to
-a controller changes nothing, or fails.
+`send_request` is for the broker's own requests, `forward_frame` for clients' requests that only the
+controller can answer. Both wait for a controller, continue with the next one when it changes, and
+time out with NOT_CONTROLLER. A request in flight on a broken connection is sent again, so it may be
+executed twice: the second execution of a request to a controller changes nothing, or fails.
 
-Each request in flight has its own connection, so none waits behind a slow one. Idle connections are reused.
+Each request in flight has its own connection, so none waits behind a slow one. Idle connections are
+reused.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
 
 from ottla_broker.security.principal import Principal
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.forwarding import write_host, write_principal
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -48,14 +50,18 @@ class ControllerChannel:
         locator: ControllerLocator,
         client_id: str,
         handle_locally: Callable[[Any], Awaitable[Any]] | None = None,
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         self._locator = locator
         self._client_id = client_id
         self._idle: list[tuple[tuple[str, int], Channel]] = []
         self._handle_locally = handle_locally
+        self._channels = channels
 
     async def send_request(self, request: Any, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """The controller's response to a kio request, in the request's version. NOT_CONTROLLER at the timeout."""
+        """The controller's response to a kio request, in the request's version. NOT_CONTROLLER at
+        the timeout.
+        """
 
         async def send(channel: Channel) -> Any:
             return await channel.send(request)
@@ -69,9 +75,10 @@ class ControllerChannel:
     async def forward_frame(
         self, frame: bytes | bytearray, principal: Principal, host: str, *, timeout_s: float = FORWARD_TIMEOUT_S
     ) -> bytes | None:
-        """The response to the request of a client, whom the controller authorizes, with its size in front; None when
-        this broker has become the controller and can handle the request. NOT_CONTROLLER at the timeout; the error of
-        an Envelope that the controller does not accept."""
+        """The response to the request of a client, whom the controller authorizes, with its size in
+        front; None when this broker has become the controller and can handle the request.
+        NOT_CONTROLLER at the timeout; the error of an Envelope that the controller does not accept.
+        """
         request = EnvelopeRequest(
             request_data=bytes(frame),
             request_principal=write_principal(principal.kind, principal.name),
@@ -121,7 +128,9 @@ class ControllerChannel:
             ) from None
 
     async def _attempt(self, send: Callable[[Channel], Awaitable[Any]], handle: Callable[[], Awaitable[Any]]) -> Any:
-        """NO_RESPONSE without a controller. ConnectionError when another broker becomes controller meanwhile."""
+        """NO_RESPONSE without a controller. ConnectionError when another broker becomes controller
+        meanwhile.
+        """
         if self._locator.is_active_controller:
             return await handle()
         address = self._locator.controller_address()
@@ -141,7 +150,7 @@ class ControllerChannel:
     async def _send_over_channel(self, address: tuple[str, int], send: Callable[[Channel], Awaitable[Any]]) -> Any:
         channel = self._take_idle_channel(address)
         if channel is None:
-            channel = await open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)
+            channel = await self._channels.open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)
         try:
             response = await send(channel)
         except BaseException:

@@ -1,18 +1,20 @@
-"""Leader election and eligible leader replicas (KIP-966) of one partition, when brokers come and go: pure.
+"""Leader election and eligible leader replicas (KIP-966) of one partition, when brokers come and
+go: pure.
 
-The *trusted* replicas have every record below the high watermark. They are the ISR and the eligible leader replicas,
-which left the ISR while it was too small for the high watermark to advance.
+The *trusted* replicas have every record below the high watermark. They are the ISR and the eligible
+leader replicas, which left the ISR while it was too small for the high watermark to advance.
 
-Invariant: without an unclean election a leader is a trusted replica, and no replica becomes trusted here; replicas join
-the ISR by AlterPartition (`isr_changes`). So each function here only removes trusted replicas. A partition whose ISR is
-smaller than its effective min.insync.replicas keeps replicas that leave the ISR as eligible. One whose ISR is large
-enough clears them, because its high watermark advances without them. The last replica of the ISR remains in it, fenced
-or not: the partition waits for its return.
+Invariant: without an unclean election a leader is a trusted replica, and no replica becomes trusted
+here; replicas join the ISR by AlterPartition (`isr_changes`). So each function here only removes
+trusted replicas. A partition whose ISR is smaller than its effective min.insync.replicas keeps
+replicas that leave the ISR as eligible. One whose ISR is large enough clears them, because its high
+watermark advances without them. The last replica of the ISR remains in it, fenced or not: the
+partition waits for its return.
 
-A trusted replica with an unclean shutdown is remembered as *last known* while the high watermark cannot have advanced
-without it. When the replicas that were trusted in its place lose their disks, no replica has more records. Where
-acknowledged records are synced (`flush.messages=1`) it has all of them and is elected; else an unclean election prefers
-it.
+A trusted replica with an unclean shutdown is remembered as *last known* while the high watermark
+cannot have advanced without it. When the replicas that were trusted in its place lose their disks,
+no replica has more records. Where acknowledged records are synced (`flush.messages=1`) it has all
+of them and is elected; else an unclean election prefers it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -26,8 +28,8 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 @dataclass(frozen=True, slots=True)
 class ElectionCandidates:
-    """The brokers that may lead. `unfenced`: with their directories (empty: unknown); `shutting_down`: those of them in
-    controlled shutdown."""
+    """The brokers that may lead. `unfenced`: with their directories (empty: unknown);
+    `shutting_down`: those of them in controlled shutdown."""
 
     unfenced: Mapping[int, Collection[UUID]]
     shutting_down: Collection[int] = ()
@@ -51,8 +53,8 @@ class ElectionCandidates:
 
 @dataclass(frozen=True, slots=True)
 class TopicElectionRules:
-    """A topic's configs for elections. `acks_are_synced`: records are synced before they are acknowledged
-    (flush.messages=1)."""
+    """A topic's configs for elections. `acks_are_synced`: records are synced before they are
+    acknowledged (flush.messages=1)."""
 
     min_insync: int
     allow_unclean: bool
@@ -64,7 +66,9 @@ TopicRulesLookup = Callable[[UUID], TopicElectionRules]
 
 
 def effective_min_isr(state: PartitionRecord, min_insync: int) -> int:
-    """min.insync.replicas, at most the number of replicas without those that a reassignment adds."""
+    """min.insync.replicas, at most the number of replicas without those that a reassignment
+    adds.
+    """
     return min(min_insync, len(state.replicas) - len(state.adding))
 
 
@@ -75,10 +79,11 @@ def elect_leader(
     candidates: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord:
-    """`old` with this ISR and its eligible replicas. The leader remains if it may, else another is elected.
+    """`old` with this ISR and its eligible replicas. The leader remains if it may, else another is
+    elected.
 
-    `isr` and `trusted` are members of `old.replicas`, whose order is the order of preference. Epochs are unchanged: see
-    `with_next_epochs`.
+    `isr` and `trusted` are members of `old.replicas`, whose order is the order of preference.
+    Epochs are unchanged: see `with_next_epochs`.
     """
     in_sync = tuple(broker for broker in old.replicas if broker in isr)
     eligible = tuple(broker for broker in old.replicas if broker in trusted and broker not in in_sync)
@@ -105,15 +110,18 @@ def elect_leader(
 
 
 def with_initial_eligible_replicas(new: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord:
-    """A new partition, all of whose replicas are empty. If its ISR is too small to commit records, the others are
-    eligible from the start, so that the partition is not lost with the broker that was available."""
+    """A new partition, all of whose replicas are empty. If its ISR is too small to commit records,
+    the others are eligible from the start, so that the partition is not lost with the broker that
+    was available."""
     if len(new.isr) >= effective_min_isr(new, rules.min_insync):
         return new
     return replace_fields(new, eligible=tuple(broker for broker in new.replicas if broker not in new.isr))
 
 
 def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
-    """`new` with the epochs of a successor of `old`. None if nothing changed; the order within an ISR does not count."""
+    """`new` with the epochs of a successor of `old`. None if nothing changed; the order within an
+    ISR does not count.
+    """
     if set(new.isr) == set(old.isr) and set(new.eligible) == set(old.eligible):
         new = replace_fields(new, isr=old.isr, eligible=old.eligible)
     if new == old:
@@ -145,8 +153,8 @@ def state_after_unfencing(
 def state_after_shutdown_request(
     old: PartitionRecord, stopping: int, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Broker `stopping` still serves: another in-sync replica becomes leader, and it leaves the ISR. Without another
-    in-sync replica that may lead, nothing changes until it is fenced."""
+    """Broker `stopping` still serves: another in-sync replica becomes leader, and it leaves the
+    ISR. Without another in-sync replica that may lead, nothing changes until it is fenced."""
     others = [broker for broker in old.isr if broker != stopping]
     if stopping not in old.isr or not any(candidates.can_become_leader(old, broker) for broker in others):
         return None
@@ -156,7 +164,9 @@ def state_after_shutdown_request(
 def state_after_unclean_shutdown(
     old: PartitionRecord, returned: int, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Broker `returned`, still fenced, may lack records that it had not synced: it is trusted only if no other is."""
+    """Broker `returned`, still fenced, may lack records that it had not synced: it is trusted only
+    if no other is.
+    """
     trusted = [broker for broker in trusted_replicas(old) if broker != returned]
     if not trusted:
         return state_after_fencing(old, returned, candidates, rules)
@@ -170,8 +180,8 @@ def state_after_unclean_shutdown(
 def state_after_directory_loss(
     old: PartitionRecord, returned: int, directory: UUID, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """The directory of broker `returned`'s replica is lost: the replica is not trusted, even if no other is. From now on
-    it is assigned to `directory`."""
+    """The directory of broker `returned`'s replica is lost: the replica is not trusted, even if no
+    other is. From now on it is assigned to `directory`."""
     isr = [broker for broker in old.isr if broker != returned]
     trusted = [broker for broker in trusted_replicas(old) if broker != returned]
     moved = replace_fields(
@@ -193,15 +203,15 @@ def elect_preferred_leader(old: PartitionRecord, candidates: ElectionCandidates)
 def elect_unclean_leader(
     old: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """An administrator's unclean election for a partition without a leader: of a trusted replica, else of a last known
-    one, else of any. None if every replica is fenced."""
+    """An administrator's unclean election for a partition without a leader: of a trusted replica,
+    else of a last known one, else of any. None if every replica is fenced."""
     elected = elect_leader(old, old.isr, trusted_replicas(old), candidates, replace(rules, allow_unclean=True))
     return None if elected.leader == NO_LEADER else with_next_epochs(old, elected)
 
 
 def without_eligible_replicas(old: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord | None:
-    """Clears them if the ISR is large enough for the high watermark to advance without them, for instance after
-    min.insync.replicas fell."""
+    """Clears them if the ISR is large enough for the high watermark to advance without them, for
+    instance after min.insync.replicas fell."""
     if not (old.eligible or old.last_known) or len(old.isr) < effective_min_isr(old, rules.min_insync):
         return None
     return with_next_epochs(old, replace_fields(old, eligible=(), last_known=()))

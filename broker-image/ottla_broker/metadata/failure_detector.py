@@ -1,16 +1,18 @@
-"""Detects that another broker's process is gone: one idle probe connection from each broker to each other unfenced one, which breaks
-with the process at its other end.
+"""Detects that another broker's process is gone: one idle probe connection from each broker to each
+other unfenced one, which breaks with the process at its other end.
 
-A broken probe alone proves nothing (a network device may have dropped it). But when a new connection is refused at once,
-nobody listens there any more: the broker has *failed*, and the controller fences it without waiting for its session to
-expire. Meanwhile every broker makes clients that ask for leaders wait a moment, instead of sending them to the failed one.
-Anything else is left to the session. A killed leader stalls a producer for 0.11 s in the median instead of the session's
+A broken probe alone proves nothing (a network device may have dropped it). But when a new
+connection is refused at once, nobody listens there any more: the broker has *failed*, and the
+controller fences it without waiting for its session to expire. Meanwhile every broker makes clients
+that ask for leaders wait a moment, instead of sending them to the failed one. Anything else is left
+to the session. A killed leader stalls a producer for 0.11 s in the median instead of the session's
 9 s (bench lines `killed-p50`, `killed-p95`).
 
-A client may ask another broker before that one's probe breaks, because a killed process closes its sockets one after the
-other, for milliseconds. So a broker also *probes* before it names leaders: it sends a request that a live process answers
-(`killed-p95` 0.28 s instead of 1.0). For the same reason a new connection counts from its first response: the port of a
-dying process accepts connections to its last moment.
+A client may ask another broker before that one's probe breaks, because a killed process closes its
+sockets one after the other, for milliseconds. So a broker also *probes* before it names leaders: it
+sends a request that a live process answers (`killed-p95` 0.28 s instead of 1.0). For the same
+reason a new connection counts from its first response: the port of a dying process accepts
+connections to its last moment.
 """
 
 import asyncio
@@ -22,6 +24,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final, cast
 
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +42,16 @@ FailureCallback = Callable[[int, int, str], None]
 
 
 class FailureDetector:
-    """`update_peers` is called whenever a broker changes in the image. `on_broker_failed(broker, epoch, why)` is the controller's, while
-    this broker is the active one."""
+    """`update_peers` is called whenever a broker changes in the image. `on_broker_failed(broker,
+    epoch, why)` is the controller's, while this broker is the active one."""
 
-    def __init__(self, me: int, image: MetadataImage, listener: str) -> None:
+    def __init__(
+        self, me: int, image: MetadataImage, listener: str, channels: ChannelBuilder = UNSECURED_CHANNELS
+    ) -> None:
         self._me = me
         self._image = image
         self._listener = listener
+        self._channels = channels
         self._watched: dict[Key, asyncio.Task[None]] = {}
         self._probes: dict[Key, PeerProbe] = {}
         self._suspects: dict[Key, float] = {}  # whose probe broke, and has not been answered since → when
@@ -78,14 +84,16 @@ class FailureDetector:
         return any(suspected_s > since for suspected_s in self._suspects.values())
 
     async def wait_until_confirmed(self, brokers: Collection[int]) -> None:
-        """Before clients are sent to these brokers: return when they have answered a probe, or the image shows what became of failed ones;
-        or after a moment."""
+        """Before clients are sent to these brokers: return when they have answered a probe, or the
+        image shows what became of failed ones; or after a moment."""
         await self.probe_brokers(brokers, PROBE_TIMEOUT_S)
         if self.has_suspects:
             await self.wait_until_resolved(RESOLVE_TIMEOUT_S)
 
     async def probe_brokers(self, brokers: Collection[int], within_s: float) -> None:
-        """Return when each of these has answered a probe, or its connection has broken, or the time is over."""
+        """Return when each of these has answered a probe, or its connection has broken, or the time
+        is over.
+        """
         beats = [probe.beat() for (broker, _), probe in self._probes.items() if broker in brokers]
         if beats:
             await asyncio.wait(beats, timeout=within_s)
@@ -115,7 +123,7 @@ class FailureDetector:
         answered = False
         while True:
             try:
-                _, probe = await loop.create_connection(PeerProbe, at.host, at.port)
+                probe = await self._channels.open_probe(PeerProbe, at.host, at.port)
             except OSError as reason:
                 if answered and is_connection_refused(reason):
                     self._on_failed(key, f"its port {at.host}:{at.port} refuses connections")
@@ -167,7 +175,9 @@ class PeerProbe(asyncio.Protocol):
         self._next: asyncio.Future[None] | None = None  # of all that ask while one beat is awaited
 
     def beat(self) -> asyncio.Future[None]:
-        """Done when the other end has answered a request sent after this call, or the connection is closed."""
+        """Done when the other end has answered a request sent after this call, or the connection is
+        closed.
+        """
         if self.ended.done():
             return self.ended
         asked = self._next = self._next or asyncio.get_running_loop().create_future()

@@ -1,8 +1,9 @@
 """The sessions of brokers at the active controller.
 
-Times are the controller's own monotonic clock. A session counts only time in which the controller could have received a
-heartbeat: when its own check runs late, because the process was stopped or the machine was busy, every session is
-extended by the delay. So a pause of the controller fences no broker.
+Times are the controller's own monotonic clock. A session counts only time in which the controller
+could have received a heartbeat: when its own check runs late, because the process was stopped or
+the machine was busy, every session is extended by the delay. So a pause of the controller fences no
+broker.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ CHECKS_PER_SESSION = 10
 
 @dataclass(slots=True)
 class Session:
-    """`metadata_offset`: the last metadata record that the broker has applied; −1 before its first heartbeat."""
+    """`metadata_offset`: the last metadata record that the broker has applied; −1 before its first
+    heartbeat.
+    """
 
     epoch: int
     last_heartbeat_s: float
@@ -45,7 +48,9 @@ class HeartbeatTracker:
         return -1 if session is None else session.metadata_offset
 
     def expire_sessions(self, now_s: float) -> list[tuple[int, int]]:
-        """(broker, epoch) of expired sessions, which stay until removed. Called every `check_interval_s`."""
+        """(broker, epoch) of expired sessions, which stay until removed. Called every
+        `check_interval_s`.
+        """
         delay_s = now_s - self._last_check_s - self.check_interval_s
         self._last_check_s = now_s
         if delay_s > self.check_interval_s:

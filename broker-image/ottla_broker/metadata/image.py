@@ -1,7 +1,7 @@
 """The cluster's metadata in memory: the result of all committed records.
 
-An image is changed only by `apply_records` and `replace_with`, which return what changed, so that a broker acts on
-differences and never compares images.
+An image is changed only by `apply_records` and `replace_with`, which return what changed, so that a
+broker acts on differences and never compares images.
 """
 
 from collections import Counter
@@ -93,8 +93,9 @@ class MetadataDelta:
 
 
 class ReplicaIndex:
-    """The replicas and the number of led partitions of each broker, kept in step with the image: a change of one broker
-    costs in proportion to its own partitions. Partitions are in the order in which they were added."""
+    """The replicas and the number of led partitions of each broker, kept in step with the image: a
+    change of one broker costs in proportion to its own partitions. Partitions are in the order in
+    which they were added."""
 
     __slots__ = ("_partitions", "directory_counts", "leader_counts")
 
@@ -111,7 +112,9 @@ class ReplicaIndex:
         return Counter({broker: len(partitions) for broker, partitions in self._partitions.items()})
 
     def update(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
-        """A partition changed from `old`, None if it was created, to `new`, None if it was deleted."""
+        """A partition changed from `old`, None if it was created, to `new`, None if it was
+        deleted.
+        """
         before, after = (() if old is None else old.replicas), (() if new is None else new.replicas)
         state = new or old
         if before != after and state is not None:
@@ -176,8 +179,9 @@ class MetadataImage:
         return delta
 
     def to_records(self, epoch: int) -> list[MetadataRecord]:
-        """Records from which an equal image results: the content of a snapshot. `epoch`: of the last record applied.
-        Copies one reference for each partition, so that it may run on the event loop."""
+        """Records from which an equal image results: the content of a snapshot. `epoch`: of the
+        last record applied. Copies one reference for each partition, so that it may run on the
+        event loop."""
         records: list[MetadataRecord] = [
             LeaderChangeRecord(broker, epoch)
             for broker in (self.previous_controller_id, self.controller_id)
@@ -213,13 +217,15 @@ class MetadataImage:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
     def active_mirror(self, topic_id: UUID) -> MirroredTopicRecord | None:
-        """The record of a mirrored topic that has not failed over, which takes only its source's records."""
+        """The record of a mirrored topic that has not failed over, which takes only its source's
+        records.
+        """
         mirror = self.mirrored_topics.get(topic_id)
         return None if mirror is None or mirror.failed_over else mirror
 
     def is_writable(self, topic_id: UUID, partition: int) -> bool:
-        """True if producers may write to the partition: the topic is not mirrored, or has failed over and the end of the
-        mirrored records is known."""
+        """True if producers may write to the partition: the topic is not mirrored, or has failed
+        over and the end of the mirrored records is known."""
         if topic_id not in self.mirrored_topics:
             return True
         mirrored = self.mirrored_partitions.get((topic_id, partition))

@@ -1,9 +1,10 @@
-"""AlterPartition: validates a leader's ISR change (design rules 1 and 4) and returns the partition's next state. Pure.
+"""AlterPartition: validates a leader's ISR change (design rules 1 and 4) and returns the
+partition's next state. Pure.
 
-Invariant: a replica joins an ISR only at its leader's request, and only if its broker is unfenced, not shutting down and
-registered with the broker epoch in the request. So a broker with a wiped disk, which registers again, is not taken for
-its former incarnation. A request must name the current leader epoch and partition epoch; otherwise the leader or this
-broker has stale metadata.
+Invariant: a replica joins an ISR only at its leader's request, and only if its broker is unfenced,
+not shutting down and registered with the broker epoch in the request. So a broker with a wiped
+disk, which registers again, is not taken for its former incarnation. A request must name the
+current leader epoch and partition epoch; otherwise the leader or this broker has stale metadata.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,9 @@ UNKNOWN_BROKER_EPOCH = -1  # in requests of leaders that do not know it
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeRequest:
-    """`isr`: (broker, broker epoch) of each member, as the leader knows them; epochs of the state that it changes."""
+    """`isr`: (broker, broker epoch) of each member, as the leader knows them; epochs of the state
+    that it changes.
+    """
 
     topic: UUID
     partition: int
@@ -46,12 +49,12 @@ def apply_isr_change(
     candidates: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord:
-    """The partition's next state at the request of broker `leader`. A reassignment whose last target joins is completed.
-    An unchanged ISR raises the partition epoch too: the leader so ensures that none of its earlier requests can still be
-    applied.
+    """The partition's next state at the request of broker `leader`. A reassignment whose last
+    target joins is completed. An unchanged ISR raises the partition epoch too: the leader so
+    ensures that none of its earlier requests can still be applied.
 
-    NOT_CONTROLLER (the leader has newer metadata than this broker), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION,
-    INVALID_REQUEST, INELIGIBLE_REPLICA.
+    NOT_CONTROLLER (the leader has newer metadata than this broker), FENCED_LEADER_EPOCH,
+    INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
     """
     check_epochs(old, request)
     if leader != old.leader:

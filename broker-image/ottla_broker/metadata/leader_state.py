@@ -1,8 +1,10 @@
-"""The leader of the metadata log in one epoch: which replicas fetch, how far their logs go, what is committed.
+"""The leader of the metadata log in one epoch: which replicas fetch, how far their logs go, what is
+committed.
 
 Invariants; `voter_set` and `raft_rules` say why they suffice:
 - No record is committed before one of this epoch is.
-- A fetch acknowledges records only if the follower's log is a prefix of this one. Followers fetch after an fsync.
+- A fetch acknowledges records only if the follower's log is a prefix of this one. Followers fetch
+  after an fsync.
 - Voters change one at a time, and the newest voter set counts from its append on.
 """
 
@@ -34,8 +36,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True)
 class ReplicaState:
-    """`reported_log_end`: the end of its log, as it said; `acknowledged_offset`: up to where its log is known to equal
-    this one. Times by the event loop's clock."""
+    """`reported_log_end`: the end of its log, as it said; `acknowledged_offset`: up to where its
+    log is known to equal this one. Times by the event loop's clock."""
 
     key: ReplicaKey
     reported_log_end: EpochAndOffset
@@ -45,7 +47,9 @@ class ReplicaState:
 
 
 class LeaderState:
-    """`now`: the event loop's clock. `on_ended` is called once, when this broker no longer leads in the epoch."""
+    """`now`: the event loop's clock. `on_ended` is called once, when this broker no longer leads in
+    the epoch.
+    """
 
     def __init__(
         self, epoch: int, me: Voter, log: MetadataLog, now: Callable[[], float], on_ended: Callable[[], None]
@@ -77,8 +81,8 @@ class LeaderState:
     # --- start of the epoch
 
     async def establish(self, *, writes_voters: bool) -> None:
-        """Commits the first records of the epoch. `writes_voters`: the voters are in no record yet. KAFKA_STORAGE_ERROR,
-        NOT_CONTROLLER."""
+        """Commits the first records of the epoch. `writes_voters`: the voters are in no record yet.
+        KAFKA_STORAGE_ERROR, NOT_CONTROLLER."""
         if writes_voters:
             self._log.append_voters(self.voters, self.epoch)
         await self._append([LeaderChangeRecord(self.me.broker, self.epoch)])
@@ -87,8 +91,8 @@ class LeaderState:
     # --- records
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
-        """NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with other voters ends the epoch: this
-        broker could not commit later records either."""
+        """NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with other voters ends
+        the epoch: this broker could not commit later records either."""
         if self.is_over or not self.is_established:
             raise KafkaError(ErrorCode.not_controller, "this broker does not lead the metadata log")
         try:
@@ -155,8 +159,8 @@ class LeaderState:
         )
 
     async def change_voters(self, proposed: VoterSet) -> None:
-        """Appends a voter set that `can_change_voters` allows; returns when it is committed. KAFKA_STORAGE_ERROR,
-        NOT_CONTROLLER."""
+        """Appends a voter set that `can_change_voters` allows; returns when it is committed.
+        KAFKA_STORAGE_ERROR, NOT_CONTROLLER."""
         try:
             offset = self._log.append_voters(proposed, self.epoch)
         except KafkaError as reason:
@@ -221,14 +225,16 @@ class LeaderState:
         return MetadataFetchResponse(high_watermark=high_watermark, log_start_offset=log.start, records=records)
 
     def _reportable_high_watermark(self) -> int:
-        """Unknown until a record of this epoch is committed: before, it may be below the one that followers know."""
+        """Unknown until a record of this epoch is committed: before, it may be below the one that
+        followers know.
+        """
         high_watermark = self._log.high_watermark
         return high_watermark if high_watermark > self.epoch_start_offset else UNKNOWN_OFFSET
 
     @property
     def majority_heard_s(self) -> float:
-        """The last time, by the event loop's clock, by which a majority of the voters had fetched. It elected this leader
-        when the epoch began."""
+        """The last time, by the event loop's clock, by which a majority of the voters had fetched.
+        It elected this leader when the epoch began."""
         heard = [self.last_fetch_s(voter.key) for voter in self.voters]
         return sorted(heard, reverse=True)[majority_size(len(heard)) - 1]
 
@@ -239,7 +245,9 @@ class LeaderState:
         return self.started_s if replica is None else replica.last_fetch_s
 
     def is_caught_up(self, key: ReplicaKey, within_s: float) -> bool:
-        """True if the replica has fetched within this time and its disk has all committed records."""
+        """True if the replica has fetched within this time and its disk has all committed
+        records.
+        """
         replica = self.replicas.get(key)
         if replica is None:
             return key == self.me.key

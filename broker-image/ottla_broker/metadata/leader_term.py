@@ -1,5 +1,5 @@
-"""The work of the metadata log's leader in one epoch: it announces itself, commits the first record of its epoch, resigns
-when it hears no majority, and keeps the number of voters.
+"""The work of the metadata log's leader in one epoch: it announces itself, commits the first record
+of its epoch, resigns when it hears no majority, and keeps the number of voters.
 """
 
 import asyncio
@@ -30,12 +30,14 @@ VOTER_CHECK_INTERVAL_S = 0.25
 HANDOVER_TIMEOUT_S = 1.0
 HANDOVER_POLL_S = 0.02
 VOTER_LOSS_TIMEOUT_S = 60.0
-"""How long a voter does not fetch before another broker replaces it, and how long a voter beyond the target stays."""
+"""How long a voter does not fetch before another broker replaces it, and how long a voter beyond
+the target stays.
+"""
 
 
 class LeaderTerm:
-    """`listener`: the name of the inter-broker listener. `excluded`: replicas that an administrator removed from the
-    voters. `writes_voters`: see `LeaderState.establish`."""
+    """`listener`: the name of the inter-broker listener. `excluded`: replicas that an administrator
+    removed from the voters. `writes_voters`: see `LeaderState.establish`."""
 
     def __init__(
         self,
@@ -60,7 +62,9 @@ class LeaderTerm:
         self._loop = asyncio.get_running_loop()
 
     async def run(self, on_established: Callable[[], None]) -> None:
-        """Until cancelled or the epoch is over. `on_established` is called when this broker is the active controller."""
+        """Until cancelled or the epoch is over. `on_established` is called when this broker is the
+        active controller.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._announce_leader())
             tasks.create_task(self._check_quorum())
@@ -79,8 +83,9 @@ class LeaderTerm:
         return True
 
     async def _announce_leader(self) -> None:
-        """Sends BeginQuorumEpoch to the brokers that have not fetched in this epoch: to voters until they do, to others
-        a few times, so that they need not wait for their fetches to time out."""
+        """Sends BeginQuorumEpoch to the brokers that have not fetched in this epoch: to voters
+        until they do, to others a few times, so that they need not wait for their fetches to time
+        out."""
         leader = self._leader_state
         rounds = 0
         while not leader.is_over:
@@ -93,7 +98,9 @@ class LeaderTerm:
             rounds += 1
 
     async def _check_quorum(self) -> None:
-        """Ends the epoch when no majority has fetched for a while: another leader may have been elected (Kafka's rule)."""
+        """Ends the epoch when no majority has fetched for a while: another leader may have been
+        elected (Kafka's rule).
+        """
         leader = self._leader_state
         while not leader.is_over:
             remaining_s = leader.majority_heard_s + self._timeouts.check_quorum_s - self._loop.time()
@@ -164,7 +171,9 @@ def registered_brokers(image: MetadataImage, listener: str) -> list[Voter]:
 
 
 async def hand_over_vote(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> None:
-    """Makes another of `brokers` the only voter: of one or two voters a leader that stops would leave no majority."""
+    """Makes another of `brokers` the only voter: of one or two voters a leader that stops would
+    leave no majority.
+    """
     known = {voter.key for voter in leader.voters}
     others = sorted(
         (voter for voter in brokers if voter.key != leader.me.key),

@@ -1,6 +1,8 @@
-"""Copies the metadata log from another broker: fetch, truncate what diverges, append, sync, and fetch again.
+"""Copies the metadata log from another broker: fetch, truncate what diverges, append, sync, and
+fetch again.
 
-Each fetch names an offset that is synced to this broker's device, so to the leader a fetch is an acknowledgement.
+Each fetch names an offset that is synced to this broker's device, so to the leader a fetch is an
+acknowledgement.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
 from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -32,7 +35,9 @@ RETRY_PAUSE_S = 0.1
 
 
 class FetchRefused(KafkaError):
-    """The receiver does not lead the metadata log in the request's epoch. `leader`: what it knows of the leader."""
+    """The receiver does not lead the metadata log in the request's epoch. `leader`: what it knows
+    of the leader.
+    """
 
     def __init__(self, code: ErrorCode, leader: LeaderAndEpoch | None) -> None:
         super().__init__(code, f"fetch of the metadata log failed: {code.name}")
@@ -40,8 +45,9 @@ class FetchRefused(KafkaError):
 
 
 class MetadataLogFetcher:
-    """Copies into `log` for broker `me`. `cluster_id`: sent with each fetch, once known. `is_current_epoch`: False once
-    this broker has promised to follow a newer one. `on_progress` is called after each response."""
+    """Copies into `log` for broker `me`. `cluster_id`: sent with each fetch, once known.
+    `is_current_epoch`: False once this broker has promised to follow a newer one. `on_progress` is
+    called after each response."""
 
     def __init__(
         self,
@@ -50,8 +56,10 @@ class MetadataLogFetcher:
         runtime: Runtime,
         is_current_epoch: Callable[[int], bool],
         on_progress: Callable[[], None],
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         self.log = log
+        self.channels = channels
         self.client_id = f"ottla-quorum-{me.broker}"
         self.cluster_id: str | None = None
         self._me = me
@@ -62,8 +70,8 @@ class MetadataLogFetcher:
     async def fetch_once(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> MetadataFetchResponse:
         """Sends one fetch to a broker in `epoch` and applies the response to the log.
 
-        FetchRefused: the response's error. KafkaError: the log's (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged).
-        ConnectionError, TimeoutError.
+        FetchRefused: the response's error. KafkaError: the log's (KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE, CommittedLogDiverged). ConnectionError, TimeoutError.
         """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 
@@ -109,7 +117,9 @@ class MetadataLogFetcher:
             raise FetchRefused(ErrorCode.fenced_leader_epoch, None)
 
     async def _store_snapshot(self, snapshot_id: EpochAndOffset, chunks: AsyncIterator[bytes]) -> None:
-        """Replaces this broker's log, which ends before the sender's starts or diverges before that."""
+        """Replaces this broker's log, which ends before the sender's starts or diverges before
+        that.
+        """
         snapshots = self.log.snapshots
         try:
             snapshots.create_partial(snapshot_id)
@@ -125,8 +135,9 @@ class MetadataLogFetcher:
 
 
 class LeaderFollower:
-    """Fetches from one leader in one epoch. `on_response` is called after each fetch, `on_leader_down` when the leader's
-    port refuses connections or its process does not lead, and `on_leader` when it names a newer one."""
+    """Fetches from one leader in one epoch. `on_response` is called after each fetch,
+    `on_leader_down` when the leader's port refuses connections or its process does not lead, and
+    `on_leader` when it names a newer one."""
 
     def __init__(
         self,
@@ -150,15 +161,15 @@ class LeaderFollower:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Until cancelled. FetchRefused by another cluster's broker; KafkaError when this broker's own log fails or cannot
-        follow."""
+        """Until cancelled. FetchRefused by another cluster's broker; KafkaError when this broker's
+        own log fails or cannot follow."""
         last_attempt_s = self._loop.time() - RETRY_PAUSE_S
         while True:
             # A connection that worked and broke is replaced at once.
             await asyncio.sleep(last_attempt_s + RETRY_PAUSE_S - self._loop.time())
             last_attempt_s = self._loop.time()
             try:
-                async with connect(self._endpoint, self._fetcher.client_id) as channel:
+                async with connect(self._fetcher.channels, self._endpoint, self._fetcher.client_id) as channel:
                     while True:
                         self._on_response(await self._fetcher.fetch_once(channel, self._epoch, self._max_wait_ms))
             except OSError as error:
@@ -182,10 +193,12 @@ def is_fatal(reason: KafkaError) -> bool:
 
 
 @asynccontextmanager
-async def connect(endpoint: tuple[str, int], client_id: str) -> AsyncIterator[Channel]:
-    """A connection to another broker, closed at the end. OSError, ConnectionRefusedError among them; TimeoutError."""
+async def connect(channels: ChannelBuilder, endpoint: tuple[str, int], client_id: str) -> AsyncIterator[Channel]:
+    """A connection to another broker, closed at the end. OSError, ConnectionRefusedError among
+    them; TimeoutError.
+    """
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-        channel = await open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)
+        channel = await channels.open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)
     try:
         yield channel
     finally:

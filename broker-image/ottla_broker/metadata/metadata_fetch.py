@@ -15,7 +15,9 @@ NO_EPOCH_AND_OFFSET = EpochAndOffset(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndEpoch:
-    """The newest epoch that a broker knows, with its leader (−1: unknown) and that one's host and port."""
+    """The newest epoch that a broker knows, with its leader (−1: unknown) and that one's host and
+    port.
+    """
 
     epoch: int
     leader: int = NO_LEADER
@@ -24,8 +26,9 @@ class LeaderAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetchRequest:
-    """A broker's fetch, or a consumer's with `replica_id` −1. `log_end`: the end of the sender's log on its device;
-    `leader_epoch`: of the leader that it follows; `high_watermark`: the newest one it knows."""
+    """A broker's fetch, or a consumer's with `replica_id` −1. `log_end`: the end of the sender's
+    log on its device; `leader_epoch`: of the leader that it follows; `high_watermark`: the newest
+    one it knows."""
 
     replica_id: int
     directory_id: UUID | None
@@ -39,9 +42,9 @@ class MetadataFetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetchResponse:
-    """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: where the follower's log may still agree
-    with the leader's. `snapshot_id`: the snapshot to fetch instead of deleted records. `leader`: with an error, the
-    leader as the sender knows it."""
+    """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: where the follower's
+    log may still agree with the leader's. `snapshot_id`: the snapshot to fetch instead of deleted
+    records. `leader`: with an error, the leader as the sender knows it."""
 
     error: ErrorCode = ErrorCode.none
     high_watermark: int = UNKNOWN_OFFSET
@@ -53,8 +56,8 @@ class MetadataFetchResponse:
 
 
 def find_diverging_epoch(epochs: LeaderEpochs, log_end: int, follower_end: EpochAndOffset) -> EpochAndOffset | None:
-    """The largest epoch of this log that is not above the follower's, and its end offset (KIP-595). None when the
-    follower's log is a prefix of this one."""
+    """The largest epoch of this log that is not above the follower's, and its end offset (KIP-595).
+    None when the follower's log is a prefix of this one."""
     if follower_end.offset == 0:
         return None
     epoch, end = epochs.end_offset_for(follower_end.epoch, log_end)

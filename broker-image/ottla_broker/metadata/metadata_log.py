@@ -1,7 +1,8 @@
 """The metadata log of one broker: appends, commits, and the image built from the committed records.
 
-Invariant: the image results from the records below the high watermark and from no others. So it is never rolled back: a
-former leader truncates its log, and no broker has acted on the records that it truncates.
+Invariant: the image results from the records below the high watermark and from no others. So it is
+never rolled back: a former leader truncates its log, and no broker has acted on the records that it
+truncates.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ READ_BYTES = 1 << 20
 
 
 class CommittedLogDiverged(KafkaError):
-    """A leader's log diverges from this broker's below the high watermark: two clusters were mixed, or a disk has lost synced
-    data. Committed records are never truncated."""
+    """A leader's log diverges from this broker's below the high watermark: two clusters were mixed,
+    or a disk has lost synced data. Committed records are never truncated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,9 @@ class MetadataLog:
         return MetadataFetchResponse(high_watermark=log.high_watermark, log_start_offset=log.start, records=records)
 
     def load_voters(self, from_offset: int) -> None:
-        """Finds the voter sets in the log from an offset on, committed or not. CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR."""
+        """Finds the voter sets in the log from an offset on, committed or not. CORRUPT_MESSAGE,
+        KAFKA_STORAGE_ERROR.
+        """
         while from_offset < self.end_offset:
             data = self.partition_log.read(from_offset, READ_BYTES, up_to=self.end_offset)
             self.voters.add_from_batches(data)
@@ -110,7 +113,9 @@ class MetadataLog:
     # --- as leader
 
     def append_as_leader(self, records: Sequence[MetadataRecord], epoch: int) -> "asyncio.Future[MetadataDelta]":
-        """Appends `records` as one batch; the future is done when they are committed. KAFKA_STORAGE_ERROR."""
+        """Appends `records` as one batch; the future is done when they are committed.
+        KAFKA_STORAGE_ERROR.
+        """
         now_ms = self._runtime.now_ms()
         batch = encode_batch([Record(now_ms, None, encode_record(record)) for record in records])
         appended = self.partition_log.append_as_leader(batch, leader_epoch=epoch, now_ms=now_ms, from_client=False)
@@ -128,7 +133,9 @@ class MetadataLog:
         return appended.first_offset
 
     def fail_pending_commits(self) -> None:
-        """Fails them with NOT_CONTROLLER: this broker is no longer the leader. The next leader may commit their records."""
+        """Fails them with NOT_CONTROLLER: this broker is no longer the leader. The next leader may
+        commit their records.
+        """
         pending, self._pending = self._pending, deque()
         for commit in pending:
             if not commit.future.done():
@@ -145,7 +152,9 @@ class MetadataLog:
         self.bytes_since_snapshot += len(data)
 
     def truncate_to(self, offset: int) -> None:
-        """Truncates records that the leader does not have. CommittedLogDiverged when they were committed."""
+        """Truncates records that the leader does not have. CommittedLogDiverged when they were
+        committed.
+        """
         if offset < self.high_watermark:
             raise CommittedLogDiverged(
                 ErrorCode.unknown_server_error,
@@ -158,14 +167,18 @@ class MetadataLog:
     # --- commits
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Applies the records below it to the image. A lower high watermark than the known one is ignored."""
+        """Applies the records below it to the image. A lower high watermark than the known one is
+        ignored.
+        """
         committed = min(high_watermark, self.end_offset)
         if committed > self.high_watermark:
             self.partition_log.advance_high_watermark(committed)
         self.apply_committed()
 
     def apply_committed(self) -> None:
-        """Advances the image to the high watermark. UNSUPPORTED_VERSION for records of a newer version."""
+        """Advances the image to the high watermark. UNSUPPORTED_VERSION for records of a newer
+        version.
+        """
         while self.image.end_offset < self.high_watermark:
             own = self._pending[0] if self._pending else None
             if own is not None and own.first_offset <= self.image.end_offset:

@@ -1,8 +1,10 @@
-"""Serialised changes of the cluster's metadata: plan from the image, commit, and only then run the next plan.
+"""Serialised changes of the cluster's metadata: plan from the image, commit, and only then run the
+next plan.
 
-A lock makes planning and committing one step, so that no plan sees an image that another plan is about to change. It is
-held until the outcome of the commit is known, even if the caller is cancelled: appended records may be committed all the
-same. Plans are pure and fast, and each is one commit, so a change of many partitions is one plan.
+A lock makes planning and committing one step, so that no plan sees an image that another plan is
+about to change. It is held until the outcome of the commit is known, even if the caller is
+cancelled: appended records may be committed all the same. Plans are pure and fast, and each is one
+commit, so a change of many partitions is one plan.
 """
 
 import asyncio
@@ -28,7 +30,9 @@ Decision = tuple[Sequence[MetadataRecord], T]
 
 
 class MetadataWriter:
-    """Plans read `image`. `config` has the election rules of topics without configs of their own."""
+    """Plans read `image`. `config` has the election rules of topics without configs of their
+    own.
+    """
 
     def __init__(self, image: MetadataImage, quorum: CommitLog, config: Config) -> None:
         self.image = image
@@ -37,7 +41,9 @@ class MetadataWriter:
         self._lock = asyncio.Lock()
 
     async def execute(self, plan: Callable[[], Decision[T]]) -> T:
-        """Runs the plan when no other plan is being committed. KafkaError of the plan or the commit."""
+        """Runs the plan when no other plan is being committed. KafkaError of the plan or the
+        commit.
+        """
         await self._lock.acquire()
         try:
             records, result = plan()

@@ -84,7 +84,8 @@ class MirrorControl:
     async def add_source(self, source: NewAppendedSource) -> None:
         """Starts to append a source to a topic, or updates a known source."""
         topic_id = self._runtime.new_uuid()
-        # Random: a log that was mirrored from another cluster may have marks of that cluster's sources.
+        # Random: a log that was mirrored from another cluster may have marks of that cluster's
+        # sources.
         producer_id = FIRST_RESERVED_PRODUCER_ID + self._runtime.random.getrandbits(61)
         await self._wait_until_placeable()
         await self._apply_if_replicating(

@@ -1,15 +1,18 @@
-"""Plans for mirrored topics, which have the records of another cluster's topic at the same offsets. Pure.
+"""Plans for mirrored topics, which have the records of another cluster's topic at the same offsets.
+Pure.
 
 Invariants:
-- A topic is mirrored from its creation, by a record of the same commit. So no producer writes before the source's
-  records arrive.
-- A source's leader epoch is in the metadata before one of its records is in a log. So a leader can name the epoch of its
-  last record, and the source can tell whether it still has that record.
-- A failover is one record in the log that also elects leaders. So no successor of a leader that accepts producers'
-  records still fetches from the source.
-- A topic becomes mirrored only while its mirror replicates, so a failover covers all topics of the mirror.
-- The offset at which a topic with records of its own joins its source's log is committed together with a new leader
-  epoch. So a leader from which no follower has fetched truncates the log, and only with consent.
+- A topic is mirrored from its creation, by a record of the same commit. So no producer writes
+  before the source's records arrive.
+- A source's leader epoch is in the metadata before one of its records is in a log. So a leader can
+  name the epoch of its last record, and the source can tell whether it still has that record.
+- A failover is one record in the log that also elects leaders. So no successor of a leader that
+  accepts producers' records still fetches from the source.
+- A topic becomes mirrored only while its mirror replicates, so a failover covers all topics of the
+  mirror.
+- The offset at which a topic with records of its own joins its source's log is committed together
+  with a new leader epoch. So a leader from which no follower has fetched truncates the log, and
+  only with consent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,8 +40,8 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class NewMirroredTopic:
-    """A topic to mirror. `source_id`, `source_topic`: id and name of the source's topic; `sources`: those that are
-    appended to the source's topic."""
+    """A topic to mirror. `source_id`, `source_topic`: id and name of the source's topic; `sources`:
+    those that are appended to the source's topic."""
 
     mirror: str
     name: str
@@ -52,11 +55,12 @@ class NewMirroredTopic:
 
 
 class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The mirroring state of a partition as its leader reports it to the controller, as JSON in the value of a config of
-    the resource type `mirrored topic`.
+    """The mirroring state of a partition as its leader reports it to the controller, as JSON in the
+    value of a config of the resource type `mirrored topic`.
 
-    Fields as in MirroredPartitionRecord. `epochs` None: unchanged; `source_id`: the source, where records are appended
-    (AppendedPartitionRecord); `cut`: how many offsets of this log are at or above `joined`.
+    Fields as in MirroredPartitionRecord. `epochs` None: unchanged; `source_id`: the source, where
+    records are appended (AppendedPartitionRecord); `cut`: how many offsets of this log are at or
+    above `joined`.
     """
 
     broker_id: int = msgspec.field(name="broker")
@@ -89,7 +93,9 @@ def mirrored_partition(image: MetadataImage, topic_id: UUID, partition: int) -> 
 
 
 def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
-    """True if the offset up to which its log is identical to the source's is known for every partition."""
+    """True if the offset up to which its log is identical to the source's is known for every
+    partition.
+    """
     mirrored = image.mirrored_topics.get(topic.id)
     return mirrored is None or not any(
         is_awaiting_join(mirrored, mirrored_partition(image, topic.id, partition)) for partition in topic.partitions
@@ -97,7 +103,9 @@ def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
 
 
 def is_awaiting_join(topic: MirroredTopicRecord, partition: MirroredPartitionRecord) -> bool:
-    """True if a partition of a topic that has not failed over had records of its own, and has not joined its source."""
+    """True if a partition of a topic that has not failed over had records of its own, and has not
+    joined its source.
+    """
     return partition.end != NO_OFFSET or (topic.adopted and partition.joined == NO_OFFSET)
 
 
@@ -128,7 +136,9 @@ def produce_rejection(image: MetadataImage, topic_id: UUID, name: str) -> KafkaE
 
 
 def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
-    """INVALID_REQUEST unless the mirror replicates: no later failover would make a new topic of it writable."""
+    """INVALID_REQUEST unless the mirror replicates: no later failover would make a new topic of it
+    writable.
+    """
     settings = image.configs.get((MIRROR_RESOURCE, mirror))
     if settings is None:
         raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not exist any more")
@@ -137,8 +147,8 @@ def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
 
 
 def check_leader(image: MetadataImage, report: MirrorReport) -> PartitionRecord:
-    """The partition. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH when the sender does not lead it
-    in this epoch."""
+    """The partition. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH when the
+    sender does not lead it in this epoch."""
     state = image.partition(report.topic_id, report.partition)
     if state is None:
         is_topic_known = image.topic_by_id(report.topic_id) is not None
@@ -162,8 +172,8 @@ def plan_mirrored_topic(planner: TopicPlanner, new: NewMirroredTopic, topic_id: 
 
 
 def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
-    """Replaces the mirrored topic `old_id` by a new one of the same name. UNKNOWN_TOPIC_ID when it was deleted or has
-    failed over."""
+    """Replaces the mirrored topic `old_id` by a new one of the same name. UNKNOWN_TOPIC_ID when it
+    was deleted or has failed over."""
     name = image.topic_names.get(old_id)
     if name != new.name or image.active_mirror(old_id) is None:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the mirrored topic to recreate")
@@ -203,8 +213,9 @@ def _plan_join(
     before: MirroredPartitionRecord,
     report: MirrorReport,
 ) -> list[MetadataRecord]:
-    """INVALID_REQUEST for a partition that does not join its source; POLICY_VIOLATION without consent to truncate. A
-    repeated report starts another leader epoch, in which a leader that has not truncated yet starts over."""
+    """INVALID_REQUEST for a partition that does not join its source; POLICY_VIOLATION without
+    consent to truncate. A repeated report starts another leader epoch, in which a leader that has
+    not truncated yet starts over."""
     is_waiting = is_awaiting_join(topic, before)
     if topic.failed_over or not (is_waiting or before.joined == report.joined):
         raise KafkaError(ErrorCode.invalid_request, "the partition does not join its source, or not at this offset")
@@ -236,8 +247,8 @@ def _check_may_truncate(image: MetadataImage, mirror: str) -> None:
 def plan_origins(
     image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
 ) -> list[MetadataRecord]:
-    """Updates the clusters through which a mirrored topic's records come, and its carried sources. UNKNOWN_TOPIC_ID when
-    the topic is not mirrored any more."""
+    """Updates the clusters through which a mirrored topic's records come, and its carried sources.
+    UNKNOWN_TOPIC_ID when the topic is not mirrored any more."""
     mirrored = image.active_mirror(topic_id)
     if mirrored is None:
         raise KafkaError(ErrorCode.unknown_topic_id, "the topic is not mirrored any more")
@@ -246,8 +257,9 @@ def plan_origins(
 
 
 def plan_failback(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """A topic that has failed over is mirrored again. UNKNOWN_TOPIC_ID when it has not failed over; INVALID_REQUEST with
-    an obstacle; POLICY_VIOLATION without consent to truncate its own records."""
+    """A topic that has failed over is mirrored again. UNKNOWN_TOPIC_ID when it has not failed over;
+    INVALID_REQUEST with an obstacle; POLICY_VIOLATION without consent to truncate its own records.
+    """
     topic, mirrored = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
     if topic is None or mirrored is None or not mirrored.failed_over:
         raise KafkaError(ErrorCode.unknown_topic_id, "it is not a mirrored topic that has failed over")
@@ -259,8 +271,8 @@ def plan_failback(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -
 
 
 def plan_adoption(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """A topic with records of its own becomes mirrored. UNKNOWN_TOPIC_ID when it was deleted; INVALID_TOPIC_EXCEPTION
-    when it is mirrored already, or has active sources."""
+    """A topic with records of its own becomes mirrored. UNKNOWN_TOPIC_ID when it was deleted;
+    INVALID_TOPIC_EXCEPTION when it is mirrored already, or has active sources."""
     topic = image.topic_by_id(topic_id)
     if topic is None or topic.name != new.name:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the topic to mirror")
@@ -283,8 +295,8 @@ def plan_adoption(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -
 
 
 def _adopted_partition(before: MirroredPartitionRecord, has_same_source: bool) -> MirroredPartitionRecord:
-    """With the same source as before, the offset of its last failover is kept: both logs are identical up to there, and
-    the source may know an earlier offset only."""
+    """With the same source as before, the offset of its last failover is kept: both logs are
+    identical up to there, and the source may know an earlier offset only."""
     if not has_same_source:
         return MirroredPartitionRecord(before.topic, before.partition)
     return MirroredPartitionRecord(

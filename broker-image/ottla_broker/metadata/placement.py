@@ -1,11 +1,13 @@
 """Assignment of replicas to brokers: pure, shared by the controller and the operator's plans.
 
-Invariants: the replicas of a partition are on distinct brokers, in as many racks as there are (up to the replication
-factor). Over the partitions of one call, the numbers of partitions that brokers lead differ by at most one.
+Invariants: the replicas of a partition are on distinct brokers, in as many racks as there are (up
+to the replication factor). Over the partitions of one call, the numbers of partitions that brokers
+lead differ by at most one.
 
-The leaders are consecutive brokers of an order in which neighbours are in different racks. Followers are the brokers
-with the fewest replicas among those that come next, from a distance that shifts. So replica counts differ by at most
-two, as far as racks allow, and the partitions of a failed broker fall to many others.
+The leaders are consecutive brokers of an order in which neighbours are in different racks.
+Followers are the brokers with the fewest replicas among those that come next, from a distance that
+shifts. So replica counts differ by at most two, as far as racks allow, and the partitions of a
+failed broker fall to many others.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-# Brokers compared for one replica, which bounds the cost of a placement in clusters of hundreds of brokers.
+# Brokers compared for one replica, which bounds the cost of a placement in clusters of hundreds of
+# brokers.
 MAX_COMPARED_BROKERS = 24
 
 
@@ -46,8 +49,9 @@ def assign_replicas(
 ) -> list[tuple[int, ...]]:
     """Replicas of each new partition, the preferred leader first.
 
-    `start`, `shift`: a running or random number, so that topics of one partition are not all on the first broker.
-    `replica_counts`: existing replicas by broker. ValueError when there are fewer brokers than replicas.
+    `start`, `shift`: a running or random number, so that topics of one partition are not all on the
+    first broker. `replica_counts`: existing replicas by broker. ValueError when there are fewer
+    brokers than replicas.
     """
     if replication_factor < 1 or replication_factor > len(brokers):
         raise ValueError(
@@ -91,6 +95,8 @@ def _others(order: Sequence[UsableBroker], leader: int, shift: int) -> Iterator[
 
 
 def least_loaded_start(brokers: Sequence[UsableBroker], leader_counts: Mapping[int, int]) -> int:
-    """The position of the broker that leads the fewest partitions: the `start` for the next topic."""
+    """The position of the broker that leads the fewest partitions: the `start` for the next
+    topic.
+    """
     order = alternate_racks(brokers)
     return min(range(len(order)), key=lambda index: (leader_counts.get(order[index].broker, 0), index), default=0)

@@ -1,6 +1,7 @@
 """The quorum of the metadata log as the rest of the broker uses it: commits, fetches, who leads.
 
-How the leader is elected is known to an implementation alone (`raft_quorum`), so that it can be exchanged.
+How the leader is elected is known to an implementation alone (`raft_quorum`), so that it can be
+exchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,22 +22,25 @@ class CommitLog(Protocol):
     """The quorum as the controller uses it."""
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
-        """Commits `records` as one batch. On return they are applied to the image and in every later leader's log.
+        """Commits `records` as one batch. On return they are applied to the image and in every
+        later leader's log.
 
-        NOT_CONTROLLER when this broker does not lead, or no longer, and then they may or may not become committed.
-        KAFKA_STORAGE_ERROR.
+        NOT_CONTROLLER when this broker does not lead, or no longer, and then they may or may not
+        become committed. KAFKA_STORAGE_ERROR.
         """
         ...
 
     def hears_majority(self, within_s: float) -> bool:
-        """True if this broker leads and a majority of the voters has fetched within this time. Otherwise another
-        controller may have been elected."""
+        """True if this broker leads and a majority of the voters has fetched within this time.
+        Otherwise another controller may have been elected."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A replica as DescribeQuorum returns it. −1 for what is unknown; times in milliseconds of wall clock."""
+    """A replica as DescribeQuorum returns it. −1 for what is unknown; times in milliseconds of wall
+    clock.
+    """
 
     key: ReplicaKey
     log_end_offset: int = -1
@@ -58,8 +62,8 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 if it hears none. `address`:
-    host:port for other brokers."""
+    """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 if it
+    hears none. `address`: host:port for other brokers."""
 
     key: ReplicaKey
     address: str
@@ -102,11 +106,15 @@ class MetadataQuorum(CommitLog, Protocol):
         ...
 
     async def wait_until_caught_up(self) -> None:
-        """Returns when the image is the leader's, or this broker leads. Raises the error of a `run` that ended before."""
+        """Returns when the image is the leader's, or this broker leads. Raises the error of a `run`
+        that ended before.
+        """
         ...
 
     async def resign(self) -> None:
-        """Before a stop: hands leadership over to another voter, and returns when it leads or at a timeout."""
+        """Before a stop: hands leadership over to another voter, and returns when it leads or at a
+        timeout.
+        """
         ...
 
     async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse: ...
@@ -114,18 +122,18 @@ class MetadataQuorum(CommitLog, Protocol):
     def current_leader(self) -> LeaderAndEpoch: ...
 
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
-        """The error of a request between replicas that is meant for another cluster, or another replica; `receiver` None:
-        for any."""
+        """The error of a request between replicas that is meant for another cluster, or another
+        replica; `receiver` None: for any."""
         ...
 
     async def add_voter(self, voter: Voter, timeout_s: float) -> None:
-        """Returns when the new voter set is committed; likewise the next two. DUPLICATE_VOTER, REQUEST_TIMED_OUT,
-        NOT_CONTROLLER."""
+        """Returns when the new voter set is committed; likewise the next two. DUPLICATE_VOTER,
+        REQUEST_TIMED_OUT, NOT_CONTROLLER."""
         ...
 
     async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
-        """The leader may be removed too: it resigns. VOTER_NOT_FOUND, INVALID_REQUEST for the only voter,
-        REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+        """The leader may be removed too: it resigns. VOTER_NOT_FOUND, INVALID_REQUEST for the only
+        voter, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
         ...
 
     async def update_voter(self, voter: Voter, timeout_s: float) -> None:
@@ -141,11 +149,13 @@ class MetadataQuorum(CommitLog, Protocol):
         ...
 
     async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
-        """The leader asks for another one, the first of `successors` above all. KAFKA_STORAGE_ERROR."""
+        """The leader asks for another one, the first of `successors` above all.
+        KAFKA_STORAGE_ERROR.
+        """
         ...
 
 
 def leadership_timeout_s(config: Config) -> float:
-    """How long a controller that hears from no majority continues to answer as controller: followers elect no other
-    leader before their fetch timeout."""
+    """How long a controller that hears from no majority continues to answer as controller:
+    followers elect no other leader before their fetch timeout."""
     return min(config(BROKER_SESSION_TIMEOUT_MS), config(CONTROLLER_QUORUM_FETCH_TIMEOUT_MS)) / 1000

@@ -1,5 +1,5 @@
-"""Protocol messages between the replicas of the metadata log: Fetch (1), FetchSnapshot (59), Vote (52),
-BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeCluster (60).
+"""Protocol messages between the replicas of the metadata log: Fetch (1), FetchSnapshot (59), Vote
+(52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeCluster (60).
 
 A broker without peers never imports this module: loading the schemas takes 20 ms of processor time.
 """
@@ -138,7 +138,9 @@ def parse_fetch_response(response: FetchResponse) -> MetadataFetchResponse:
 
 
 def _leader(leader: int, epoch: int, nodes: Sequence[Any]) -> LeaderAndEpoch | None:
-    """The leader that a response names, with its endpoint if that is in the response; None without an epoch."""
+    """The leader that a response names, with its endpoint if that is in the response; None without
+    an epoch.
+    """
     endpoint = next(((node.host, int(node.port)) for node in nodes if int(node.node_id) == leader), None)
     return LeaderAndEpoch(int(epoch), int(leader), endpoint) if epoch >= 0 else None
 
@@ -146,7 +148,9 @@ def _leader(leader: int, epoch: int, nodes: Sequence[Any]) -> LeaderAndEpoch | N
 async def fetch_snapshot(
     channel: Channel, broker_id: int, epoch: int, snapshot_id: EpochAndOffset
 ) -> AsyncIterator[bytes]:
-    """The snapshot's bytes in order. KafkaError with the sender's code, SNAPSHOT_NOT_FOUND among them; ConnectionError."""
+    """The snapshot's bytes in order. KafkaError with the sender's code, SNAPSHOT_NOT_FOUND among
+    them; ConnectionError.
+    """
     position, size = 0, 1
     while position < size:
         partition = PartitionSnapshot(
@@ -177,8 +181,8 @@ async def fetch_snapshot(
 async def send_vote(
     channel: Channel, voter: ReplicaKey, request: VoteRequest, cluster_id: str | None
 ) -> tuple[bool, LeaderAndEpoch | None]:
-    """Whether `voter` grants its vote, and the leader that it knows. KafkaError: INVALID_VOTER_KEY from a broker that is
-    not that voter, and others; ConnectionError."""
+    """Whether `voter` grants its vote, and the leader that it knows. KafkaError: INVALID_VOTER_KEY
+    from a broker that is not that voter, and others; ConnectionError."""
     partition = VotePartition(
         partition_index=i32(0),
         replica_epoch=i32(request.epoch),
@@ -204,7 +208,9 @@ async def send_vote(
 async def send_begin_quorum_epoch(
     channel: Channel, receiver: ReplicaKey, leader: Voter, epoch: int, cluster_id: str | None
 ) -> None:
-    """Returns when the receiver follows `epoch`. OSError, KafkaError: INVALID_VOTER_KEY from another broker."""
+    """Returns when the receiver follows `epoch`. OSError, KafkaError: INVALID_VOTER_KEY from
+    another broker.
+    """
     host, port = leader.endpoint or ("", 0)
     partition = BeginQuorumEpochPartition(
         partition_index=i32(0),
@@ -249,7 +255,9 @@ async def send_end_quorum_epoch(
 
 
 async def request_cluster_id(channel: Channel) -> str:
-    """The cluster id of a broker; empty if it belongs to no cluster. KafkaError while it starts; ConnectionError."""
+    """The cluster id of a broker; empty if it belongs to no cluster. KafkaError while it starts;
+    ConnectionError.
+    """
     response = await channel.send(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
     )
@@ -259,7 +267,9 @@ async def request_cluster_id(channel: Channel) -> str:
 
 
 async def request_replica(channel: Channel) -> DescribeMetadataReplicaResponse:
-    """The metadata replica of a broker, with or without a leader. KafkaError, ConnectionError, MalformedMessage."""
+    """The metadata replica of a broker, with or without a leader. KafkaError, ConnectionError,
+    MalformedMessage.
+    """
     key, request = int(ApiKey.DESCRIBE_METADATA_REPLICA), DescribeMetadataReplicaRequest()
     frame = await channel.send_in_version(key, OWN_VERSION, request)
     response: DescribeMetadataReplicaResponse = read_response(bytes(frame), key, OWN_VERSION)

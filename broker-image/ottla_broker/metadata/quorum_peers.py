@@ -1,8 +1,8 @@
 """Requests of one replica of the metadata log to others, each over a connection of its own.
 
-The voter set names an address of each voter, which may be out of date: disks may have been moved to other machines. A
-vote is also requested at `controller.quorum.bootstrap.servers`. Requests carry the voter's id and directory id, and any
-other receiver refuses them.
+The voter set names an address of each voter, which may be out of date: disks may have been moved to
+other machines. A vote is also requested at `controller.quorum.bootstrap.servers`. Requests carry
+the voter's id and directory id, and any other receiver refuses them.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRe
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
 from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter
 from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 logger = logging.getLogger(__name__)
@@ -27,10 +28,18 @@ RETRY_PAUSE_S = 0.2
 
 
 class QuorumPeers:
-    """`bootstrap_servers`: of the inter-broker listener. `cluster_id` None: not known yet. `timeout_s`: of one request."""
+    """`bootstrap_servers`: of the inter-broker listener. `cluster_id` None: not known yet.
+    `timeout_s`: of one request.
+    """
 
     def __init__(
-        self, me: Voter, bootstrap_servers: Iterable[Endpoint], client_id: str, timeout_s: float, cluster_id: str | None
+        self,
+        me: Voter,
+        bootstrap_servers: Iterable[Endpoint],
+        client_id: str,
+        timeout_s: float,
+        cluster_id: str | None,
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         self.cluster_id = cluster_id
         self.failures: dict[int, str] = {}  # broker id of a voter → why it did not answer the last request for its vote
@@ -38,6 +47,7 @@ class QuorumPeers:
         self._bootstrap_servers = [endpoint for endpoint in bootstrap_servers if endpoint != me.endpoint]
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._channels = channels
         self._found_at: dict[ReplicaKey, Endpoint] = {}  # where a replica has answered
 
     def endpoints(self, known: Iterable[Voter]) -> list[Endpoint]:
@@ -48,12 +58,17 @@ class QuorumPeers:
     # --- the leader's and candidates' requests
 
     async def request_vote(self, voter: Voter, request: VoteRequest) -> tuple[bool, LeaderAndEpoch | None]:
-        """Whether the vote is granted, False also when the voter cannot be reached; the leader that the voter knows."""
+        """Whether the vote is granted, False also when the voter cannot be reached; the leader that
+        the voter knows.
+        """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 
         for endpoint in self.endpoints([voter]):
             try:
-                async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+                async with (
+                    asyncio.timeout(self._timeout_s),
+                    connect(self._channels, endpoint, self._client_id) as channel,
+                ):
                     answer = await quorum_messages.send_vote(channel, voter.key, request, self.cluster_id)
             except (OSError, KafkaError) as reason:
                 logger.debug("no vote of broker %d at %s: %s", voter.broker, format_host_and_port(*endpoint), reason)
@@ -90,18 +105,19 @@ class QuorumPeers:
         if endpoint is None:
             return
         try:
-            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+            async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
                 await send(channel)
         except (OSError, KafkaError) as reason:
             logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
 
     async def check_not_recovered(self, endpoint: Endpoint) -> None:
-        """After INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was recovered as that of the broker at
-        `endpoint`: its old majority must not go on beside it (`quorum_recovery`)."""
+        """After INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was recovered as
+        that of the broker at `endpoint`: its old majority must not go on beside it
+        (`quorum_recovery`)."""
         from ottla_broker.metadata import quorum_messages
 
         try:
-            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+            async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
                 replica = await quorum_messages.request_replica(channel)
         except (OSError, KafkaError):
             return
@@ -109,17 +125,19 @@ class QuorumPeers:
             raise KafkaError(
                 ErrorCode.inconsistent_cluster_id,
                 f"cluster {self.cluster_id} was recovered as cluster {replica.cluster_id}, to which the broker at "
-                f"{format_host_and_port(*endpoint)} belongs: this disk is of the lost majority, give this broker an empty one",
+                f"{format_host_and_port(*endpoint)} belongs: this disk is of the lost majority, give "
+                "this broker an empty one",
             )
 
     # --- joining
 
     async def find_leader(self, endpoint: Endpoint) -> LeaderAndEpoch | None:
-        """The leader as the broker at `endpoint` knows it. Learns the cluster id where this broker has none. OSError,
-        TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker belongs to another cluster."""
+        """The leader as the broker at `endpoint` knows it. Learns the cluster id where this broker
+        has none. OSError, TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker belongs
+        to another cluster."""
         from ottla_broker.metadata import quorum_messages
 
-        async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+        async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
             if self.cluster_id is None:
                 self.cluster_id = await quorum_messages.request_cluster_id(channel) or None
             # No leader has this epoch, so every broker refuses the fetch and names the leader.
@@ -138,9 +156,9 @@ class QuorumPeers:
             return response.leader
 
     async def find_cluster(self) -> str | None:
-        """Asks every bootstrap server for its cluster before this broker founds one; the first that is named. None when
-        each has refused the connection or said that it has no cluster, or has not answered within a time: those are
-        logged."""
+        """Asks every bootstrap server for its cluster before this broker founds one; the first that
+        is named. None when each has refused the connection or said that it has no cluster, or has
+        not answered within a time: those are logged."""
         deadline_s = asyncio.get_running_loop().time() + FOUNDING_TIMEOUT_S
         pending: dict[Endpoint, str] = dict.fromkeys(self._bootstrap_servers, "")
         while pending and asyncio.get_running_loop().time() < deadline_s:
@@ -163,7 +181,7 @@ class QuorumPeers:
         from ottla_broker.metadata import quorum_messages
 
         try:
-            async with asyncio.timeout(self._timeout_s), connect(endpoint, self._client_id) as channel:
+            async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:
                 return await quorum_messages.request_cluster_id(channel), None
         except (OSError, KafkaError) as reason:
             is_absent = isinstance(reason, OSError) and is_connection_refused(reason)

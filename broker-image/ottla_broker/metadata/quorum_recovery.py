@@ -1,11 +1,13 @@
-"""Recovery of a cluster that has lost a majority of the voters of its metadata log for good (`ottla cluster recover`).
+"""Recovery of a cluster that has lost a majority of the voters of its metadata log for good (`ottla
+cluster recover`).
 
-A RecoverQuorum request is stored as an order, and carried out by the broker's next start, before the metadata log is
-opened. One broker becomes the only voter with the log that it has; the others set theirs aside and copy that one. All of
-them continue as a cluster with a new id, so the old majority cannot come back as this cluster: its disks have the old id.
+A RecoverQuorum request is stored as an order, and carried out by the broker's next start, before
+the metadata log is opened. One broker becomes the only voter with the log that it has; the others
+set theirs aside and copy that one. All of them continue as a cluster with a new id, so the old
+majority cannot come back as this cluster: its disks have the old id.
 
-Every step can be repeated, so a crash at any point is followed by a start that goes on. The order is removed when the
-broker leads, or has caught up with the leader.
+Every step can be repeated, so a crash at any point is followed by a start that goes on. The order
+is removed when the broker leads, or has caught up with the leader.
 """
 
 import logging
@@ -31,9 +33,10 @@ FILE_NAME = "quorum-recovery"
 
 
 class RecoveryOrder(msgspec.Struct, frozen=True):
-    """`epoch`: newer than every epoch known to the brokers that take part. `leads`: this broker goes on with its log.
-    `leader_address`: host:port of the one that does. `survivors`: brokers that take part; the leader unregisters others,
-    whose disks are lost, before they count as in-sync replicas."""
+    """`epoch`: newer than every epoch known to the brokers that take part. `leads`: this broker
+    goes on with its log. `leader_address`: host:port of the one that does. `survivors`: brokers
+    that take part; the leader unregisters others, whose disks are lost, before they count as
+    in-sync replicas."""
 
     cluster_id: str
     new_cluster_id: str
@@ -53,13 +56,14 @@ class RecoveryOrders:
         self._path = f"{log_dirs[0].path}/{FILE_NAME}"
 
     async def store(self, order: RecoveryOrder, receiver: UUID, replica: ReplicaDescription) -> None:
-        """Returns when the order is synced. INVALID_REQUEST when it is meant for another disk or cluster, or when this
-        broker hears a leader. KAFKA_STORAGE_ERROR."""
+        """Returns when the order is synced. INVALID_REQUEST when it is meant for another disk or
+        cluster, or when this broker hears a leader. KAFKA_STORAGE_ERROR."""
         home = self._log_dirs[0]
         if receiver != home.directory_id or order.cluster_id != home.cluster_id:
             raise KafkaError(
                 ErrorCode.invalid_request,
-                f"the recovery is meant for another disk than that of broker {home.node_id} in cluster {home.cluster_id}",
+                f"the recovery is meant for another disk than that of broker {home.node_id} in "
+                f"cluster {home.cluster_id}",
             )
         if replica.leader_id != NO_LEADER:
             raise KafkaError(
@@ -74,7 +78,9 @@ class RecoveryOrders:
             ) from error
 
     def carry_out(self) -> RecoveryOrder | None:
-        """Before the metadata log is opened. None without an order. LogDirError, KAFKA_STORAGE_ERROR."""
+        """Before the metadata log is opened. None without an order. LogDirError,
+        KAFKA_STORAGE_ERROR.
+        """
         home = self._log_dirs[0]
         try:
             if not self._disk.exists(self._path):

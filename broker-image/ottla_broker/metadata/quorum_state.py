@@ -1,8 +1,8 @@
-"""The newest epoch that a broker knows, its leader and this broker's vote, in Kafka's file `quorum-state` beside the
-metadata log.
+"""The newest epoch that a broker knows, its leader and this broker's vote, in Kafka's file
+`quorum-state` beside the metadata log.
 
-The file is synced before any message leaves that follows from it, so that a restart neither votes twice in an epoch nor
-goes back to an older one.
+The file is synced before any message leaves that follows from it, so that a restart neither votes
+twice in an epoch nor goes back to an older one.
 """
 
 from uuid import UUID
@@ -30,7 +30,9 @@ class _StoredState(msgspec.Struct, rename="camel"):
 
 
 class _RegisterState(msgspec.Struct):
-    """What Ottla 0.1 stored: a leader that was elected through a register outside of the brokers."""
+    """What Ottla 0.1 stored: a leader that was elected through a register outside of the
+    brokers.
+    """
 
     epoch: int
     isr: tuple[Voter, ...]
@@ -43,8 +45,8 @@ def encode_election_state(state: ElectionState) -> bytes:
 
 
 class QuorumStateFile:
-    """`stored`: what the file holds. `register_voters`: the voters of a file of Ottla 0.1, which is taken over when this
-    broker was the only one."""
+    """`stored`: what the file holds. `register_voters`: the voters of a file of Ottla 0.1, which is
+    taken over when this broker was the only one."""
 
     def __init__(self, folder: str, disk: Disk, runtime: Runtime, me: ReplicaKey) -> None:
         self._path = f"{folder}/{FILE_NAME}"

@@ -1,8 +1,10 @@
-"""One broker's part in the quorum of the metadata log: implements `quorum.MetadataQuorum` by the rules of `raft_rules`.
+"""One broker's part in the quorum of the metadata log: implements `quorum.MetadataQuorum` by the
+rules of `raft_rules`.
 
-One loop does what the role asks for until the role, the epoch or the leader changes: it leads, follows, requests votes or
-looks for a leader. Every change goes through `RaftReplica.transition`, which promises the new state before it is stored,
-and shows it to the loop, and to the senders of requests, once it is.
+One loop does what the role asks for until the role, the epoch or the leader changes: it leads,
+follows, requests votes or looks for a leader. Every change goes through `RaftReplica.transition`,
+which promises the new state before it is stored, and shows it to the loop, and to the senders of
+requests, once it is.
 """
 
 import asyncio
@@ -35,6 +37,7 @@ from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.snapshots import SnapshotStore
 from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter, majority_size
 from ottla_broker.runtime import Runtime, uuid_text
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -47,8 +50,9 @@ MAJORITY_TIMEOUT_S = 0.6  # voters fetch more often
 
 
 class RaftQuorum:
-    """`cluster_id` None: the log directory belongs to no cluster yet. `recovery`: the order that this start carries out.
-    `on_elected` and `on_resigned` are called when this broker becomes the active controller and when it no longer is."""
+    """`cluster_id` None: the log directory belongs to no cluster yet. `recovery`: the order that
+    this start carries out. `on_elected` and `on_resigned` are called when this broker becomes the
+    active controller and when it no longer is."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class RaftQuorum:
         on_commit: Callable[[MetadataDelta], None],
         on_elected: Callable[[], None],
         on_resigned: Callable[[], None],
+        channels: ChannelBuilder = UNSECURED_CHANNELS,
     ) -> None:
         snapshots = SnapshotStore(partition_log.directory, disk)
         self.metadata_log = MetadataLog(partition_log, image, snapshots, runtime, on_commit)
@@ -83,10 +88,10 @@ class RaftQuorum:
         self._replica = RaftReplica(me.key, self.metadata_log, self._file, self._timeouts, runtime, self._end_term)
         self._announced = LeaderAndEpoch(-1)  # the newest leader whose endpoint is known
         self._fetcher = MetadataLogFetcher(
-            self.metadata_log, me, runtime, self._replica.is_current_epoch, self._replica.hear_leader
+            self.metadata_log, me, runtime, self._replica.is_current_epoch, self._replica.hear_leader, channels
         )
         self._peers = QuorumPeers(
-            me, settings.bootstrap_servers, self._fetcher.client_id, self._timeouts.election_s, cluster_id
+            me, settings.bootstrap_servers, self._fetcher.client_id, self._timeouts.election_s, cluster_id, channels
         )
         self._leader_state: LeaderState | None = None
         self._writes_voters = False
@@ -169,8 +174,8 @@ class RaftQuorum:
         return MetadataFetchResponse(ErrorCode.not_leader_or_follower, leader=self.current_leader())
 
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
-        """The error of a request between replicas that is meant for another cluster, or another replica; `receiver` None:
-        for any."""
+        """The error of a request between replicas that is meant for another cluster, or another
+        replica; `receiver` None: for any."""
         if None not in (cluster_id, self._cluster_id) and cluster_id != self._cluster_id:
             return ErrorCode.inconsistent_cluster_id
         return ErrorCode.none if receiver in (None, self._me.key) else ErrorCode.invalid_voter_key
@@ -244,8 +249,8 @@ class RaftQuorum:
                 generator.cancel()
 
     async def _found_cluster(self) -> None:
-        """Makes this broker the only voter of an empty log: alone, or where cluster.found allows it and no other broker
-        has a cluster."""
+        """Makes this broker the only voter of an empty log: alone, or where cluster.found allows it
+        and no other broker has a cluster."""
         log = self.metadata_log
         if self._recovery is not None:
             if self._recovery.leads:
@@ -403,8 +408,9 @@ class RaftQuorum:
             self._caught_up.set_result(None)
 
     async def _ask_for_leader(self) -> None:
-        """Asks the other brokers in turn for the leader, which may announce itself meanwhile. INCONSISTENT_CLUSTER_ID when
-        none of them belongs to this broker's cluster, before this one has served."""
+        """Asks the other brokers in turn for the leader, which may announce itself meanwhile.
+        INCONSISTENT_CLUSTER_ID when none of them belongs to this broker's cluster, before this one
+        has served."""
         strangers: list[KafkaError] = []
         known = (*self.metadata_log.voters.latest, *registered_brokers(self._image, self._settings.listener))
         endpoints = self._peers.endpoints(known)

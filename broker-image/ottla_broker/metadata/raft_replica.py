@@ -1,4 +1,6 @@
-"""The state of one replica in the quorum: every change of it, the promise that comes with it, and the timer of its role."""
+"""The state of one replica in the quorum: every change of it, the promise that comes with it, and
+the timer of its role.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -16,9 +18,9 @@ Rule = Callable[[RaftState, Replica], RaftState]
 
 
 class RaftReplica:
-    """`state`: what has been stored. `on_promise` is called when a newer epoch is promised, before that is stored: from
-    then on this broker acknowledges nothing in an older one. `expires_s`: event loop time at which the timer of the role
-    expires; None: never."""
+    """`state`: what has been stored. `on_promise` is called when a newer epoch is promised, before
+    that is stored: from then on this broker acknowledges nothing in an older one. `expires_s`:
+    event loop time at which the timer of the role expires; None: never."""
 
     def __init__(
         self,
@@ -60,7 +62,9 @@ class RaftReplica:
         return epoch == self._promised_epoch == self.state.epoch
 
     async def transition(self, rule: Rule) -> None:
-        """Applies a rule. Returns when the new state is stored. KAFKA_STORAGE_ERROR, and the state is the old one."""
+        """Applies a rule. Returns when the new state is stored. KAFKA_STORAGE_ERROR, and the state
+        is the old one.
+        """
         await self._is_loaded.wait()
         # Not cancelled with the caller: the file would be written, and the state would not show it.
         await asyncio.shield(self._loop.create_task(self._apply_rule(rule)))
@@ -107,15 +111,17 @@ class RaftReplica:
             self._set_state(state)
 
     def expire_soon(self) -> None:
-        """The leader does not run any more: an election begins soon, but not in all voters at the same time. After failed
-        elections the pauses between them stay."""
+        """The leader does not run any more: an election begins soon, but not in all voters at the
+        same time. After failed elections the pauses between them stay."""
         if self.state.failed_elections == 0:
             soon_s = self._loop.time() + self._runtime.random.uniform(0.0, MAX_ELECTION_DELAY_S)
             self.expires_s = soon_s if self.expires_s is None else min(self.expires_s, soon_s)
             self._changed.set()
 
     async def wait_for_change(self, work: "asyncio.Task[None]", *, may_expire: bool) -> None:
-        """Returns when the state or the timer changed, the timer expired, or `work` has just ended."""
+        """Returns when the state or the timer changed, the timer expired, or `work` has just
+        ended.
+        """
         change = self._loop.create_task(self._changed.wait())
         awaited = {change} if work.done() else {change, work}
         timeout_s = self.expires_s - self._loop.time() if may_expire and self.expires_s is not None else None

@@ -1,17 +1,20 @@
-"""Elections of the metadata log's leader by KRaft's rules, pure (KIP-595, pre-vote: KIP-996, directory ids: KIP-853).
+"""Elections of the metadata log's leader by KRaft's rules, pure (KIP-595, pre-vote: KIP-996,
+directory ids: KIP-853).
 
-Each function takes the state of one replica and an event, and returns the next state. There is no clock, disk or network
-here. The caller does what a change of state asks for, in this order:
+Each function takes the state of one replica and an event, and returns the next state. There is no
+clock, disk or network here. The caller does what a change of state asks for, in this order:
 
-1. From this moment on nothing is acknowledged in an older epoch: neither a follower's fetch nor a leader's own sync. If
-   `stored` differs, it is written and synced before any message leaves that follows from the new state.
-2. In PROSPECTIVE and CANDIDATE, a vote of `epoch` is requested from every other voter (a pre-vote in PROSPECTIVE).
-   The answers, and connections that fail, come back through `count_vote`.
+1. From this moment on nothing is acknowledged in an older epoch: neither a follower's fetch nor a
+   leader's own sync. If `stored` differs, it is written and synced before any message leaves that
+   follows from the new state.
+2. In PROSPECTIVE and CANDIDATE, a vote of `epoch` is requested from every other voter (a pre-vote
+   in PROSPECTIVE). The answers, and connections that fail, come back through `count_vote`.
 3. In LEADER, the log of `epoch` is led; in FOLLOWER, that of `leader` is fetched.
 4. A timer of the role runs from the change on (`election_timeout_s`). When it expires: `expire`.
 
-Invariants: a replica grants one vote in an epoch, and only to a log that is at least as long as its own, so no two
-replicas lead in one epoch, and every leader has all committed records. An epoch never goes back.
+Invariants: a replica grants one vote in an epoch, and only to a log that is at least as long as its
+own, so no two replicas lead in one epoch, and every leader has all committed records. An epoch
+never goes back.
 """
 
 from dataclasses import dataclass, replace
@@ -28,8 +31,8 @@ NO_VOTES: frozenset[ReplicaKey] = frozenset()
 
 
 class EpochAndOffset(NamedTuple):
-    """The end of a log: the epoch of its last record (−1 without one) and the offset after it; also the id of a
-    snapshot. A larger value is more advanced. Kafka's OffsetAndEpoch."""
+    """The end of a log: the epoch of its last record (−1 without one) and the offset after it; also
+    the id of a snapshot. A larger value is more advanced. Kafka's OffsetAndEpoch."""
 
     epoch: int
     offset: int
@@ -47,7 +50,9 @@ class Role(StrEnum):
 
 
 class ElectionState(NamedTuple):
-    """What a replica must not forget: the newest epoch it knows, its leader (−1: unknown), and its own vote in it."""
+    """What a replica must not forget: the newest epoch it knows, its leader (−1: unknown), and its
+    own vote in it.
+    """
 
     epoch: int = INITIAL_EPOCH
     leader: int = NO_LEADER
@@ -56,8 +61,9 @@ class ElectionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RaftState:
-    """`granted`, `refused`: answers in the election of PROSPECTIVE or CANDIDATE. `hears_leader`: a FOLLOWER has fetched
-    from its leader, and the fetch timeout has not expired since. `failed_elections`: since a leader was last heard."""
+    """`granted`, `refused`: answers in the election of PROSPECTIVE or CANDIDATE. `hears_leader`: a
+    FOLLOWER has fetched from its leader, and the fetch timeout has not expired since.
+    `failed_elections`: since a leader was last heard."""
 
     role: Role = Role.UNATTACHED
     epoch: int = INITIAL_EPOCH
@@ -84,7 +90,9 @@ class RaftState:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The replica that decides: its key, the voters of its log (the newest appended set), the end of its log."""
+    """The replica that decides: its key, the voters of its log (the newest appended set), the end
+    of its log.
+    """
 
     key: ReplicaKey
     voters: frozenset[ReplicaKey]
@@ -97,7 +105,9 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """`epoch`: the one in which the candidate wants to lead; in a pre-vote the one that it knows. `log_end`: of its log."""
+    """`epoch`: the one in which the candidate wants to lead; in a pre-vote the one that it knows.
+    `log_end`: of its log.
+    """
 
     candidate: ReplicaKey
     epoch: int
@@ -106,8 +116,8 @@ class VoteRequest:
 
 
 def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
-    """The state of a process that starts. It neither leads nor stands in an epoch of an earlier process: that one may
-    have sent messages that this one does not know."""
+    """The state of a process that starts. It neither leads nor stands in an epoch of an earlier
+    process: that one may have sent messages that this one does not know."""
     epoch, leader, voted = stored
     if leader in (NO_LEADER, me[0]):
         return RaftState(epoch=epoch, voted=voted, failed_elections=1)
@@ -118,8 +128,8 @@ def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
 
 
 def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
-    """The next state, and whether the vote is granted. Also a replica that is no voter of its own log grants votes: its
-    log may not have the voter set of which it is one."""
+    """The next state, and whether the vote is granted. Also a replica that is no voter of its own
+    log grants votes: its log may not have the voter set of which it is one."""
     if request.epoch < state.epoch:
         return state, False
     state = observe_epoch(state, request.epoch, NO_LEADER, me)
@@ -133,7 +143,9 @@ def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[Ra
 
 
 def count_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, *, granted: bool, me: Replica) -> RaftState:
-    """After an answer to the request that was sent in the state `asked`; `granted` False also for a failed connection."""
+    """After an answer to the request that was sent in the state `asked`; `granted` False also for a
+    failed connection.
+    """
     if (state.role, state.epoch) != (asked.role, asked.epoch) or not state.is_electing:
         return state
     if granted:
@@ -152,8 +164,9 @@ def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
 
 
 def stand_for_election(state: RaftState, me: Replica) -> RaftState:
-    """CANDIDATE of the next epoch, with its own vote. It does not wait for voters that gave no pre-vote: when two stand at
-    the same time while the former leader is silent, both stand again soon."""
+    """CANDIDATE of the next epoch, with its own vote. It does not wait for voters that gave no
+    pre-vote: when two stand at the same time while the former leader is silent, both stand again
+    soon."""
     silent = me.voters - state.granted if state.role is Role.PROSPECTIVE else NO_VOTES
     candidate = replace(
         state,
@@ -178,8 +191,8 @@ def _lose_election(state: RaftState) -> RaftState:
 
 
 def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> RaftState:
-    """After any message that names an epoch, and its leader if the sender knows it (else −1). That this broker led an
-    epoch, in an earlier process, is no news."""
+    """After any message that names an epoch, and its leader if the sender knows it (else −1). That
+    this broker led an epoch, in an earlier process, is no news."""
     if leader == me.key[0]:
         leader = NO_LEADER
     if epoch > state.epoch and leader == NO_LEADER:
@@ -198,8 +211,9 @@ def hear_leader(state: RaftState) -> RaftState:
 def end_quorum_epoch(
     state: RaftState, epoch: int, leader: int, successors: tuple[ReplicaKey, ...], me: Replica
 ) -> RaftState:
-    """After the leader's EndQuorumEpoch. The first successor stands for election at once, without a pre-vote that others
-    may not be ready for; the others wait for longer, the later they are named."""
+    """After the leader's EndQuorumEpoch. The first successor stands for election at once, without a
+    pre-vote that others may not be ready for; the others wait for longer, the later they are named.
+    """
     state = observe_epoch(state, epoch, leader, me)
     if state.role is not Role.FOLLOWER or (state.epoch, state.leader) != (epoch, leader) or not me.is_voter:
         return state
@@ -218,8 +232,8 @@ def resign(state: RaftState) -> RaftState:
 
 
 def expire(state: RaftState, me: Replica) -> RaftState:
-    """The timer of the role has expired, or the leader's port refuses connections. A broker that is no voter looks for
-    another leader."""
+    """The timer of the role has expired, or the leader's port refuses connections. A broker that is
+    no voter looks for another leader."""
     if state.role is Role.LEADER:
         return state
     if not me.is_voter:
@@ -234,7 +248,9 @@ def expire(state: RaftState, me: Replica) -> RaftState:
 
 @dataclass(frozen=True, slots=True)
 class ElectionTimeouts:
-    """controller.quorum.election.timeout.ms, controller.quorum.fetch.timeout.ms, controller.quorum.election.backoff.max.ms."""
+    """controller.quorum.election.timeout.ms, controller.quorum.fetch.timeout.ms,
+    controller.quorum.election.backoff.max.ms.
+    """
 
     election_s: float = 1.0
     fetch_s: float = 2.0
@@ -247,8 +263,8 @@ class ElectionTimeouts:
 
 
 def election_timeout_s(state: RaftState, me: Replica, timeouts: ElectionTimeouts, random: Random) -> float | None:
-    """How long the replica stays in its role; None: for ever. Random, so that voters do not all stand at once: after
-    elections that nobody won, from an interval that doubles."""
+    """How long the replica stays in its role; None: for ever. Random, so that voters do not all
+    stand at once: after elections that nobody won, from an interval that doubles."""
     if state.role is Role.LEADER or (not me.is_voter and state.role is not Role.FOLLOWER):
         return None
     if me.voters == {me.key}:

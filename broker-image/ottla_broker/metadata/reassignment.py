@@ -1,11 +1,12 @@
 """Partition reassignment (KIP-455): begin, complete, cancel. Pure.
 
-During a reassignment, `replicas` are the targets followed by the replicas to remove, `adding` the targets that were not
-replicas before, and `removing` the replicas to remove.
+During a reassignment, `replicas` are the targets followed by the replicas to remove, `adding` the
+targets that were not replicas before, and `removing` the replicas to remove.
 
-Invariants (design rule 12): `replicas` without `adding` is the original assignment, so that a reassignment can be
-cancelled at any time. It is completed only when every target is in the ISR, so no record is ever on fewer in-sync
-replicas than the new assignment has. Neither begin nor cancel removes the last member of the ISR.
+Invariants (design rule 12): `replicas` without `adding` is the original assignment, so that a
+reassignment can be cancelled at any time. It is completed only when every target is in the ISR, so
+no record is ever on fewer in-sync replicas than the new assignment has. Neither begin nor cancel
+removes the last member of the ISR.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -46,10 +47,11 @@ def begin_reassignment(
     candidates: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord | None:
-    """Reassigns to `targets`, completely if that adds no replica. None if this reassignment is ongoing; another one is
-    replaced, and the replicas that only that one added are removed at once.
+    """Reassigns to `targets`, completely if that adds no replica. None if this reassignment is
+    ongoing; another one is replaced, and the replicas that only that one added are removed at once.
 
-    `directories`: of new replicas. INVALID_REPLICA_ASSIGNMENT when no member of the ISR would remain.
+    `directories`: of new replicas. INVALID_REPLICA_ASSIGNMENT when no member of the ISR would
+    remain.
     """
     original = original_replicas(old)
     adding = tuple(broker for broker in targets if broker not in original)
@@ -64,7 +66,9 @@ def begin_reassignment(
 def complete_reassignment(
     state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """`state` with its reassignment completed; None unless every target is in the ISR. Epochs are unchanged."""
+    """`state` with its reassignment completed; None unless every target is in the ISR. Epochs are
+    unchanged.
+    """
     targets = target_replicas(state)
     if not is_reassigning(state) or not set(targets) <= set(state.isr):
         return None
@@ -75,8 +79,8 @@ def complete_reassignment(
 def cancel_reassignment(
     old: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Restores the original replicas. NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT when none of them is in
-    sync."""
+    """Restores the original replicas. NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT when
+    none of them is in sync."""
     if not is_reassigning(old):
         raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition has no ongoing reassignment")
     original = original_replicas(old)
@@ -86,7 +90,9 @@ def cancel_reassignment(
 
 
 def validate_targets(targets: Sequence[int], brokers: Collection[int], replication_factor: int | None) -> None:
-    """INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR if `replication_factor` is given and would change."""
+    """INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR if `replication_factor` is given and
+    would change.
+    """
     if not targets or len(set(targets)) != len(targets) or min(targets) < 0:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment, f"replicas {list(targets)} are empty, repeat a broker or are negative"
@@ -96,7 +102,8 @@ def validate_targets(targets: Sequence[int], brokers: Collection[int], replicati
     if replication_factor is not None and len(targets) != replication_factor:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
-            f"{len(targets)} replicas, but the partition has {replication_factor} and its replication factor must not change",
+            f"{len(targets)} replicas, but the partition has {replication_factor} and its "
+            "replication factor must not change",
         )
 
 

@@ -1,8 +1,8 @@
 """The records of the metadata log and their format.
 
-The value of each record of `__cluster_metadata` is one of these types as JSON (`{"type": "topic", …}`), readable with
-any consumer. Names follow Kafka's own metadata records (KIP-631). A reader raises UNSUPPORTED_VERSION for an unknown type
-or field: it is older than the broker that wrote it.
+The value of each record of `__cluster_metadata` is one of these types as JSON (`{"type": "topic",
+…}`), readable with any consumer. Names follow Kafka's own metadata records (KIP-631). A reader
+raises UNSUPPORTED_VERSION for an unknown type or field: it is older than the broker that wrote it.
 """
 
 from typing import Final
@@ -20,7 +20,9 @@ NO_LEADER: Final = -1
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """The advertised address of a listener. `protocol`: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    """The advertised address of a listener. `protocol`: PLAINTEXT, SSL, SASL_PLAINTEXT or
+    SASL_SSL.
+    """
 
     host: str
     port: int
@@ -28,8 +30,8 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
-    """A broker process registered; it is fenced at first. The broker epoch is the offset of this record, in a snapshot
-    `epoch`. `directories`: ids of its log.dirs."""
+    """A broker process registered; it is fenced at first. The broker epoch is the offset of this
+    record, in a snapshot `epoch`. `directories`: ids of its log.dirs."""
 
     broker: int
     incarnation: UUID
@@ -41,8 +43,8 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, tag="broker-change", omit_defaults=True):
-    """A fenced broker leads no partition and joins no ISR. One that is shutting down is not elected leader.
-    `directories`: the log.dirs that have not failed; None: unchanged."""
+    """A fenced broker leads no partition and joins no ISR. One that is shutting down is not elected
+    leader. `directories`: the log.dirs that have not failed; None: unchanged."""
 
     broker: int
     epoch: int
@@ -57,7 +59,9 @@ class UnregisterBrokerRecord(msgspec.Struct, frozen=True, tag="unregister-broker
 
 
 class LeaderChangeRecord(msgspec.Struct, frozen=True, tag="controller-change"):
-    """The first record of each epoch of the metadata log: `broker` is its leader and the active controller."""
+    """The first record of each epoch of the metadata log: `broker` is its leader and the active
+    controller.
+    """
 
     broker: int
     epoch: int
@@ -73,8 +77,9 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, tag="remove-topic"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
-    """The state of one partition. `directories` has an element for each of `replicas`. `eligible`: eligible leader
-    replicas; `last_known`: replicas that were in the ISR or eligible until an unclean shutdown (both KIP-966)."""
+    """The state of one partition. `directories` has an element for each of `replicas`. `eligible`:
+    eligible leader replicas; `last_known`: replicas that were in the ISR or eligible until an
+    unclean shutdown (both KIP-966)."""
 
     topic: UUID
     partition: int
@@ -91,7 +96,9 @@ class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_default
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
-    """`resource_type`: 2 topic, 4 broker (with an empty name the cluster-wide default). The value None removes the key."""
+    """`resource_type`: 2 topic, 4 broker (with an empty name the cluster-wide default). The value
+    None removes the key.
+    """
 
     resource_type: int
     name: str
@@ -111,7 +118,9 @@ class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, tag="remove-ac
 
 
 class UserScramCredentialRecord(msgspec.Struct, frozen=True, tag="scram"):
-    """`mechanism`: Kafka's code, 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user has one credential per mechanism."""
+    """`mechanism`: Kafka's code, 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user has one credential per
+    mechanism.
+    """
 
     name: str
     mechanism: int
@@ -138,10 +147,12 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
 
 
 class MirroredTopicRecord(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
-    """A topic with the records of another cluster's topic at the same offsets. `mirror`: the mirror's name (its settings
-    are configs of resource type 101); `failed_over`: mirroring has ended and producers may write; `adopted`: the topic
-    had records before it became mirrored, and its source, which was its mirror and has failed over, knows the offset up
-    to which both are identical; `origins`: ids of the clusters through which its records come, the source's among them.
+    """A topic with the records of another cluster's topic at the same offsets. `mirror`: the
+    mirror's name (its settings are configs of resource type 101); `failed_over`: mirroring has
+    ended and producers may write; `adopted`: the topic had records before it became mirrored, and
+    its source, which was its mirror and has failed over, knows the offset up to which both are
+    identical; `origins`: ids of the clusters through which its records come, the source's among
+    them.
     """
 
     topic: UUID
@@ -156,12 +167,14 @@ class MirroredTopicRecord(msgspec.Struct, frozen=True, tag="mirrored-topic", omi
 class MirroredPartitionRecord(msgspec.Struct, frozen=True, tag="mirrored-partition", omit_defaults=True):
     """The mirroring state of one partition. −1 stands for an unknown offset.
 
-    `epochs`: leader epoch of the source → first offset of its records here; written before a record of that epoch is.
-    `stopped`: the reason why mirroring has stopped; empty while it runs. In a topic that has failed over, `end` is the
-    offset from which on the records are this cluster's own (all below it are committed), `end_epoch` the leader epoch at
-    that time and `source_end` the source's last known high watermark. A partition with an `end` in a topic that has not
-    failed over is waiting to be joined to its source again. In a topic that was adopted or failed back, `joined` is the
-    offset up to which both logs are identical: no record of leader epoch `joined_epoch` or older remains at or above it.
+    `epochs`: leader epoch of the source → first offset of its records here; written before a record
+    of that epoch is. `stopped`: the reason why mirroring has stopped; empty while it runs. In a
+    topic that has failed over, `end` is the offset from which on the records are this cluster's own
+    (all below it are committed), `end_epoch` the leader epoch at that time and `source_end` the
+    source's last known high watermark. A partition with an `end` in a topic that has not failed
+    over is waiting to be joined to its source again. In a topic that was adopted or failed back,
+    `joined` is the offset up to which both logs are identical: no record of leader epoch
+    `joined_epoch` or older remains at or above it.
     """
 
     topic: UUID
@@ -176,11 +189,12 @@ class MirroredPartitionRecord(msgspec.Struct, frozen=True, tag="mirrored-partiti
 
 
 class AppendedSourceRecord(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
-    """A topic of another cluster whose records are appended to `topic`, with new offsets. `mirror`, `source_topic`,
-    `source_id`, `origins`: as in MirroredTopicRecord. `producer_id`: marks its records in the logs, which so record the
-    source's position; `partitions`: the source's number of partitions; `stopped`: the reason why mirroring has stopped;
-    `ended`: mirroring has ended for good; `carried`: appended by another cluster to the topic that this one mirrors, so
-    that the logs here have the same marks and a mirror here continues at the same position."""
+    """A topic of another cluster whose records are appended to `topic`, with new offsets. `mirror`,
+    `source_topic`, `source_id`, `origins`: as in MirroredTopicRecord. `producer_id`: marks its
+    records in the logs, which so record the source's position; `partitions`: the source's number of
+    partitions; `stopped`: the reason why mirroring has stopped; `ended`: mirroring has ended for
+    good; `carried`: appended by another cluster to the topic that this one mirrors, so that the
+    logs here have the same marks and a mirror here continues at the same position."""
 
     topic: UUID
     source_id: UUID
@@ -195,8 +209,9 @@ class AppendedSourceRecord(msgspec.Struct, frozen=True, tag="appended-source", o
 
 
 class AppendedPartitionRecord(msgspec.Struct, frozen=True, tag="appended-partition", omit_defaults=True):
-    """The mirroring state of one partition of such a source. `epochs`: leader epoch of the source → its first offset
-    there; written before a record of that epoch is appended here. `stopped`: the reason why mirroring has stopped."""
+    """The mirroring state of one partition of such a source. `epochs`: leader epoch of the source →
+    its first offset there; written before a record of that epoch is appended here. `stopped`: the
+    reason why mirroring has stopped."""
 
     topic: UUID
     source_id: UUID

@@ -1,7 +1,8 @@
-"""Redaction of secrets in the metadata log for consumers: decode, mask, encode. Brokers fetch the log unredacted.
+"""Redaction of secrets in the metadata log for consumers: decode, mask, encode. Brokers fetch the
+log unredacted.
 
-Sizes and offsets stay the same, because a snapshot is fetched by position: the mask of a value is as long as the value's
-JSON, and all else is encoded as `records` encoded it before.
+Sizes and offsets stay the same, because a snapshot is fetched by position: the mask of a value is
+as long as the value's JSON, and all else is encoded as `records` encoded it before.
 """
 
 from typing import Final
@@ -62,6 +63,8 @@ def _redact_record(record: Record) -> Record:
 
 
 def _is_sensitive(config: ConfigRecord) -> bool:
-    """A broker's setting that only a plugin of Kafka's may know may hold a secret: DescribeConfigs hides its value too."""
+    """A broker's setting that only a plugin of Kafka's may know may hold a secret: DescribeConfigs
+    hides its value too.
+    """
     is_unknown = config.resource_type == BROKER_RESOURCE and config.key not in BROKER_SETTINGS
     return is_unknown or config.key in SENSITIVE_KEYS

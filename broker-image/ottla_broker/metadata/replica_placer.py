@@ -16,8 +16,8 @@ def can_start_in_sync(broker: BrokerRegistration) -> bool:
 
 
 class DirectoryAssigner:
-    """Assigns new replicas to the directory of their broker with the fewest replicas, including those assigned before in
-    the same plan."""
+    """Assigns new replicas to the directory of their broker with the fewest replicas, including
+    those assigned before in the same plan."""
 
     def __init__(self, brokers: Mapping[int, BrokerRegistration], index: ReplicaIndex) -> None:
         self._brokers = brokers
@@ -46,14 +46,15 @@ class ReplicaPlacer:
         self._directories = DirectoryAssigner(image.brokers, image.replica_index)
 
     def place_partitions(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """Replicas of new partitions. Fenced brokers and those that shut down are used last, and only if the others are
-        too few. INVALID_REPLICATION_FACTOR."""
+        """Replicas of new partitions. Fenced brokers and those that shut down are used last, and
+        only if the others are too few. INVALID_REPLICATION_FACTOR."""
         brokers = [self._brokers[broker] for broker in sorted(self._brokers)]
         usable = [broker for broker in brokers if can_start_in_sync(broker)]
         if not 1 <= replication_factor <= len(brokers):
             raise KafkaError(
                 ErrorCode.invalid_replication_factor,
-                f"replication factor {replication_factor}; between 1 and the {len(brokers)} registered brokers is allowed",
+                f"replication factor {replication_factor}; between 1 and the {len(brokers)} "
+                "registered brokers is allowed",
             )
         if not usable:
             raise KafkaError(ErrorCode.invalid_replication_factor, "every registered broker is fenced or shutting down")
@@ -82,7 +83,9 @@ class ReplicaPlacer:
         )
 
     def new_partition(self, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
-        """A new partition on these brokers, at least one of which is usable. The others join the ISR later."""
+        """A new partition on these brokers, at least one of which is usable. The others join the
+        ISR later.
+        """
         isr = tuple(broker for broker in replicas if can_start_in_sync(self._brokers[broker]))
         directories = self._directories.assign_directories(replicas)
         return PartitionRecord(

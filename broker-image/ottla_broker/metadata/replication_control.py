@@ -1,6 +1,7 @@
 """The controller's part for partitions: ISR changes, elections, reassignments.
 
-Each request is one commit, whatever the number of its partitions. An error for one partition does not affect the others.
+Each request is one commit, whatever the number of its partitions. An error for one partition does
+not affect the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +28,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A request of AlterPartitionReassignments. `replicas` None: cancel the ongoing reassignment."""
+    """A request of AlterPartitionReassignments. `replicas` None: cancel the ongoing
+    reassignment.
+    """
 
     topic: str
     partition: int
@@ -42,8 +45,9 @@ class ReplicationControl:
     async def alter_partitions(
         self, leader: int, requests: Sequence[IsrChangeRequest]
     ) -> list[PartitionRecord | KafkaError]:
-        """The new states or errors, in the order of the requests: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, those of
-        `isr_changes`, and NEW_LEADER_ELECTED when the change was made and completed a reassignment with another leader."""
+        """The new states or errors, in the order of the requests: UNKNOWN_TOPIC_ID,
+        UNKNOWN_TOPIC_OR_PARTITION, those of `isr_changes`, and NEW_LEADER_ELECTED when the change
+        was made and completed a reassignment with another leader."""
 
         def plan() -> Decision[list[PartitionRecord | KafkaError]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
@@ -60,8 +64,8 @@ class ReplicationControl:
     async def elect_preferred_leaders(
         self, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, Outcome]:
-        """None: every partition that can be led by its preferred leader and is not. UNKNOWN_TOPIC_OR_PARTITION,
-        PREFERRED_LEADER_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
+        """None: every partition that can be led by its preferred leader and is not.
+        UNKNOWN_TOPIC_OR_PARTITION, PREFERRED_LEADER_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             preferred = state.replicas[0]
@@ -78,8 +82,8 @@ class ReplicationControl:
         return await self._elect(partitions, elect)
 
     async def elect_unclean_leaders(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
-        """For partitions without a leader. UNKNOWN_TOPIC_OR_PARTITION, ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ELECTION_NOT_NEEDED."""
+        """For partitions without a leader. UNKNOWN_TOPIC_OR_PARTITION,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             if state.leader != NO_LEADER:
@@ -94,8 +98,8 @@ class ReplicationControl:
     async def reassign_partitions(
         self, requests: Sequence[PartitionReassignment], *, same_factor: bool = False
     ) -> list[Outcome]:
-        """The outcomes, in the order of the requests. `same_factor`: the replication factor must not change.
-        UNKNOWN_TOPIC_OR_PARTITION, and the errors of `reassignment`."""
+        """The outcomes, in the order of the requests. `same_factor`: the replication factor must
+        not change. UNKNOWN_TOPIC_OR_PARTITION, and the errors of `reassignment`."""
 
         def plan() -> Decision[list[Outcome]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
@@ -117,8 +121,8 @@ class ReplicationControl:
         return await self._writer.execute(plan)
 
     async def assign_directories(self, broker: int, requests: Sequence[tuple[UUID, int, UUID]]) -> list[Outcome]:
-        """Directories of a broker's replicas, by topic id and partition; the outcomes in the order of the requests.
-        UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+        """Directories of a broker's replicas, by topic id and partition; the outcomes in the order
+        of the requests. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
 
         def assign(request: tuple[UUID, int, UUID]) -> PartitionRecord | None:
             topic_id, partition, directory = request
@@ -145,8 +149,8 @@ class ReplicationControl:
                     yield topic, state
 
     async def clear_unneeded_eligible_replicas(self) -> None:
-        """Where the ISR is large enough by this controller's settings, which may differ from its predecessor's. A leader
-        with eligible replicas does not advance the high watermark."""
+        """Where the ISR is large enough by this controller's settings, which may differ from its
+        predecessor's. A leader with eligible replicas does not advance the high watermark."""
 
         def plan() -> list[PartitionRecord]:
             rules_of = self._writer.topic_rules()
@@ -161,7 +165,9 @@ class ReplicationControl:
         await self._writer.apply_plan(plan)
 
     async def restore_preferred_leaders(self) -> int:
-        """Elects the preferred leader of every partition where it is available. The number of partitions changed."""
+        """Elects the preferred leader of every partition where it is available. The number of
+        partitions changed.
+        """
         outcomes = await self.elect_preferred_leaders(None)
         return sum(outcome is None for outcome in outcomes.values())
 

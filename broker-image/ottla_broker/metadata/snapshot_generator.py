@@ -1,7 +1,7 @@
 """Generates snapshots of the metadata, loads them at start-up, and deletes the log before them.
 
-A snapshot is due when as many bytes were appended since the last one as that one holds, and at least a mebibyte, so that
-snapshots cost a bounded share of the writes; and at the latest after
+A snapshot is due when as many bytes were appended since the last one as that one holds, and at
+least a mebibyte, so that snapshots cost a bounded share of the writes; and at the latest after
 `metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`.
 """
 
@@ -57,7 +57,9 @@ def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: flo
 
 
 async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffset:
-    """Writes a snapshot of the committed state and deletes the log before the older snapshot. KafkaError, OSError."""
+    """Writes a snapshot of the committed state and deletes the log before the older snapshot.
+    KafkaError, OSError.
+    """
     end, counted = log.image.end_offset, log.bytes_since_snapshot
     snapshot = EpochAndOffset(log.partition_log.epochs.epoch_for_offset(end - 1), end)
     records = log.image.to_records(snapshot.epoch)
@@ -74,8 +76,9 @@ async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffse
 
 
 def load_image(log: MetadataLog) -> None:
-    """Loads the newest readable snapshot and the committed records after it into the empty image. KAFKA_STORAGE_ERROR
-    when the log does not start at 0 and no snapshot can be read; UNSUPPORTED_VERSION for records of a newer version."""
+    """Loads the newest readable snapshot and the committed records after it into the empty image.
+    KAFKA_STORAGE_ERROR when the log does not start at 0 and no snapshot can be read;
+    UNSUPPORTED_VERSION for records of a newer version."""
     for snapshot in reversed(log.snapshots.snapshot_ids):
         if snapshot.offset < log.partition_log.start:
             break
@@ -97,7 +100,8 @@ def load_image(log: MetadataLog) -> None:
     if log.partition_log.start > 0:
         raise KafkaError(
             ErrorCode.kafka_storage_error,
-            f"{log.partition_log.directory} starts at offset {log.partition_log.start}, and no snapshot holds the state before it",
+            f"{log.partition_log.directory} starts at offset {log.partition_log.start}, and no "
+            "snapshot holds the state before it",
         )
     log.bytes_since_snapshot = log.partition_log.size
     log.load_voters(0)
@@ -113,7 +117,9 @@ def read_snapshot_image(log: MetadataLog, snapshot: EpochAndOffset) -> MetadataI
 
 
 def install_snapshot(log: MetadataLog, snapshot: EpochAndOffset) -> None:
-    """Replaces this broker's log, which lies below the start of the leader's, by the leader's snapshot in the folder."""
+    """Replaces this broker's log, which lies below the start of the leader's, by the leader's
+    snapshot in the folder.
+    """
     if snapshot.offset < log.high_watermark:
         raise CommittedLogDiverged(
             ErrorCode.unknown_server_error,

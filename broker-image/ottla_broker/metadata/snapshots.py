@@ -1,8 +1,10 @@
-"""Snapshots of the metadata in the metadata log's folder, with Kafka's file names: `<offset>-<epoch>.checkpoint`.
+"""Snapshots of the metadata in the metadata log's folder, with Kafka's file names:
+`<offset>-<epoch>.checkpoint`.
 
-A snapshot holds, as record batches, the voters and the state that results from the records below `offset`; `epoch` is that of the last
-of them. A file is written under another name, synced and renamed, so it is always complete. The newest two are kept, and
-the log from the older one on, so that a broker that is slightly behind needs no snapshot.
+A snapshot holds, as record batches, the voters and the state that results from the records below
+`offset`; `epoch` is that of the last of them. A file is written under another name, synced and
+renamed, so it is always complete. The newest two are kept, and the log from the older one on, so
+that a broker that is slightly behind needs no snapshot.
 """
 
 import re
@@ -111,7 +113,9 @@ class SnapshotStore:
         self._disk.sync_directory(self._folder)
 
     def add_snapshot(self, snapshot: EpochAndOffset) -> EpochAndOffset:
-        """Registers a complete file and deletes the oldest beyond `MAX_SNAPSHOTS`. The oldest that remains."""
+        """Registers a complete file and deletes the oldest beyond `MAX_SNAPSHOTS`. The oldest that
+        remains.
+        """
         if snapshot not in self.snapshot_ids:
             self.snapshot_ids.append(snapshot)
             self.snapshot_ids.sort(key=lambda snapshot: snapshot.offset)

@@ -1,4 +1,6 @@
-"""A condition on the state of one event loop: `asyncio.Condition.wait_for` without a lock, with a timeout."""
+"""A condition on the state of one event loop: `asyncio.Condition.wait_for` without a lock, with a
+timeout.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Plans for creating, growing and deleting topics: pure functions from the image and a request to records."""
+"""Plans for creating, growing and deleting topics: pure functions from the image and a request to
+records.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +19,9 @@ MAX_PARTITIONS_PER_REQUEST = 10_000  # as in Kafka's controller (KIP-599)
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create, with `partitions` and `replication_factor`, or with an `assignment` (partition → replicas)."""
+    """A topic to create, with `partitions` and `replication_factor`, or with an `assignment`
+    (partition → replicas).
+    """
 
     name: str
     partitions: int
@@ -27,8 +31,8 @@ class NewTopic:
 
 
 class TopicPlanner:
-    """Plans topics that are created in one commit: each takes the placement and the names of the earlier ones into
-    account."""
+    """Plans topics that are created in one commit: each takes the placement and the names of the
+    earlier ones into account."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -36,8 +40,8 @@ class TopicPlanner:
         self._names: dict[str, str] = {}  # metric name → name
 
     def plan_creation(self, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
-        """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-        INVALID_REPLICA_ASSIGNMENT."""
+        """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
         check_new_topic_name(self._image, topic.name, self._names)
         if topic.assignment:
             replicas = _validated_assignment(self._image, topic.assignment, first=0)
@@ -55,7 +59,9 @@ class TopicPlanner:
 
 
 def check_new_topic_name(image: MetadataImage, name: str, planned: Mapping[str, str] = MappingProxyType({})) -> None:
-    """`planned`: topics of the same commit, by metric name. TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
+    """`planned`: topics of the same commit, by metric name. TOPIC_ALREADY_EXISTS,
+    INVALID_TOPIC_EXCEPTION.
+    """
     validate_topic_name(name)
     if name in image.topics or planned.get(metric_name(name)) == name:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
@@ -127,8 +133,8 @@ def _validated_assignment(
 
 
 def _assignment_problem(image: MetadataImage, assignment: Mapping[int, Sequence[int]], first: int) -> str | None:
-    """A valid assignment names consecutive partitions from `first` on, each with the same number of distinct registered
-    brokers, at least one of them usable."""
+    """A valid assignment names consecutive partitions from `first` on, each with the same number of
+    distinct registered brokers, at least one of them usable."""
     expected = list(range(first, first + len(assignment)))
     if sorted(assignment) != expected:
         return f"partitions {sorted(assignment)} are not {first} to {expected[-1]} without gaps"

@@ -1,7 +1,7 @@
 """Changes of the metadata log's voters that an administrator requests of its leader (KIP-853).
 
-Each waits for the change before it. Another change, the leader's own among them, may be appended meanwhile, so every
-attempt starts from the voters of the moment.
+Each waits for the change before it. Another change, the leader's own among them, may be appended
+meanwhile, so every attempt starts from the voters of the moment.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ CAUGHT_UP_WITHIN_S: Final = 2.0
 
 
 async def add_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None:
-    """Waits until the replica has caught up, adds it, and returns when that is committed. DUPLICATE_VOTER,
-    REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+    """Waits until the replica has caught up, adds it, and returns when that is committed.
+    DUPLICATE_VOTER, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
 
     def propose(voters: VoterSet) -> VoterSet | None:
         if any(known.broker == voter.broker for known in voters):

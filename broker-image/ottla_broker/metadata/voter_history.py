@@ -1,7 +1,8 @@
-"""The voter sets of the metadata log, as control records of Kafka's own format (KIP-853), and which of them is in effect.
+"""The voter sets of the metadata log, as control records of Kafka's own format (KIP-853), and which
+of them is in effect.
 
-A voter set is in effect from its append on. When its record is truncated, the one before it is again. A snapshot begins
-with the voter set in effect at its offset.
+A voter set is in effect from its append on. When its record is truncated, the one before it is
+again. A snapshot begins with the voter set in effect at its offset.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,9 @@ _KRAFT_VERSIONS = KRaftVersionFeature(min_supported_version=i16(0), max_supporte
 
 
 class VoterHistory:
-    """Voter sets with the offsets of their records, by rising offset. −1: from a snapshot or an older version."""
+    """Voter sets with the offsets of their records, by rising offset. −1: from a snapshot or an
+    older version.
+    """
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, VoterSet]] = []

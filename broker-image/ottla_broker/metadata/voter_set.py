@@ -1,9 +1,10 @@
-"""The voters of the metadata log, pure: majorities, changes of one voter at a time, and which brokers are voters.
+"""The voters of the metadata log, pure: majorities, changes of one voter at a time, and which
+brokers are voters.
 
-A voter set takes effect when its record is appended, before that is committed (KIP-853). Two voter sets that differ by
-one voter have no two majorities without a common voter. So a leader changes one voter at a time, and only after the
-previous change, and a record of its own epoch, are committed: before, a voter set of an earlier leader may still be in
-effect elsewhere.
+A voter set takes effect when its record is appended, before that is committed (KIP-853). Two voter
+sets that differ by one voter have no two majorities without a common voter. So a leader changes one
+voter at a time, and only after the previous change, and a record of its own epoch, are committed:
+before, a voter set of an earlier leader may still be in effect elsewhere.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,8 +23,8 @@ VOTER_COUNTS = (1, 3, 5)
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """A broker whose copy of the metadata log counts. `directory`: the id of its log directory; `address`: host:port for
-    other brokers (an IPv6 host in brackets), which may change."""
+    """A broker whose copy of the metadata log counts. `directory`: the id of its log directory;
+    `address`: host:port for other brokers (an IPv6 host in brackets), which may change."""
 
     broker: int
     directory: UUID
@@ -71,8 +72,9 @@ def next_high_watermark(
     high_watermark: int,
     epoch_start_offset: int,
 ) -> int:
-    """The leader's high watermark after these acknowledgements. It does not move before a record of the leader's own
-    epoch is on a majority: records of older epochs alone may still be replaced by another leader (Raft, 5.4.2)."""
+    """The leader's high watermark after these acknowledgements. It does not move before a record of
+    the leader's own epoch is on a majority: records of older epochs alone may still be replaced by
+    another leader (Raft, 5.4.2)."""
     committed = committed_offset(acknowledged_offsets, voters)
     return max(high_watermark, committed) if committed > epoch_start_offset else high_watermark
 
@@ -85,8 +87,9 @@ def can_change_voters(
     high_watermark: int,
     epoch_start_offset: int,
 ) -> bool:
-    """True if a leader may append `proposed`: it differs by at most one voter, and the record of `current`, at
-    `voters_offset`, and one of the leader's own epoch are committed. A voter with a new address is the same voter."""
+    """True if a leader may append `proposed`: it differs by at most one voter, and the record of
+    `current`, at `voters_offset`, and one of the leader's own epoch are committed. A voter with a
+    new address is the same voter."""
     changed = {voter.key for voter in current} ^ {voter.key for voter in proposed}
     is_settled = high_watermark > max(voters_offset, epoch_start_offset)
     return is_settled and len(changed) <= 1 and len(proposed) > 0
@@ -105,16 +108,16 @@ def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
 
 
 def target_voter_count(brokers: int, max_voters: int) -> int:
-    """The largest of 1, 3 and 5 for which there are enough brokers: an even number tolerates no more failures than
-    the odd one below it."""
+    """The largest of 1, 3 and 5 for which there are enough brokers: an even number tolerates no
+    more failures than the odd one below it."""
     return max((count for count in VOTER_COUNTS if count <= min(brokers, max_voters)), default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class VoterCandidate:
-    """A registered broker as the leader observes it. `is_caught_up`: its disk has all committed records; `is_lost`: it
-    has not fetched for long; `is_shutting_down`: it has requested a controlled shutdown; `is_excluded`: an administrator
-    removed it from the voters."""
+    """A registered broker as the leader observes it. `is_caught_up`: its disk has all committed
+    records; `is_lost`: it has not fetched for long; `is_shutting_down`: it has requested a
+    controlled shutdown; `is_excluded`: an administrator removed it from the voters."""
 
     voter: Voter
     is_caught_up: bool
@@ -135,12 +138,14 @@ def next_voter_set(
     max_voters: int,
     may_remove_surplus: bool,
 ) -> VoterSet | None:
-    """The voter set to change to, one voter away; None when no change is needed. The leader never removes itself.
+    """The voter set to change to, one voter away; None when no change is needed. The leader never
+    removes itself.
 
-    A voter whose disk was wiped is removed: it has no records left to count. A lost voter is replaced: a candidate is
-    added, then the lost one is removed. It is removed without one only when there are too many voters. Voters become more
-    only from one odd number to the next, if there are candidates for both steps. With two voters, one that is shutting
-    down is removed while it still runs, because the other could not commit its removal alone. `may_remove_surplus`: a
+    A voter whose disk was wiped is removed: it has no records left to count. A lost voter is
+    replaced: a candidate is added, then the lost one is removed. It is removed without one only
+    when there are too many voters. Voters become more only from one odd number to the next, if
+    there are candidates for both steps. With two voters, one that is shutting down is removed while
+    it still runs, because the other could not commit its removal alone. `may_remove_surplus`: a
     voter beyond the target that is alive may go; the one that was added first does.
     """
     by_broker = {candidate.voter.broker: candidate for candidate in candidates}

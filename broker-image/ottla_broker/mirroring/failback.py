@@ -19,7 +19,7 @@ From then on every leader has truncated, or truncates before it mirrors anything
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -101,13 +101,13 @@ class JoinPoint:
 class MirrorFailback:
     """The partitions of one mirror that fail back on this broker.
 
-    `_target_addresses` gives this cluster's addresses.
+    `_target_client` makes a client of this cluster with a client id.
     """
 
     _broker_id: int
     config: MirrorConfig
     _send_report: SendReport
-    _target_addresses: Callable[[], Sequence[tuple[str, int]]]
+    _target_client: Callable[[str], Client]
     partitions: dict[Partition, FailbackPartition] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class MirrorFailback:
             self._added.clear()
             client_id = f"mirror-{self.config.name}-{self._broker_id}-rejoining"
             source = self.config.source_client(client_id)
-            own = Client(self._target_addresses(), client_id=client_id)
+            own = self._target_client(client_id)
             try:
                 while self.partitions:
                     await self._advance_partitions(source, own)

@@ -138,7 +138,9 @@ def _parse_config(name: str, settings: Mapping[str, str]) -> MirrorConfig:
 
 
 def matches_topic(name: str, patterns: Sequence[str]) -> bool:
-    """True if `patterns` choose the topic. Topics that brokers write themselves are never mirrored."""
+    """True if `patterns` choose the topic. Topics that brokers write themselves are never
+    mirrored.
+    """
     return name not in NEVER_MIRRORED and matches_name(name, patterns)
 
 

@@ -6,7 +6,7 @@ mirror's settings, and whether the partition has stopped.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -36,7 +36,7 @@ from ottla_broker.mirroring.mirrored_partition import UNKNOWN, MirroredPartition
 from ottla_broker.mirroring.source_positions import source_position
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
-from ottla_broker.wire.client import raise_for_error
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import KafkaError
 
 SendToController = Callable[[Any], Awaitable[Any]]
@@ -45,14 +45,14 @@ SET_CONFIG: Final = i8(0)  # operation of IncrementalAlterConfigs
 
 @dataclass(eq=False, repr=False)
 class MirrorManager:
-    """`_now_ms` is wall time. `_target_addresses` gives this cluster's addresses."""
+    """`_now_ms` is wall time. `_target_client` makes a client of this cluster with a client id."""
 
     _broker_id: int
     _image: MetadataImage
     _partitions: Partitions
     _send_to_controller: SendToController
     _now_ms: Callable[[], int]
-    _target_addresses: Callable[[], Sequence[tuple[str, int]]]
+    _target_client: Callable[[str], Client]
 
     def __post_init__(self) -> None:
         self._fetchers: dict[str, MirrorFetchers] = {}
@@ -72,7 +72,9 @@ class MirrorManager:
         return None if fetchers is None else fetchers.partitions.get(partition)
 
     def last_known_lag(self, partition: Partition, mirror: str) -> tuple[int, int]:
-        """The source's high watermark and the lag when mirroring ended here; −1 and −1 if unknown."""
+        """The source's high watermark and the lag when mirroring ended here; −1 and −1 if
+        unknown.
+        """
         return self._last_known_lag.get((partition, mirror), (UNKNOWN, UNKNOWN))
 
     def failback_partitions(self) -> Iterator[FailbackPartition]:
@@ -168,7 +170,7 @@ class MirrorManager:
         failback = self._failbacks.get(mirror)
         if failback is None:
             config = self._config_of(mirror)
-            failback = MirrorFailback(self._broker_id, config, self._send_report, self._target_addresses)
+            failback = MirrorFailback(self._broker_id, config, self._send_report, self._target_client)
             self._failbacks[mirror] = failback
         return failback
 

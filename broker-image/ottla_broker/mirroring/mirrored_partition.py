@@ -71,7 +71,9 @@ class OffsetPolicy(Protocol):
         """Leader epoch of the record before the position; −1 if unknown."""
 
     def source_id(self, mirrored: "MirroredPartition") -> UUID | None:
-        """Source topic for reports to the controller; None where a topic can have only one source."""
+        """Source topic for reports to the controller; None where a topic can have only one
+        source.
+        """
 
     def append_batches(self, mirrored: "MirroredPartition", data: FetchResponsePartition) -> FetchOutcome | None:
         """Appends the batches of a response. Returns the outcome that prevents it, or None."""

@@ -7,7 +7,7 @@ not fetched here: the leaders of mirrored partitions do that (`mirror_fetchers`)
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -72,6 +72,7 @@ class MirrorSynchronizer:
     _image: MetadataImage
     _config: Config
     _cluster_id: str
+    _target_client: Callable[[str], Client]
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     # The last warning of a mirror's topic, so that it is logged once.
     _logged: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -102,8 +103,7 @@ class MirrorSynchronizer:
 
     async def _sync_mirror(self, mirror: MirrorConfig) -> None:
         client_id = f"mirror-{mirror.name}-controller"
-        target_addresses = self._image.broker_addresses(self._config.inter_broker_listener)
-        source, target = mirror.source_client(client_id), Client(target_addresses, client_id=client_id)
+        source, target = mirror.source_client(client_id), self._target_client(client_id)
         groups, origins = GroupOffsetSync(mirror.groups, source, target), OriginReader(source)
         try:
             while True:

@@ -1,4 +1,5 @@
-"""Sends the ISR changes of this broker's partitions to the controller: AlterPartition (56), version 3.
+"""Sends the ISR changes of this broker's partitions to the controller: AlterPartition (56), version
+3.
 
 All pending changes go out in one request, and one request is under way at a time. When its response
 is lost, its changes are sent again as they were, and go on counting for the high watermark until
@@ -180,7 +181,9 @@ class AlterPartitionSender:
         )
 
     def _broker_epoch(self, partition: Partition, broker: int) -> int:
-        """Of the incarnation that fetched from this leader; of one that has not yet, the registered one."""
+        """Of the incarnation that fetched from this leader; of one that has not yet, the registered
+        one.
+        """
         if broker == self._broker_id:
             return self._own_epoch()
         follower = partition.leader.followers.get(broker)

@@ -19,7 +19,9 @@ UNKNOWN: Final = -1  # a high watermark that a client must not see, because an e
 
 
 class NotYet(KafkaError):
-    """Nothing can be said of a partition now, but probably soon: the fetch waits before it sends this error."""
+    """Nothing can be said of a partition now, but probably soon: the fetch waits before it sends
+    this error.
+    """
 
 
 class Reader(Protocol):
@@ -121,8 +123,8 @@ class ReplicaReader:
             raise
 
     def _record_position(self, cached: CachedPartition, partition: Partition) -> tuple[int, int] | None:
-        """Where the logs diverge, or None: then the offset is the follower's log end. OFFSET_OUT_OF_RANGE;
-        NOT_LEADER_OR_FOLLOWER of a broker that is no follower."""
+        """Where the logs diverge, or None: then the offset is the follower's log end.
+        OFFSET_OUT_OF_RANGE; NOT_LEADER_OR_FOLLOWER of a broker that is no follower."""
         request, log, session = cached.request, partition.log, self._session
         if request.last_fetched_epoch != log.epochs.latest_epoch() or request.offset > log.end:
             diverging = diverging_epoch(log, request)
@@ -207,7 +209,9 @@ def without_records(partition: Partition, request: FetchRequestPartition) -> Fet
 
 
 def _check_range(partition: Partition, offset: int) -> None:
-    """Of an offset outside of what is committed here. What lies below the leader's log end will be."""
+    """Of an offset outside of what is committed here. What lies below the leader's log end will
+    be.
+    """
     log = partition.log
     if offset < log.start or (partition.is_leader and offset > log.end):
         raise KafkaError(ErrorCode.offset_out_of_range)

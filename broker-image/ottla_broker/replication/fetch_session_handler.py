@@ -1,11 +1,12 @@
 """The fetcher's side of a fetch session (KIP-227), without its connection: what the next request
 names, and what a response is about.
 
-The session holds every partition that is fetched from one broker; a request names those whose offset has changed since
-the last one. A partition that failed or is throttled leaves the session for a while. One request waits at the broker at
-a time. With `pipelined` a second one follows it when a partition is to be fetched at once, for which a leader of this
-cluster completes the first: so a response may be about an older request than the last that named a partition, and is
-ignored for that partition.
+The session holds every partition that is fetched from one broker; a request names those whose
+offset has changed since the last one. A partition that failed or is throttled leaves the session
+for a while. One request waits at the broker at a time. With `pipelined` a second one follows it
+when a partition is to be fetched at once, for which a leader of this cluster completes the first:
+so a response may be about an older request than the last that named a partition, and is ignored for
+that partition.
 """
 
 from collections import deque
@@ -51,7 +52,9 @@ P = TypeVar("P", bound=FetchedPartition)
 
 
 class FetchSessionHandler(Generic[P]):
-    """`next_retry_s`: when the first of the partitions that rest may be fetched again; 0: none rests."""
+    """`next_retry_s`: when the first of the partitions that rest may be fetched again; 0: none
+    rests.
+    """
 
     def __init__(self, *, pipelined: bool) -> None:
         self.next_retry_s = 0.0
@@ -162,7 +165,8 @@ class FetchSessionHandler(Generic[P]):
         session_id, epoch = self._next
         if session_id:
             self._next = session_id, epoch % _MAX_INT32 + 1
-        # The broker removes what is forgotten last: a partition that is back already must not be among it.
+        # The broker removes what is forgotten last: a partition that is back already must not be
+        # among it.
         forgotten = [(topic, index) for topic, index in self._forgotten if not self._is_in_session(topic, index)]
         self._forgotten.clear()
         self._in_flight.append(self._request_count)

@@ -1,16 +1,18 @@
 """Incremental fetch sessions (KIP-227), of consumers and of followers: requests name only what
 changed, responses hold only what is new.
 
-A request's (session id, epoch): (0, −1) no session; (0 or id, 0) a new one in place of the named; (id, n) the next of
-that session; (id, −1) the last. An unknown id or an epoch out of turn is an error, and the fetcher begins anew. A
-consumer's session ends with the request that leaves no partition in it.
+A request's (session id, epoch): (0, −1) no session; (0 or id, 0) a new one in place of the named;
+(id, n) the next of that session; (id, −1) the last. An unknown id or an epoch out of turn is an
+error, and the fetcher begins anew. A consumer's session ends with the request that leaves no
+partition in it.
 
-Consumers' sessions have a fixed number of slots. A new one takes the place of the least recently used, if that was idle
-for two minutes or is smaller; else the request is served without a session. A follower has at most four: one that lost
-its connection cannot name what it had.
+Consumers' sessions have a fixed number of slots. A new one takes the place of the least recently
+used, if that was idle for two minutes or is smaller; else the request is served without a session.
+A follower has at most four: one that lost its connection cannot name what it had.
 
-A session costs what changes in it, not what it holds. Invariant: each of its partitions is in `changed`, to be read
-by the next fetch, or its callbacks are among the partition's waiters; while a fetch waits, both.
+A session costs what changes in it, not what it holds. Invariant: each of its partitions is in
+`changed`, to be read by the next fetch, or its callbacks are among the partition's waiters; while a
+fetch waits, both.
 """
 
 from collections import OrderedDict
@@ -37,9 +39,10 @@ PartitionKey = tuple[Topic, int]
 class CachedPartition:
     """A partition of a session: what the fetcher asks for, and what it was last told.
 
-    `has_more`: there was more to read than the last read returned. `topic_name`: of a topic that is named by its id. Of
-    followers' sessions: `position_recorded`: the leader has taken the request's offset as the follower's log end;
-    `must_answer`: the follower has asked anew, and may have ignored what it was told."""
+    `has_more`: there was more to read than the last read returned. `topic_name`: of a topic that is
+    named by its id. Of followers' sessions: `position_recorded`: the leader has taken the request's
+    offset as the follower's log end; `must_answer`: the follower has asked anew, and may have
+    ignored what it was told."""
 
     _session: "FetchSession"
     request: FetchRequestPartition
@@ -75,8 +78,8 @@ class CachedPartition:
         )
 
     def awaits_commit(self) -> bool:
-        """True if the follower does not know that all records of earlier epochs are committed, or does not know the log
-        start that a DeleteRecords request waits for."""
+        """True if the follower does not know that all records of earlier epochs are committed, or
+        does not know the log start that a DeleteRecords request waits for."""
         partition = self.partition
         if partition is None:
             return False
@@ -176,8 +179,9 @@ class FetchSession:
                 gone.unwatch()
 
     def on_response(self, cached: CachedPartition, data: FetchResponsePartition) -> None:
-        """What gave records stands behind what did not, so that every partition gets its turn. A follower asks for
-        another offset or leaves what it was given; a consumer may ask for the same again."""
+        """What gave records stands behind what did not, so that every partition gets its turn. A
+        follower asks for another offset or leaves what it was given; a consumer may ask for the
+        same again."""
         if not self.id:
             return
         if self.is_replica:
@@ -223,9 +227,10 @@ class FetchSessionCache:
         return len(self._consumers)
 
     def session_for(self, request: FetchRequest, *, by_ids: bool) -> tuple[FetchSession, bool]:
-        """The session that a request belongs to, with the request's changes, and whether the response is incremental.
-        `by_ids`: topics are named by id in the request's version, which a session keeps to. FETCH_SESSION_ID_NOT_FOUND,
-        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
+        """The session that a request belongs to, with the request's changes, and whether the
+        response is incremental. `by_ids`: topics are named by id in the request's version, which a
+        session keeps to. FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR."""
         if request.session_epoch == FINAL_EPOCH:
             self._end(request)
             return FetchSession(NO_SESSION, request), False

@@ -1,8 +1,8 @@
 """One connection to one broker, by which this broker fetches every partition that it copies from
 there: as a follower from their leader, or for a mirror from a broker of the source.
 
-A response is processed in the turn of the loop in which it comes, and the next request leaves in that turn. What fails
-for one partition stops no other: that one rests.
+A response is processed in the turn of the loop in which it comes, and the next request leaves in
+that turn. What fails for one partition stops no other: that one rests.
 """
 
 import asyncio
@@ -55,7 +55,9 @@ class FetcherOwner(Protocol[P_contra]):
         ...
 
     def next_request(self) -> FetchRequest:
-        """Without session and partitions. ConnectionError when the connection is to be made anew."""
+        """Without session and partitions. ConnectionError when the connection is to be made
+        anew.
+        """
         ...
 
     def send_pause_s(self) -> float | None:

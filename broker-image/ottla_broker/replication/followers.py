@@ -1,4 +1,5 @@
-"""What the leader of a partition knows of its followers in one leader epoch, and what follows from it. Pure.
+"""What the leader of a partition knows of its followers in one leader epoch, and what follows from
+it. Pure.
 
 - A follower of which nothing is known in this epoch holds the high watermark where it is.
 - A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy
@@ -37,7 +38,9 @@ class Follower:
     uncounted_fetch: tuple[int, int, int] | None = None
 
     def record_fetch(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
-        """It fetches from `offset`: everything below is in its log, with `flush.messages=1` on its device."""
+        """It fetches from `offset`: everything below is in its log, with `flush.messages=1` on its
+        device.
+        """
         if offset >= leader_end:
             self.caught_up_s = now_s
         elif offset >= self.leader_end:
@@ -65,7 +68,9 @@ class Follower:
 
     @property
     def joins_until_s(self) -> float:
-        """Until when it holds the high watermark from outside of the ISR; −inf when it has not just caught up."""
+        """Until when it holds the high watermark from outside of the ISR; −inf when it has not just
+        caught up.
+        """
         return self.fetched_s + JOIN_TIMEOUT_S if self.fetched_s - self.caught_up_s <= JOIN_TIMEOUT_S else -inf
 
 
@@ -105,7 +110,8 @@ class Followers:
                 ErrorCode.not_leader_or_follower, f"broker {broker} of epoch {broker_epoch} is no follower here"
             )
         if broker_epoch != follower.broker_epoch and not is_registered(broker, broker_epoch):
-            # With the registration that our metadata do not know yet it may have left the ISR that we see (rule 4).
+            # With the registration that our metadata do not know yet it may have left the ISR that
+            # we see (rule 4).
             follower.uncounted_fetch = broker_epoch, offset, log_start
             return None
         follower.uncounted_fetch = None
@@ -135,12 +141,14 @@ class Followers:
         return own
 
     def least_start(self, own: int, is_alive: Callable[[int], bool]) -> int:
-        """The smallest log start of live replicas; UNKNOWN while one has not fetched in this epoch."""
+        """The smallest log start of live replicas; UNKNOWN while one has not fetched in this
+        epoch.
+        """
         return min([own, *(one.log_start for one in self._all.values() if is_alive(one.broker))])
 
     def limit_to_joining(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
-        """`watermark`, or lower as followers that are about to join hold it; and until when the first of them does.
-        `may_join`: (broker, broker epoch)."""
+        """`watermark`, or lower as followers that are about to join hold it; and until when the
+        first of them does. `may_join`: (broker, broker epoch)."""
         until_s = inf
         for follower in self.out_of_sync:
             if (

@@ -1,11 +1,12 @@
-"""The ISR that a leader proposes to the controller, and what counts as in sync while that is undecided. Pure.
+"""The ISR that a leader proposes to the controller, and what counts as in sync while that is
+undecided. Pure.
 
 Invariants:
-- A proposed ISR counts until the metadata have moved on: a proposal names the partition epoch that it replaces, so once
-  there is a newer one it is committed or never will be (rule 1). A proposal that replaces another one for the same
-  partition epoch counts that one's replicas, too.
-- One proposal is undecided at a time. Followers that catch up meanwhile are considered when it is decided: on an idle
-  partition nobody fetches again, and they would stay out of the ISR.
+- A proposed ISR counts until the metadata have moved on: a proposal names the partition epoch that
+  it replaces, so once there is a newer one it is committed or never will be (rule 1). A proposal
+  that replaces another one for the same partition epoch counts that one's replicas, too.
+- One proposal is undecided at a time. Followers that catch up meanwhile are considered when it is
+  decided: on an idle partition nobody fetches again, and they would stay out of the ISR.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -37,7 +38,9 @@ class IsrState:
         self._has_turned_away = False  # a follower that caught up while a proposal was undecided
 
     def maximal_isr(self, isr: tuple[int, ...]) -> tuple[int, ...]:
-        """Every replica that may be in sync by the controller's decision; `isr`: the committed one."""
+        """Every replica that may be in sync by the controller's decision; `isr`: the committed
+        one.
+        """
         return isr if self.pending is None else (*isr, *self.pending.isr, *self.pending.replaced)
 
     def update_registration(self, registration: PartitionRecord) -> None:

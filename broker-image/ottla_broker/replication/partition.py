@@ -33,8 +33,9 @@ class Partition:
     """`registration`: what the metadata say of it; `_now_ms`: wall time; `send_isr_change`: sends
     the leader's pending ISR change to the controller.
 
-    Waiters are called when leadership has changed, and: `read_waiters` when readable records may have come,
-    `log_end_waiters` when the log has grown, `log_start_waiters` when the low watermark may have risen."""
+    Waiters are called when leadership has changed, and: `read_waiters` when readable records may
+    have come, `log_end_waiters` when the log has grown, `log_start_waiters` when the low watermark
+    may have risen."""
 
     topic: str
     topic_id: UUID
@@ -101,7 +102,9 @@ class Partition:
 
     @property
     def has_reached_epoch_start(self) -> bool:
-        """True if the high watermark is above everything that an earlier leader may have acknowledged."""
+        """True if the high watermark is above everything that an earlier leader may have
+        acknowledged.
+        """
         role = self.role
         return not isinstance(role, PartitionLeader) or self.log.high_watermark >= role.epoch_start_offset
 
@@ -110,7 +113,9 @@ class Partition:
         return self.log.config.flush_messages == 1
 
     def update_registration(self, registration: PartitionRecord) -> None:
-        """Take over what the metadata say; an older registration than the known one is ignored (rule 1)."""
+        """Take over what the metadata say; an older registration than the known one is ignored
+        (rule 1).
+        """
         before = self.registration
         if registration.partition_epoch < before.partition_epoch:
             return
@@ -177,7 +182,9 @@ class Partition:
             self.role.close()
 
     def on_newer_leader(self, change: IsrChange) -> None:
-        """The controller knows a newer leader: serve nothing more until the metadata name it (rule 1)."""
+        """The controller knows a newer leader: serve nothing more until the metadata name it (rule
+        1).
+        """
         if self.pending_isr_change is change:
             self.leader.superseded = True
             self.is_leader = False

@@ -37,8 +37,9 @@ class FollowOutcome(Enum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionFollower:
-    """`stepped_down_s`: when this broker ceased to lead the partition, by the loop's clock. `_begin_sync`: starts the
-    fsync that flush.messages wants. `_pending_acks`: of producers that this broker answered for as leader."""
+    """`stepped_down_s`: when this broker ceased to lead the partition, by the loop's clock.
+    `_begin_sync`: starts the fsync that flush.messages wants. `_pending_acks`: of producers that
+    this broker answered for as leader."""
 
     _log: PartitionLog
     registration: PartitionRecord

@@ -27,8 +27,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionLeader:
-    """`_durable_end`: the leader's own log end as it counts for the high watermark; `_send_isr_change`: sends
-    `isr.pending` to the controller. `superseded`: the controller knows a newer leader."""
+    """`_durable_end`: the leader's own log end as it counts for the high watermark;
+    `_send_isr_change`: sends `isr.pending` to the controller. `superseded`: the controller knows a
+    newer leader."""
 
     _log: PartitionLog
     registration: PartitionRecord
@@ -117,7 +118,9 @@ class PartitionLeader:
 
     @property
     def low_watermark(self) -> int:
-        """Below it no live replica has any record; −1 while one of them has not fetched in this epoch."""
+        """Below it no live replica has any record; −1 while one of them has not fetched in this
+        epoch.
+        """
         return self.followers.least_start(self._log.start, self._cluster.is_alive)
 
     # --- followers
@@ -138,7 +141,9 @@ class PartitionLeader:
         self.advance_high_watermark()
 
     def on_brokers_changed(self) -> None:
-        """Other broker incarnations are registered than before: fetches of those that were not count now."""
+        """Other broker incarnations are registered than before: fetches of those that were not
+        count now.
+        """
         for follower in self.followers:
             if follower.uncounted_fetch is not None:
                 self.record_fetch(follower.broker, *follower.uncounted_fetch)
@@ -149,7 +154,9 @@ class PartitionLeader:
     # --- the ISR
 
     def shrink_isr(self, max_lag_s: float) -> None:
-        """Propose that followers that have been behind for `max_lag_s` leave the ISR. Called periodically."""
+        """Propose that followers that have been behind for `max_lag_s` leave the ISR. Called
+        periodically.
+        """
         log_end = self._log.end
         if not self.followers.update_lagging(log_end):
             return

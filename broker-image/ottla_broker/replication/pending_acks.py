@@ -19,7 +19,9 @@ CommitCallback = Callable[[KafkaError | None], None]
 
 
 class PendingAck(NamedTuple):
-    """Ordered by `offset`, then by `number`. `across_leaders`: another leader's high watermark will do."""
+    """Ordered by `offset`, then by `number`. `across_leaders`: another leader's high watermark will
+    do.
+    """
 
     offset: int
     number: int

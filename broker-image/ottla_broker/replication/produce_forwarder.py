@@ -24,10 +24,13 @@ from typing import Final
 
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import FORWARDING_S
-from ottla_broker.wire.channel import Channel, is_open_channel, open_channel
+from ottla_broker.wire.channel import Channel, is_open_channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 
 CLIENT_RETRY_PAUSE_S: Final = 0.03
-"""A request that comes so long after the error was sent after it was read; clients wait for 0.1 s."""
+"""A request that comes so long after the error was sent after it was read; clients wait for 0.1
+s.
+"""
 CLIENT_REFRESH_S: Final = 0.35
 """Within this time redirected clients ask for the new leader; librdkafka after 0.25 s."""
 MAX_SHUTDOWN_WAIT_S: Final = 1.0
@@ -37,10 +40,13 @@ GRACE_S: Final = 1.0  # beyond a request's own timeout
 class ProduceForwarder:
     """`listener`: the inter-broker listener."""
 
-    def __init__(self, image: MetadataImage, listener: str, client_id: str) -> None:
+    def __init__(
+        self, image: MetadataImage, listener: str, client_id: str, channels: ChannelBuilder = UNSECURED_CHANNELS
+    ) -> None:
         self._image = image
         self._listener = listener
         self._client_id = client_id
+        self._channel_builder = channels
         self._channels: dict[int, asyncio.Task[Channel]] = {}
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refresh_timer: asyncio.TimerHandle | None = None
@@ -74,7 +80,9 @@ class ProduceForwarder:
         return len(response).to_bytes(4) + frame[4:8] + bytes(response[4:])
 
     async def wait_for_redirected_clients(self) -> None:
-        """Before a stop: return when redirected clients have had the time to ask for the new leader."""
+        """Before a stop: return when redirected clients have had the time to ask for the new
+        leader.
+        """
         with suppress(TimeoutError):
             await asyncio.wait_for(self._clients_refreshed.wait(), MAX_SHUTDOWN_WAIT_S)
 
@@ -102,4 +110,4 @@ class ProduceForwarder:
 
     async def _open(self, host: str, port: int) -> Channel:
         async with asyncio.timeout(FORWARDING_S):
-            return await open_channel(host, port, self._client_id)
+            return await self._channel_builder.open_channel(host, port, self._client_id)

@@ -76,12 +76,16 @@ class RejectedBatches:
         return reason
 
     def redirect(self, records: Buffer) -> None:
-        """The producer must send the records, and what it has in flight behind them, to the new leader."""
+        """The producer must send the records, and what it has in flight behind them, to the new
+        leader.
+        """
         with suppress(KafkaError):  # they follow a rejected batch, and so are rejected already
             self.reject(records, KafkaError(ErrorCode.not_leader_or_follower))
 
     def can_forward(self, records: Buffer) -> bool:
-        """False if a rejected batch before them has not come again: the new leader would find a gap."""
+        """False if a rejected batch before them has not come again: the new leader would find a
+        gap.
+        """
         try:
             self.check(records)
         except KafkaError:

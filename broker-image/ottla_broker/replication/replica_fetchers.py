@@ -25,7 +25,8 @@ from ottla_broker.replication.fetcher import Fetcher, FetcherTiming, list_offset
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partition_follower import FollowOutcome, last_record_epoch
 from ottla_broker.replication.throttle import Throttle, is_throttled
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponsePartition
@@ -83,6 +84,7 @@ class ReplicaFetchers:
     image: MetadataImage
     config: Config
     broker_epoch: Callable[[], int]
+    channels: ChannelBuilder = UNSECURED_CHANNELS
 
     def __post_init__(self) -> None:
         self._throttle = Throttle(
@@ -126,7 +128,9 @@ class ReplicaFetchers:
 
     @property
     def max_lag(self) -> int:
-        """Records by which the partition that is furthest behind its leader's high watermark is behind it."""
+        """Records by which the partition that is furthest behind its leader's high watermark is
+        behind it.
+        """
         return max((one.lag for each in self._fetchers.values() for one in each.fetcher.session), default=0)
 
     def throttle_time_s(self, partition: Partition) -> float:
@@ -185,7 +189,7 @@ class ReplicaFetcher:
         endpoint = None if registered is None else registered.endpoints.get(listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.broker_not_available, f"broker {self._leader} is not registered")
-        return await open_channel(endpoint.host, endpoint.port, self.client_id), VERSION
+        return await self._fetchers.channels.open_channel(endpoint.host, endpoint.port, self.client_id), VERSION
 
     def next_request(self) -> FetchRequest:
         if self._broker_epoch != self._fetchers.broker_epoch():

@@ -1,7 +1,9 @@
-"""Moves replicas between the log directories of this broker (KIP-113): Kafka's ReplicaAlterLogDirsManager.
+"""Moves replicas between the log directories of this broker (KIP-113): Kafka's
+ReplicaAlterLogDirsManager.
 
-A move copies the log (`log.future_log`), tells the controller the new directory (KIP-858), and only then
-puts the copy in the log's place. A move that a stop of the broker interrupts begins anew at the next start.
+A move copies the log (`log.future_log`), tells the controller the new directory (KIP-858), and only
+then puts the copy in the log's place. A move that a stop of the broker interrupts begins anew at
+the next start.
 """
 
 import asyncio
@@ -63,9 +65,9 @@ class ReplicaMover:
         self._preferred: dict[PartitionName, LogDir] = {}  # of replicas that do not exist yet
 
     def move_replica(self, topic: str, partition: int, path: str) -> None:
-        """Begin to move a replica to the log directory `path`. INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND,
-        KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION and REPLICA_NOT_AVAILABLE, and the replica will be created
-        there."""
+        """Begin to move a replica to the log directory `path`. INVALID_TOPIC_EXCEPTION,
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION and
+        REPLICA_NOT_AVAILABLE, and the replica will be created there."""
         key = topic, partition
         if len(file_names.future_folder(topic, partition, UNIQUE_ID).encode()) > file_names.MAX_FILE_NAME:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"the name of {topic} is too long to move its replicas")
@@ -140,7 +142,9 @@ class ReplicaMover:
                 return
 
     async def _assign_directory(self, topic_id: UUID, partition: int, directory: UUID) -> None:
-        """Return when the controller knows the replica's directory. KafkaError when it rejects it."""
+        """Return when the controller knows the replica's directory. KafkaError when it rejects
+        it.
+        """
         topic = TopicData(topic_id=topic_id, partitions=(PartitionData(partition_index=i32(partition)),))
         while True:
             request = AssignReplicasToDirsRequest(

@@ -1,4 +1,6 @@
-"""Kafka's RackAwareReplicaSelector: the replica that a consumer should read from, by its rack (KIP-392). Pure."""
+"""Kafka's RackAwareReplicaSelector: the replica that a consumer should read from, by its rack
+(KIP-392). Pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -18,7 +18,9 @@ def is_throttled(entries: tuple[str, ...], partition: int, broker: int) -> bool:
 
 
 class Throttle:
-    """`rate`: bytes per second, as it is now. Bytes are recorded after they were copied, and then waited for."""
+    """`rate`: bytes per second, as it is now. Bytes are recorded after they were copied, and then
+    waited for.
+    """
 
     def __init__(self, rate: Callable[[], int], now_s: Callable[[], float]) -> None:
         self._rate = rate

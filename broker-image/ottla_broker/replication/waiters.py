@@ -1,4 +1,6 @@
-"""Callbacks for changes of a partition, mostly of fetches that wait: no task of theirs is needed meanwhile."""
+"""Callbacks for changes of a partition, mostly of fetches that wait: no task of theirs is needed
+meanwhile.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +24,9 @@ class Waiters:
         self.waiting.pop(waiter, None)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Return when `condition` holds, which is checked now and at each change. Raises what it raises."""
+        """Return when `condition` holds, which is checked now and at each change. Raises what it
+        raises.
+        """
         changed = asyncio.Event()
         self.add(changed.set)
         try:

@@ -1,4 +1,6 @@
-"""What CreateAcls, DescribeAcls and DeleteAcls have in common: who may send them, and the form of a filter."""
+"""What CreateAcls, DescribeAcls and DeleteAcls have in common: who may send them, and the form of a
+filter.
+"""
 
 from typing import Protocol
 

@@ -1,13 +1,15 @@
-"""How a file of `ottla_broker.api` declares the API that it serves, and how a request finds its handler.
+"""How a file of `ottla_broker.api` declares the API that it serves, and how a request finds its
+handler.
 
     API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
 
-    @API.handler(0, 2)
-    async def leave_one(ctx: RequestContext, request: LeaveGroupRequestV2) -> LeaveGroupResponseV2: ...
+    @API.handler(0, 2) async def leave_one(ctx: RequestContext, request: LeaveGroupRequestV2) ->
+    LeaveGroupResponseV2: ...
 
-A handler is written for the messages of the last of its versions: requests are converted to them before it,
-responses from them after it. A file is imported when its first request arrives, which keeps the broker's start
-short and the messages of unused APIs out of memory; `served_versions` holds what must be known before.
+A handler is written for the messages of the last of its versions: requests are converted to them
+before it, responses from them after it. A file is imported when its first request arrives, which
+keeps the broker's start short and the messages of unused APIs out of memory; `served_versions`
+holds what must be known before.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,10 +31,12 @@ H = TypeVar("H", bound=HandleRequest)
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Handles versions `first` to `last` of an API, as messages of the classes `request` and `response`.
+    """Handles versions `first` to `last` of an API, as messages of the classes `request` and
+    `response`.
 
-    A KafkaError that leaves `handle` becomes the response's top-level error code; a response without one costs
-    the connection. Error codes of topics and partitions are the handler's to place.
+    A KafkaError that leaves `handle` becomes the response's top-level error code; a response
+    without one costs the connection. Error codes of topics and partitions are the handler's to
+    place.
     """
 
     first: int
@@ -44,10 +48,11 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """`versions`: first and last that are served. `flexible`: the first with tagged fields (KIP-482), None: none.
+    """`versions`: first and last that are served. `flexible`: the first with tagged fields
+    (KIP-482), None: none.
 
-    `is_forwarded`: clients may send it to any broker, and only the active controller can answer (KIP-590).
-    `is_served_while_starting`: other brokers need its answer to start, or to go on.
+    `is_forwarded`: clients may send it to any broker, and only the active controller can answer
+    (KIP-590). `is_served_while_starting`: other brokers need its answer to start, or to go on.
     """
 
     key: ApiKey
@@ -88,8 +93,8 @@ def find_handler(key: int, version: int) -> Handler | None:
 
 
 async def respond(handler: Handler, context: RequestContext, request: Any) -> Any:
-    """The handler's response, or one with the error that it raised. Raises the error where a response has no place
-    for it."""
+    """The handler's response, or one with the error that it raised. Raises the error where a
+    response has no place for it."""
     try:
         return await handler.handle(context, request)
     except KafkaError as error:
@@ -97,7 +102,9 @@ async def respond(handler: Handler, context: RequestContext, request: Any) -> An
 
 
 async def catch_error(work: Awaitable[object]) -> KafkaError:
-    """The error that `work` raises, which becomes the result of one item of a response; NO_ERROR without one."""
+    """The error that `work` raises, which becomes the result of one item of a response; NO_ERROR
+    without one.
+    """
     try:
         await work
     except KafkaError as error:
@@ -106,7 +113,9 @@ async def catch_error(work: Awaitable[object]) -> KafkaError:
 
 
 def error_response(response: type, error: KafkaError) -> object:
-    """An empty response with the error at its top level. Raises the error where the response has no place for it."""
+    """An empty response with the error at its top level. Raises the error where the response has no
+    place for it.
+    """
     schema = schema_of(response)
     names = {one.name for one in schema.all_fields}
     if "error_code" not in names:

@@ -1,7 +1,7 @@
 """How AlterConfigs and IncrementalAlterConfigs change the configs of resources.
 
-The controller validates and commits. What only this broker can validate or change, its own settings and its loggers, it
-handles itself before it forwards the rest to the controller.
+The controller validates and commits. What only this broker can validate or change, its own settings
+and its loggers, it handles itself before it forwards the rest to the controller.
 """
 
 from collections import Counter
@@ -42,7 +42,8 @@ S = TypeVar("S")
 async def change_configs(
     ctx: RequestContext, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
-    """Validate the changes of one resource and, on the controller, commit them. None removes a config.
+    """Validate the changes of one resource and, on the controller, commit them. None removes a
+    config.
 
     Raises INVALID_CONFIG and the errors of `config_resources`.
     """
@@ -88,10 +89,11 @@ async def change_configs(
 async def change_each_resource(
     ctx: RequestContext, request: Any, change: Callable[[R], Awaitable[None]], result: Callable[..., S]
 ) -> tuple[S, ...]:
-    """The result of each resource of an AlterConfigs or IncrementalAlterConfigs request, in its order.
+    """The result of each resource of an AlterConfigs or IncrementalAlterConfigs request, in its
+    order.
 
-    A resource named twice is rejected both times. `change` validates and commits one resource; the others are sent
-    to the controller together. `result` is the class of the response's resources.
+    A resource named twice is rejected both times. `change` validates and commits one resource; the
+    others are sent to the controller together. `result` is the class of the response's resources.
     """
     counts = Counter(map(_key, request.resources))
     is_controller = ctx.broker.controller is not None

@@ -11,8 +11,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class ConfigResource(IntEnum):
-    """The codes of Kafka's `org.apache.kafka.common.config.ConfigResource.Type`, which are powers of two, and Ottla's:
-    a mirror, and a mirrored topic, of which brokers report the status to each other."""
+    """The codes of Kafka's `org.apache.kafka.common.config.ConfigResource.Type`, which are powers
+    of two, and Ottla's: a mirror, and a mirrored topic, of which brokers report the status to each
+    other."""
 
     TOPIC = 2
     BROKER = 4
@@ -24,7 +25,9 @@ class ConfigResource(IntEnum):
 
 
 def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name: str) -> None:
-    """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED, and INVALID_REQUEST for a kind without configs."""
+    """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED, and INVALID_REQUEST for a kind without
+    configs.
+    """
     match kind:
         case ConfigResource.TOPIC:
             ctx.check_authorized(operation, Resource.topic(name))

@@ -32,17 +32,20 @@ def _do_nothing_for(_: float) -> None:
 
 
 class CloseConnection(Exception):
-    """A handler closes the connection: the only way to report an error to a producer with acks=0."""
+    """A handler closes the connection: the only way to report an error to a producer with
+    acks=0.
+    """
 
 
 @dataclass(slots=True)
 class ConnectionState:
     """The client at the other end of a connection, and what the broker remembers of it.
 
-    `software_name`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker
-    that fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a leader
-    has just stepped down. `sasl`: None on a listener without SASL. `last_fetch`: what `api.fetch` remembers of it.
-    `mute`: read nothing more from the connection for some seconds.
+    `software_name`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker that
+    fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a
+    leader has just stepped down. `sasl`: None on a listener without SASL. `last_fetch`: what
+    `api.fetch` remembers of it. `mute`: read nothing more from the
+    connection for some seconds.
     """
 
     host: str
@@ -69,8 +72,9 @@ class ChargedRequest(Protocol):
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request. `version` is the one it was sent in, whatever version its handler is written for. `quota`: None
-    where no client quota applies."""
+    """One request. `version` is the one it was sent in, whatever version its handler is written
+    for. `quota`: None where no client quota applies.
+    """
 
     broker: Broker
     connection: ConnectionState
@@ -105,8 +109,8 @@ Reply = Buffers | Future[Buffers] | None
 
 
 class DeferredResponse(asyncio.Future[Buffers]):
-    """A response that comes later. `complete` calls `on_complete`, which the connection sets, in the same turn of
-    the loop; a future's own callbacks run in the next."""
+    """A response that comes later. `complete` calls `on_complete`, which the connection sets, in
+    the same turn of the loop; a future's own callbacks run in the next."""
 
     on_complete: Callable[[asyncio.Future[Buffers]], None] | None = None
 
@@ -120,9 +124,9 @@ class DeferredResponse(asyncio.Future[Buffers]):
 class DelayedFetchResponse(DeferredResponse):
     """The response of a fetch that waits for records (Kafka's DelayedFetch).
 
-    `force_complete` completes it with what there is now. `on_end` is called once, when it no longer waits. Both
-    are dropped then: the response and its waiter would otherwise hold each other, and their records, until the
-    garbage collector finds them.
+    `force_complete` completes it with what there is now. `on_end` is called once, when it no longer
+    waits. Both are dropped then: the response and its waiter would otherwise hold each other, and
+    their records, until the garbage collector finds them.
     """
 
     def __init__(
@@ -152,8 +156,8 @@ def _do_nothing() -> None:
 class FrameHandler(Protocol):
     """A handler of the hot path: it reads and writes its messages itself and starts no task.
 
-    The response should not exceed `max_response_bytes`, the memory that is left for it. Raises MalformedMessage
-    and CloseConnection.
+    The response should not exceed `max_response_bytes`, the memory that is left for it. Raises
+    MalformedMessage and CloseConnection.
     """
 
     def __call__(

@@ -1,4 +1,5 @@
-"""Fetch (1) of the metadata log, versions 13–18: `api.fetch` passes requests for that topic's id here.
+"""Fetch (1) of the metadata log, versions 13–18: `api.fetch` passes requests for that topic's id
+here.
 
 - Brokers copy the log by it and report how far their own goes (`metadata.leader_state`).
 - A consumer gets what is committed from any broker, with secrets redacted (`metadata.redaction`).

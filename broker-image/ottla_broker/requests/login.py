@@ -1,4 +1,6 @@
-"""One token of a client's login: in a SaslAuthenticate, or bare after a SaslHandshake of version 0."""
+"""One token of a client's login: in a SaslAuthenticate, or bare after a SaslHandshake of version
+0.
+"""
 
 import asyncio
 import logging
@@ -11,8 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 async def respond_to_token(connection: ConnectionState, session: SaslSession, token: bytes) -> bytes:
-    """The response; with the last one the connection has its principal. Raises the session's KafkaError, after
-    `connection.failed.authentication.delay.ms`."""
+    """The response; with the last one the connection has its principal. Raises the session's
+    KafkaError, after `connection.failed.authentication.delay.ms`.
+    """
+    await session.prepare(token)
     try:
         response = session.respond(token)
     except KafkaError as error:

@@ -1,17 +1,18 @@
 """The status of mirrors and mirrored topics, as read-only entries of DescribeConfigs.
 
-Of a mirrored topic (resource type 102) every broker describes what the metadata say, and what only a leader knows of
-the partitions that it leads; a client that asks all brokers gets the whole.
+Of a mirrored topic (resource type 102) every broker describes what the metadata say, and what only
+a leader knows of the partitions that it leads; a client that asks all brokers gets the whole.
 
-- Topics with identical offsets: `mirror`, `source.topic`, `failed.over`, `origins` (ids of the clusters whose records
-  it holds), `<partition>` (`PartitionStatus` as JSON) and, after a failover, `<partition>.lineage` (`EpochHistory` as
-  JSON), which the source needs to become a mirror of this topic.
-- Topics with appended records: `sources` (JSON, for those who mirror this topic), `<mirror>/source.topic`,
-  `<mirror>/source.partitions` (their number) and `<mirror>/<partition>` (`PartitionStatus` as JSON, whose `end` is the
-  offset of the source up to which it was copied).
+- Topics with identical offsets: `mirror`, `source.topic`, `failed.over`, `origins` (ids of the
+  clusters whose records it holds), `<partition>` (`PartitionStatus` as JSON) and, after a failover,
+  `<partition>.lineage` (`EpochHistory` as JSON), which the source needs to become a mirror of this
+  topic.
+- Topics with appended records: `sources` (JSON, for those who mirror this topic),
+  `<mirror>/source.topic`, `<mirror>/source.partitions` (their number) and `<mirror>/<partition>`
+  (`PartitionStatus` as JSON, whose `end` is the offset of the source up to which it was copied).
 
-Of a mirror (resource type 101) the controller describes `trouble`, why the source cannot be read, and `refused`, JSON
-of the topics that are not mirrored and why.
+Of a mirror (resource type 101) the controller describes `trouble`, why the source cannot be read,
+and `refused`, JSON of the topics that are not mirrored and why.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,14 +44,17 @@ State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "Fail
 UNKNOWN: Final = -1
 SOURCE_ERROR, REJECTED_TOPICS = "trouble", "refused"
 SILENCE_LIMIT_S: Final = 10.0
-"""How long a source may be silent beyond a fetch's maximum wait: twice the longest pause after an error."""
+"""How long a source may be silent beyond a fetch's maximum wait: twice the longest pause after an
+error.
+"""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """`end`: the log's end offset here, or after a failover the first offset of this cluster's own records.
-    `source_end`: the source's high watermark as last read. `lag_seconds`: how long records have been missing here.
-    `diverging`: records that are here and not at the source. `lag_bytes`: an estimate. `silent_seconds`: time since
-    the source's last response. `why`: why the state is not the desired one."""
+    """`end`: the log's end offset here, or after a failover the first offset of this cluster's own
+    records. `source_end`: the source's high watermark as last read. `lag_seconds`: how long records
+    have been missing here. `diverging`: records that are here and not at the source. `lag_bytes`:
+    an estimate. `silent_seconds`: time since the source's last response. `why`: why the state is
+    not the desired one."""
 
     state: State
     end: int
@@ -162,7 +166,9 @@ def appended_partition_status(
 def _live_status(
     copy: MirroredPartition, end: int, config: MirrorConfig, source_error: str, now_s: float
 ) -> PartitionStatus:
-    """Status while copying goes on. `source_error`: what is wrong with all brokers of the source."""
+    """Status while copying goes on. `source_error`: what is wrong with all brokers of the
+    source.
+    """
     is_known = copy.source_high_watermark != UNKNOWN
     silence_s = copy.source_silence_s(now_s)
     why = copy.reason or source_error or _silence_problem(silence_s, config.fetch_limits.max_wait_ms / 1000)
@@ -180,7 +186,9 @@ def _live_status(
 
 
 def _silence_problem(silence_s: float, max_wait_s: float) -> str:
-    """Empty while the source's silence is within the time that a fetch may wait for records, and SILENCE_LIMIT_S."""
+    """Empty while the source's silence is within the time that a fetch may wait for records, and
+    SILENCE_LIMIT_S.
+    """
     limit_s = max_wait_s + SILENCE_LIMIT_S
     return f"no broker of the source has responded for more than {limit_s:g} seconds" if silence_s > limit_s else ""
 
@@ -196,7 +204,9 @@ def _epoch_history(image: MetadataImage, mirrored: MirroredTopicRecord, partitio
 
 
 def _latest_sources(sources: Iterable[AppendedSourceRecord]) -> dict[str, AppendedSourceRecord]:
-    """By mirror of this cluster. Of a topic that was re-created at the source, the one that exists now."""
+    """By mirror of this cluster. Of a topic that was re-created at the source, the one that exists
+    now.
+    """
     own = (source for source in sources if not source.carried)
     return {source.mirror: source for source in sorted(own, key=lambda one: not one.ended)}
 

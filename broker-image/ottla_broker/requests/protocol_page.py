@@ -1,6 +1,7 @@
 """docs/protocol.md and `served_versions.py`, made from the declarations in `ottla_broker.api`.
 
-`python -m ottla_broker.requests.protocol_page` writes both; a test fails when they differ from the declarations.
+`python -m ottla_broker.requests.protocol_page` writes both; a test fails when they differ from the
+declarations.
 """
 
 from importlib import import_module
@@ -15,7 +16,7 @@ SERVED_VERSIONS: Final = PACKAGE / "requests" / "served_versions.py"
 PAGE: Final = PACKAGE.parents[1] / "docs" / "protocol.md"
 
 _SERVED_VERSIONS_START = '''\
-"""First and last version served of each API: what ApiVersions answers without importing every API's messages.
+"""First and last served version of each API, for ApiVersions, without importing their messages.
 
 Made from the declarations in `ottla_broker.api` by `python -m ottla_broker.requests.protocol_page`.
 """

@@ -13,7 +13,9 @@ P = TypeVar("P")
 
 
 def metadata_partition(topics: Iterable[tuple[TopicName, Sequence[P]]]) -> tuple[TopicName, P]:
-    """The one partition of the metadata log in a request; INVALID_REQUEST without it, as in Kafka."""
+    """The one partition of the metadata log in a request; INVALID_REQUEST without it, as in
+    Kafka.
+    """
     for topic, partitions in topics:
         if topic == METADATA_TOPIC and partitions:
             return topic, partitions[0]

@@ -1,7 +1,8 @@
-"""One request and its client's quotas: what it uses is charged, and while a quota is exceeded its connection is muted.
+"""One request and its client's quotas: what it uses is charged, and while a quota is exceeded its
+connection is muted.
 
-The response is sent at once and names the time (KIP-219). The broker reads nothing from the connection meanwhile, since
-some clients do not wait by themselves.
+The response is sent at once and names the time (KIP-219). The broker reads nothing from the
+connection meanwhile, since some clients do not wait by themselves.
 """
 
 import datetime
@@ -37,12 +38,16 @@ class RequestQuota:
             self._throttle(request, min(request.throttle_time_s(manager.now_s()), manager.windows.window_s))
 
     def charge_processing(self, seconds: float) -> None:
-        """Charge time of the broker's thread: 1 s in each second is 100 %. The next request is throttled for it."""
+        """Charge time of the broker's thread: 1 s in each second is 100 %. The next request is
+        throttled for it.
+        """
         if (request := self._quotas.request) is not None:
             request.take(seconds * 100, self._manager.now_s())
 
     def charge_produce(self, size: int) -> int:
-        """Charge the bytes of a Produce request. Returns the time in ms for which the client is throttled."""
+        """Charge the bytes of a Produce request. Returns the time in ms for which the client is
+        throttled.
+        """
         if (produce := self._quotas.produce) is not None:
             now_s = self._manager.now_s()
             produce.take(size, now_s)
@@ -50,17 +55,21 @@ class RequestQuota:
         return self.throttle_ms
 
     def max_fetch_bytes(self) -> int | None:
-        """What is left to a consumer, but at least what it may use in one window: for less it waits. None: no limit."""
+        """What is left to a consumer, but at least what it may use in one window: for less it
+        waits. None: no limit.
+        """
         if (fetch := self._quotas.fetch) is None:
             return None
         windows = self._manager.windows
         return max(int(fetch.tokens(self._manager.now_s())), int(fetch.limit * windows.window_s), 1)
 
     def admits_fetch(self, size: int) -> bool:
-        """Charge the bytes of a Fetch response. False: nothing is charged, and the response must be empty.
+        """Charge the bytes of a Fetch response. False: nothing is charged, and the response must be
+        empty.
 
-        A response that is larger than all windows allow, which is one batch, is sent to a consumer that has used
-        nothing: it could never read on. It is throttled for it afterwards."""
+        A response that is larger than all windows allow, which is one batch, is sent to a consumer
+        that has used nothing: it could never read on. It is throttled for it afterwards.
+        """
         if self.throttle_ms:
             return False
         if (fetch := self._quotas.fetch) is None or not size:
@@ -76,7 +85,9 @@ class RequestQuota:
         return True
 
     def with_throttle_time(self, response: Any) -> Any:
-        """The response with the time in it. A longer time that the controller has put there counts too."""
+        """The response with the time in it. A longer time that the controller has put there counts
+        too.
+        """
         message: type = type(response)
         if "throttle_time" not in {one.name for one in schema_of(message).all_fields}:
             return response
@@ -94,8 +105,10 @@ class RequestQuota:
 
 
 class MutationQuota:
-    """Charges a request for the partitions that it creates or deletes (KIP-599). One that is not strict, because its
-    client does not know the error, is done all the same and throttled afterwards."""
+    """Charges a request for the partitions that it creates or deletes (KIP-599). One that is not
+    strict, because its client does not know the error, is done all the same and throttled
+    afterwards.
+    """
 
     def __init__(self, ctx: RequestContext, *, strict_since: int) -> None:
         manager: ClientQuotaManager = ctx.broker.client_quotas

@@ -1,4 +1,4 @@
-"""First and last version served of each API: what ApiVersions answers without importing every API's messages.
+"""First and last served version of each API, for ApiVersions, without importing their messages.
 
 Made from the declarations in `ottla_broker.api` by `python -m ottla_broker.requests.protocol_page`.
 """

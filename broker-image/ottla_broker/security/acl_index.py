@@ -4,9 +4,10 @@ The rules are those of Kafka's StandardAuthorizer (KIP-801):
 
 - An entry matches a resource by its literal name, by a prefix of it, or by the name `*`.
 - Any matching DENY wins over every ALLOW.
-- READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. This holds for ALLOW only.
-- Without a matching entry for the principal the operation is denied. What holds for a resource that no entry matches at
-  all is `allow.everyone.if.no.acl.found`.
+- READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. This
+  holds for ALLOW only.
+- Without a matching entry for the principal the operation is denied. What holds for a resource that
+  no entry matches at all is `allow.everyone.if.no.acl.found`.
 """
 
 from collections import Counter
@@ -24,7 +25,9 @@ IMPLIED_BY: Final = {
     ),
     Operation.describe_configs: frozenset({Operation.describe_configs, Operation.alter_configs}),
 }
-"""Operations that an ALLOW entry may name for this one to be allowed, where it is not just the operation itself."""
+"""Operations that an ALLOW entry may name for this one to be allowed, where it is not just the
+operation itself.
+"""
 
 
 class Verdict(Enum):
@@ -34,8 +37,8 @@ class Verdict(Enum):
 
 
 class AclIndex:
-    """Entries by resource type and name, literal ones and prefixes apart. A look-up costs one step per length that
-    prefixes have, however many entries there are."""
+    """Entries by resource type and name, literal ones and prefixes apart. A look-up costs one step
+    per length that prefixes have, however many entries there are."""
 
     def __init__(self) -> None:
         self._literal: dict[tuple[int, str], dict[AccessControlEntry, None]] = {}
@@ -84,8 +87,8 @@ class AclIndex:
         return verdict
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
-        """True if an ALLOW entry for some resource of the type is not covered by a DENY entry: Kafka's
-        `authorizeByResourceType` (KIP-679)."""
+        """True if an ALLOW entry for some resource of the type is not covered by a DENY entry:
+        Kafka's `authorizeByResourceType` (KIP-679)."""
         allowed, denied_names, denied_prefixes = list[AccessControlEntry](), set[str](), set[str]()
         for entry in self._of_type(kind):
             permission = permission_of(entry, principal, host, operation)
@@ -109,7 +112,9 @@ class AclIndex:
 def permission_of(
     entry: AccessControlEntry, principal: Principal, host: str, operation: Operation
 ) -> Permission | None:
-    """What an entry says of the operation; None when it is for another principal, host or operation."""
+    """What an entry says of the operation; None when it is for another principal, host or
+    operation.
+    """
     if not matches_principal(entry, principal) or entry.host not in (WILDCARD, host):
         return None
     if entry.operation in (Operation.all, operation):
@@ -120,7 +125,9 @@ def permission_of(
 
 
 def _is_covered(entry: AccessControlEntry, denied_names: set[str], denied_prefixes: set[str]) -> bool:
-    """True if every resource that an ALLOW entry matches is denied. A literal `*` is covered only by a denied `*`."""
+    """True if every resource that an ALLOW entry matches is denied. A literal `*` is covered only
+    by a denied `*`.
+    """
     name = entry.resource_name
     if entry.pattern_type == PatternType.LITERAL:
         if name == WILDCARD:

@@ -1,5 +1,5 @@
-"""Access control entries (ACLs) and filters of them. Codes are those of Kafka's AclOperation, AclPermissionType and
-PatternType."""
+"""Access control entries (ACLs) and filters of them. Codes are those of Kafka's AclOperation,
+AclPermissionType and PatternType."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,7 +11,9 @@ from ottla_broker.security.principal import Principal
 ANY: Final = 1
 """In a filter: every resource type, operation or permission."""
 WILDCARD: Final = "*"
-"""As a resource name: every resource of the type. As a host: every host. As a principal's name: every user."""
+"""As a resource name: every resource of the type. As a host: every host. As a principal's name:
+every user.
+"""
 
 
 class PatternType(IntEnum):
@@ -28,7 +30,9 @@ class Permission(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AccessControlEntry:
-    """Allows or denies `operation` (Operation.all: each) to `principal` from `host` on the resources that match."""
+    """Allows or denies `operation` (Operation.all: each) to `principal` from `host` on the
+    resources that match.
+    """
 
     resource_type: int
     resource_name: str
@@ -67,8 +71,8 @@ def _codes(kinds: type[IntEnum]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Selects entries (KIP-290). None selects every name, principal or host; 1 every code. The pattern type MATCH
-    selects the entries whose patterns match the resource of that name."""
+    """Selects entries (KIP-290). None selects every name, principal or host; 1 every code. The
+    pattern type MATCH selects the entries whose patterns match the resource of that name."""
 
     resource_type: int
     resource_name: str | None

@@ -1,6 +1,7 @@
 """Authorization of requests. Codes are those of Kafka's AclOperation and ResourceType.
 
-Without `authorizer.class.name` everything is allowed (`AllowAll`); `standard_authorizer` decides by entries.
+Without `authorizer.class.name` everything is allowed (`AllowAll`); `standard_authorizer` decides by
+entries.
 """
 
 from dataclasses import dataclass
@@ -56,7 +57,8 @@ class Resource:
 
 CLUSTER: Final = Resource(ResourceType.cluster, "kafka-cluster")  # Kafka's name of the one cluster resource
 
-# The operations that each kind of resource has: the bits of "authorized operations" in Metadata and the Describe APIs.
+# The operations that each kind of resource has: the bits of "authorized operations" in Metadata and
+# the Describe APIs.
 OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.topic: (
         Operation.read,

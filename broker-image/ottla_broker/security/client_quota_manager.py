@@ -1,6 +1,8 @@
-"""The quotas in effect on a broker, and what clients have used of them (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
+"""The quotas in effect on a broker, and what clients have used of them (KIP-13, KIP-55, KIP-124,
+KIP-599, KIP-612).
 
-Every broker measures and limits by itself, as in Kafka. Nothing is measured for clients without a quota.
+Every broker measures and limits by itself, as in Kafka. Nothing is measured for clients without a
+quota.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +32,9 @@ Usage = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindows:
-    """`samples` windows of `window_s` seconds: `quota.window.…`; `controller_…`: of `controller_mutation_rate`."""
+    """`samples` windows of `window_s` seconds: `quota.window.…`; `controller_…`: of
+    `controller_mutation_rate`.
+    """
 
     samples: int = 11
     window_s: float = 1.0
@@ -93,7 +97,9 @@ class ClientQuotas:
 
 @dataclass(eq=False, repr=False)
 class ClientQuotaManager:
-    """`now_s`: the loop's clock. `is_active`: False while no entity has a quota: nothing else needs to be asked."""
+    """`now_s`: the loop's clock. `is_active`: False while no entity has a quota: nothing else needs
+    to be asked.
+    """
 
     windows: QuotaWindows
     now_s: Callable[[], float]
@@ -131,7 +137,9 @@ class ClientQuotaManager:
         return made
 
     def connection_throttle_time_s(self, address: str) -> float:
-        """Count a new connection. Above 0 it is refused and not counted, and the next may come after that time."""
+        """Count a new connection. Above 0 it is refused and not counted, and the next may come
+        after that time.
+        """
         limit = find_ip_quota(self._quotas, CONNECTION_CREATION_RATE, address)
         if limit is None:
             return 0.0

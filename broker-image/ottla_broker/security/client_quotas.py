@@ -1,7 +1,7 @@
 """Client quotas: who they are for, which values they may have, and filters of them (KIP-546).
 
-An entity is a user, a client id, a user with a client id, or an IP address. Instead of a name each part may be the
-default of its type.
+An entity is a user, a client id, a user with a client id, or an IP address. Instead of a name each
+part may be the default of its type.
 """
 
 import math
@@ -93,8 +93,8 @@ class MatchType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """Selects entities. `names`: the name that each type must have; `types`: types that must be there, with any name;
-    `is_strict`: the entity has no other types."""
+    """Selects entities. `names`: the name that each type must have; `types`: types that must be
+    there, with any name; `is_strict`: the entity has no other types."""
 
     names: Mapping[str, str | None]
     types: frozenset[str]
@@ -102,7 +102,9 @@ class QuotaFilter:
 
     @classmethod
     def of(cls, components: Iterable[tuple[str, int, str | None]], *, is_strict: bool) -> "QuotaFilter":
-        """From (type, match type, name) triples. Raises INVALID_REQUEST; UNSUPPORTED_VERSION for an unknown type."""
+        """From (type, match type, name) triples. Raises INVALID_REQUEST; UNSUPPORTED_VERSION for an
+        unknown type.
+        """
         names, types = dict[str, str | None](), set[str]()
         for entity_type, match_type, name in components:
             if not entity_type:

@@ -1,7 +1,9 @@
 """The login module of a `sasl.jaas.config`, as Kafka writes it: `MODULE required name="value" …;`.
 
-Only the two modules of Kafka that brokers configure with it are known: PlainLoginModule, whose `user_NAME` options are
-the users that may log in, and ScramLoginModule. `username` and `password` are the broker's own login at other brokers.
+Only the modules of Kafka that brokers configure with it are known: PlainLoginModule, whose
+`user_NAME` options are the users that may log in, ScramLoginModule, and OAuthBearerLoginModule,
+whose `ssl.truststore.location` is for the endpoint of its keys. `username` and `password` are the
+broker's own login at other brokers.
 """
 
 import re
@@ -10,6 +12,7 @@ from typing import Final
 
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTHBEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 USER_PREFIX: Final = "user_"
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _OPTION: Final = re.compile(r"""\s*([A-Za-z_][^\s=]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;"']+))""")
@@ -21,6 +24,7 @@ class LoginModule:
     username: str = ""
     password: str = field(default="", repr=False)
     users: dict[str, str] = field(default_factory=dict, repr=False)
+    truststore: str = ""
 
 
 def parse_jaas_config(text: str) -> LoginModule:
@@ -30,7 +34,7 @@ def parse_jaas_config(text: str) -> LoginModule:
     if len(parts) < 2 or parts[1].rstrip(";").lower() not in _FLAGS:
         raise ValueError("a login module's name and `required` come first")
     module, body = parts[0], parts[2] if len(parts) > 2 else ""
-    if module not in (PLAIN_MODULE, SCRAM_MODULE):
+    if module not in (PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE):
         raise ValueError(f"{module} is no login module of a broker")
     if not text.strip().endswith(";"):
         raise ValueError("it does not end with a semicolon")
@@ -45,4 +49,5 @@ def parse_jaas_config(text: str) -> LoginModule:
         options[found.group(1)] = value
         at = found.end()
     users = {name.removeprefix(USER_PREFIX): value for name, value in options.items() if name.startswith(USER_PREFIX)}
-    return LoginModule(module, options.get("username", ""), options.get("password", ""), users)
+    truststore = options.get("ssl.truststore.location", "")
+    return LoginModule(module, options.get("username", ""), options.get("password", ""), users, truststore)

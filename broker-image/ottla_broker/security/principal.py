@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla_broker.security.principal_mapping import DEFAULT, PrincipalMapper
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -33,16 +35,18 @@ _SHORT: Final = {
 }
 
 
-def principal_from_certificate(peer: Mapping[str, Any] | None) -> Principal:
-    """The principal of a client certificate as `SSLSocket.getpeercert` returns it: its subject in the form of RFC 2253,
-    as by Kafka with `ssl.principal.mapping.rules=DEFAULT`. None: the client presented no certificate."""
+def principal_from_certificate(peer: Mapping[str, Any] | None, mapper: PrincipalMapper = DEFAULT) -> Principal:
+    """The principal of a client certificate as `SSLSocket.getpeercert` returns it: its subject in
+    the form of RFC 2253, by `ssl.principal.mapping.rules`. None: the client presented no
+    certificate. Raises NoMatchingRule.
+    """
     if not peer or not peer.get("subject"):
         return ANONYMOUS
     parts = [
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(peer["subject"])
     ]
-    return Principal("User", ",".join(parts))
+    return Principal("User", mapper.map_subject(",".join(parts)))
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,6 @@
-"""Which quota applies to a client, and with whom the client shares it: Kafka's order of precedence (KIP-55)."""
+"""Which quota applies to a client, and with whom the client shares it: Kafka's order of precedence
+(KIP-55).
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,7 +9,9 @@ from ottla_broker.security.client_quotas import CLIENT_ID, IP, USER, QuotaEntity
 
 
 class ApplicableQuota(NamedTuple):
-    """All clients with the same `user` and `client_id` share the limit. Empty: of any user, or with any client id."""
+    """All clients with the same `user` and `client_id` share the limit. Empty: of any user, or with
+    any client id.
+    """
 
     user: str
     client_id: str
@@ -17,7 +21,9 @@ class ApplicableQuota(NamedTuple):
 def find_client_quota(
     quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str
 ) -> ApplicableQuota | None:
-    """The most specific quota for a user with a client id. A default of a type counts for each name by itself."""
+    """The most specific quota for a user with a client id. A default of a type counts for each name
+    by itself.
+    """
     candidates: tuple[tuple[QuotaEntity, str, str], ...] = (
         (((USER, user), (CLIENT_ID, client_id)), user, client_id),
         (((USER, user), (CLIENT_ID, None)), user, client_id),

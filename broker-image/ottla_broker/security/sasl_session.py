@@ -1,11 +1,15 @@
-"""SASL on one connection of a listener, the server's side: which requests it may send, and who sends them.
+"""SASL on one connection of a listener, the server's side: which requests it may send, and who
+sends them.
 
-- Until the client has authenticated, only ApiVersions, SaslHandshake and SaslAuthenticate are served.
-- A handshake of version 0 is followed by bare tokens, as old clients send them; of version 1 by SaslAuthenticate.
-- With `connections.max.reauth.ms` a session expires (KIP-368). Before it does, the client authenticates again: as the
-  same principal, by the same mechanism, at most once a second.
-- A failed exchange ends the connection, after `connection.failed.authentication.delay.ms`. Unknown users fail as late
-  as known ones with a wrong password, with the same message.
+- Until the client has authenticated, only ApiVersions, SaslHandshake and SaslAuthenticate are
+  served.
+- A handshake of version 0 is followed by bare tokens, as old clients send them; of version 1 by
+  SaslAuthenticate.
+- A session expires with `connections.max.reauth.ms` and with its token (KIP-368). Before it does,
+  the client authenticates again: as the same principal, by the same mechanism, at most once a
+  second.
+- A failed exchange ends the connection, after `connection.failed.authentication.delay.ms`. Unknown
+  users fail as late as known ones with a wrong password, with the same message.
 """
 
 import hmac
@@ -14,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_broker.security.oauthbearer import OauthExchange, TokenValidator
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import (
     MECHANISMS,
@@ -25,7 +30,7 @@ from ottla_broker.security.scram import (
     decoy_credential,
 )
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.client_security import PLAIN
+from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
@@ -40,7 +45,9 @@ FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """SASL of a listener. `plain_users`: passwords by name. `max_session_s`: by mechanism; 0: without end."""
+    """SASL of a listener. `plain_users`: passwords by name. `max_session_s`: by mechanism; 0:
+    without end.
+    """
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -50,15 +57,24 @@ class ListenerSasl:
 
 
 class SaslSession:
-    """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None: never.
-    `has_failed`: the connection closes after the response in progress."""
+    """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None:
+    never. `token_validator`: None without OAUTHBEARER. `has_failed`: the connection closes after
+    the response in progress.
+    """
 
-    def __init__(self, sasl: ListenerSasl, find_credential: FindCredential, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sasl: ListenerSasl,
+        find_credential: FindCredential,
+        now_s: Callable[[], float],
+        token_validator: TokenValidator | None = None,
+    ) -> None:
         self.sasl = sasl
         self._find_credential = find_credential
         self._now_s = now_s
+        self._token_validator = token_validator
         self._mechanism = ""
-        self._exchange: PlainExchange | ScramExchange | None = None
+        self._exchange: PlainExchange | ScramExchange | OauthExchange | None = None
         self._authenticated_s = 0.0
         self.expects_bare_tokens = False
         self.principal: Principal | None = None
@@ -72,10 +88,13 @@ class SaslSession:
         return is_valid or api_key in ALLOWED_BEFORE
 
     def begin(self, mechanism: str, *, bare_tokens: bool) -> None:
-        """SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
+        """SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE,
+        SASL_AUTHENTICATION_FAILED.
+        """
         if self._exchange is not None or not self._may_authenticate():
             raise self._fail(ErrorCode.illegal_sasl_state, "SaslHandshake is not expected now")
-        if mechanism not in self.sasl.mechanisms:
+        is_enabled = mechanism in self.sasl.mechanisms and (mechanism != OAUTHBEARER or self._token_validator)
+        if not is_enabled:
             raise self._fail(ErrorCode.unsupported_sasl_mechanism, f"{mechanism} is not enabled on this listener")
         if self._mechanism not in ("", mechanism):
             raise self._fail(ErrorCode.sasl_authentication_failed, "the mechanism cannot change in a session")
@@ -83,8 +102,15 @@ class SaslSession:
         self.expects_bare_tokens = bare_tokens
         if mechanism == PLAIN:
             self._exchange = PlainExchange(self.sasl.plain_users)
+        elif mechanism == OAUTHBEARER and self._token_validator is not None:
+            self._exchange = OauthExchange(self._token_validator)
         else:
             self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential)
+
+    async def prepare(self, token: bytes) -> None:
+        """Before `respond`: waits for what it needs to know."""
+        if isinstance(self._exchange, OauthExchange):
+            await self._exchange.prepare(token)
 
     def respond(self, token: bytes) -> bytes:
         """The answer to a client's token. Raises ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
@@ -93,7 +119,7 @@ class SaslSession:
         try:
             response = self._exchange.respond(token)
             if (username := self._exchange.username) is not None:
-                self._complete(Principal("User", username))
+                self._complete(Principal("User", username), self._exchange.lifetime_s)
         except ScramError as reason:
             raise self._fail(ErrorCode.sasl_authentication_failed, str(reason)) from None
         return response
@@ -108,15 +134,18 @@ class SaslSession:
             return True
         return self.expires_s is not None and self._now_s() - self._authenticated_s >= MIN_REAUTHENTICATION_INTERVAL_S
 
-    def _complete(self, principal: Principal) -> None:
+    def _complete(self, principal: Principal, token_lifetime_s: float | None) -> None:
         if self.principal not in (None, principal):
             raise ScramError("Cannot change principals during re-authentication")
         self._exchange = None
         self.expects_bare_tokens = False
         self.principal = principal
         self._authenticated_s = self._now_s()
-        lifetime_s = self.sasl.max_session_s.get(self._mechanism, 0.0)
-        self.expires_s = self._authenticated_s + lifetime_s if lifetime_s > 0 else None
+        max_s = self.sasl.max_session_s.get(self._mechanism, 0.0)
+        limits_s = [limit for limit in (token_lifetime_s, max_s or None) if limit is not None]
+        # A token that expires within the clock skew gives a session that is over at once
+        # (KAFKA-13848).
+        self.expires_s = self._authenticated_s + max(0.0, min(limits_s)) if limits_s else None
 
     def _fail(self, code: ErrorCode, message: str) -> KafkaError:
         self.has_failed = True
@@ -124,7 +153,11 @@ class SaslSession:
 
 
 class PlainExchange:
-    """RFC 4616: one token with authorization id, name and password. `username`: set once the password was right."""
+    """RFC 4616: one token with authorization id, name and password. `username`: set once the
+    password was right.
+    """
+
+    lifetime_s = None
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
@@ -151,6 +184,8 @@ class PlainExchange:
 
 class ScramExchange:
     """`username`: set once the client has proved that it knows the password."""
+
+    lifetime_s = None
 
     def __init__(self, mechanism: ScramMechanism, find_credential: FindCredential) -> None:
         self._mechanism = mechanism

@@ -42,7 +42,9 @@ MECHANISMS: Final = {mechanism.title: mechanism for mechanism in ScramMechanism}
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
-    """What the server keeps of a password: it can check a proof by it, and cannot log in with it."""
+    """What the server keeps of a password: it can check a proof by it, and cannot log in with
+    it.
+    """
 
     salt: bytes
     stored_key: bytes
@@ -51,7 +53,9 @@ class ScramCredential(msgspec.Struct, frozen=True):
 
 
 class ScramError(Exception):
-    """The client did not prove that it knows the password, or its message is malformed. The client gets the text."""
+    """The client did not prove that it knows the password, or its message is malformed. The client
+    gets the text.
+    """
 
 
 def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
@@ -69,16 +73,16 @@ def credential_of_salted(
 
 
 def decoy_credential(mechanism: ScramMechanism, username: str, secret: bytes) -> ScramCredential:
-    """For a user that does not exist: the exchange takes the same course and time, and fails at its end. A user's salt
-    is the same each time, so that asking twice does not tell who exists."""
+    """For a user that does not exist: the exchange takes the same course and time, and fails at its
+    end. A user's salt is the same each time, so that asking twice does not tell who exists."""
     salt = hmac.new(secret, username.encode(), "sha256").digest()[:SALT_BYTES]
     unknown = hmac.new(secret, b"key " + username.encode(), mechanism.digest).digest()
     return ScramCredential(salt, unknown, unknown, DEFAULT_ITERATIONS)
 
 
 def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramCredential]:
-    """User, mechanism and credential of `SCRAM-SHA-256=[name=alice,password=…]`, the form of kafka-storage.sh; also
-    with `iterations=`. Raises ValueError, without the password."""
+    """User, mechanism and credential of `SCRAM-SHA-256=[name=alice,password=…]`, the form of
+    kafka-storage.sh; also with `iterations=`. Raises ValueError, without the password."""
     allowed = "MECHANISM=[name=NAME,password=PASSWORD], MECHANISM SCRAM-SHA-256 or SCRAM-SHA-512"
     title, _, rest = text.partition("=")
     mechanism = MECHANISMS.get(title.strip())
@@ -96,7 +100,8 @@ def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramC
 
 
 class ScramServer:
-    """One exchange: `first_response` to the client's first message, `final_response` to its second. Raises ScramError.
+    """One exchange: `first_response` to the client's first message, `final_response` to its second.
+    Raises ScramError.
 
     `nonce`: printable, without commas, and unique.
     """
@@ -134,7 +139,8 @@ class ScramServer:
         fields = _parse_fields(without_proof)
         if not comma or fields.get("c") != base64.b64encode(self._gs2_header.encode()).decode():
             raise ScramError("Invalid SCRAM client final message")
-        # Some builds of librdkafka repeat the client's part; the server's part is what must be right (CVE-2024-56128).
+        # Some builds of librdkafka repeat the client's part; the server's part is what must be
+        # right (CVE-2024-56128).
         if not hmac.compare_digest(fields.get("r", "")[-len(self._nonce) :].encode(), self._nonce.encode()):
             raise ScramError("Invalid client nonce in the final client message.")
         auth_message = ",".join((self._client_first_bare, self._server_first, without_proof)).encode()
@@ -150,7 +156,9 @@ class ScramServer:
 
 
 def _split_gs2(text: str) -> tuple[str, str, str]:
-    """GS2 header, authorization id, and the bare message. Channel binding is not supported (RFC 5802, 6)."""
+    """GS2 header, authorization id, and the bare message. Channel binding is not supported (RFC
+    5802, 6).
+    """
     parts = text.split(",", 2)
     if len(parts) != 3 or parts[0] not in ("n", "y") or not (parts[1] == "" or parts[1].startswith("a=")):
         raise ScramError("Invalid SCRAM client first message")

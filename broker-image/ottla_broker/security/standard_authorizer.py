@@ -1,6 +1,7 @@
 """Kafka's StandardAuthorizer: super users, then the access control entries of the metadata log.
 
-Decisions are cached until an entry changes: an entry that is removed stops the next request of an open connection.
+Decisions are cached until an entry changes: an entry that is removed stops the next request of an
+open connection.
 """
 
 import logging
@@ -16,11 +17,17 @@ from ottla_broker.security.principal import Principal
 logger = logging.getLogger(__name__)
 
 MAX_CACHED_DECISIONS: Final = 20_000
-"""At the limit the cache is emptied: some megabytes, and more than a broker's clients need at a time."""
+"""At the limit the cache is emptied: some megabytes, and more than a broker's clients need at a
+time.
+"""
 UNLOGGED: Final = frozenset({Operation.describe, Operation.idempotent_write})
-"""Operations whose denial is ordinary: topics are left out of a list, and WRITE takes the place of IDEMPOTENT_WRITE."""
+"""Operations whose denial is ordinary: topics are left out of a list, and WRITE takes the place of
+IDEMPOTENT_WRITE.
+"""
 PROBED_NAME: Final = "hardcode"
-"""The name that Kafka asks for first when it asks for any resource of a type, so that defaults count."""
+"""The name that Kafka asks for first when it asks for any resource of a type, so that defaults
+count.
+"""
 
 
 class StandardAuthorizer:

@@ -1,5 +1,5 @@
-"""API keys of the protocol that Ottla serves or sends: https://kafka.apache.org/protocol#protocol_api_keys. Ottla's own
-begin at FIRST_OWN_KEY."""
+"""API keys of the protocol that Ottla serves or sends:
+https://kafka.apache.org/protocol#protocol_api_keys. Ottla's own begin at FIRST_OWN_KEY."""
 
 from enum import IntEnum
 from typing import Final
@@ -8,7 +8,9 @@ FIRST_OWN_KEY: Final = 10000
 
 
 class ApiKey(IntEnum):
-    """Names are kio's in upper case, so `ApiKey.LIST_OFFSETS.name.lower()` is a package of `kio.schema`."""
+    """Names are kio's in upper case, so `ApiKey.LIST_OFFSETS.name.lower()` is a package of
+    `kio.schema`.
+    """
 
     PRODUCE = 0
     FETCH = 1

@@ -110,7 +110,9 @@ class Channel(asyncio.BufferedProtocol):
         return read_response(bytes(frame), key, version, response_class(key, int(request.__version__)))
 
     async def send_in_version(self, key: int, version: int, request: Any) -> bytearray:
-        """Sends a request in exactly this version; returns the response's frame without its size."""
+        """Sends a request in exactly this version; returns the response's frame without its
+        size.
+        """
         correlation_id = self.next_correlation_id()
         frame = write_request(key, version, correlation_id, self._client_id, request)
         return await self.send_frame(correlation_id, [frame])

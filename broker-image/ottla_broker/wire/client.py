@@ -2,8 +2,9 @@
 the broker supports.
 
     async with Client.connect("127.0.0.1:9092") as client:
-        response = await client.send_to_controller(CreateTopicsRequest(...))     # kio's classes, of any version
-        await client.produce("events", 0, encode_batch([Record(now_ms, None, b"hello")]))
+        response = await client.send_to_controller(CreateTopicsRequest(...))     # kio's classes, of
+        any version await client.produce("events", 0, encode_batch([Record(now_ms, None,
+        b"hello")]))
 
 A request that changes something is sent once: if its connection breaks, only the caller knows
 whether it may be repeated. A read-only request that any broker can answer is sent to another broker
@@ -80,7 +81,9 @@ class NoBrokersAvailable(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """Whole record batches as the log stores them; the first may start before the requested offset."""
+    """Whole record batches as the log stores them; the first may start before the requested
+    offset.
+    """
 
     records: bytes
     high_watermark: int
@@ -113,13 +116,14 @@ class Client:
     @classmethod
     @asynccontextmanager
     async def connect(
-        cls, bootstrap: str, *, client_id: str = "ottla", timeout_s: float = 30.0
+        cls, bootstrap: str, *, client_id: str = "ottla", timeout_s: float = 30.0, security: ClientSecurity = UNSECURED
     ) -> "AsyncIterator[Client]":
         """`bootstrap`: host:port pairs separated by commas. `timeout_s` bounds every call.
 
         Raises NoBrokersAvailable.
         """
-        client = cls(parse_bootstrap_servers(bootstrap), client_id=client_id, timeout_s=timeout_s)
+        addresses = parse_bootstrap_servers(bootstrap)
+        client = cls(addresses, client_id=client_id, timeout_s=timeout_s, security=security)
         try:
             await client.metadata(())
             yield client

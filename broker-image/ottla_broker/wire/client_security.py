@@ -4,7 +4,7 @@ TLS and SASL, by Kafka's protocols, mechanisms and, for PEM, setting names (KIP-
 """
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -12,8 +12,13 @@ from ottla_broker.wire import pem
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
+SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Of clients."""
+OAUTHBEARER: Final = "OAUTHBEARER"
+SERVER_MECHANISMS: Final = (*MECHANISMS, OAUTHBEARER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +37,18 @@ class ClientSecurity:
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
+    key_password: str = field(default="", repr=False)
+
+    def with_login(self, mechanism: str, username: str, password: str) -> "ClientSecurity":
+        return replace(self, mechanism=mechanism, username=username, password=password)
 
     @property
     def uses_tls(self) -> bool:
-        return self.protocol in ("SSL", "SASL_SSL")
+        return self.protocol in TLS_PROTOCOLS
 
     @property
     def uses_sasl(self) -> bool:
-        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        return self.protocol in SASL_PROTOCOLS
 
     def find_problems(self) -> list[str]:
         """What is missing or wrong, by Kafka's names of the settings."""
@@ -64,19 +73,23 @@ class ClientSecurity:
         """None without TLS. Raises ssl.SSLError, ValueError if the PEM is invalid."""
         if not self.uses_tls:
             return None
-        return _ssl_context(self.trusted_certificates, self.certificate_chain, self.key, self.verifies_hostname)
+        return _ssl_context(
+            self.trusted_certificates, self.certificate_chain, self.key, self.key_password, self.verifies_hostname
+        )
 
 
 UNSECURED: Final = ClientSecurity()
 
 
 @lru_cache(maxsize=64)
-def _ssl_context(trusted: str, certificate_chain: str, key: str, verifies_hostname: bool) -> ssl.SSLContext:
+def _ssl_context(
+    trusted: str, certificate_chain: str, key: str, key_password: str, verifies_hostname: bool
+) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=trusted or None)
     context.check_hostname = verifies_hostname
     if certificate_chain:
         with pem.open_as_file(f"{certificate_chain}\n{key}\n") as path:
-            context.load_cert_chain(path, password=_reject_encrypted_key)
+            context.load_cert_chain(path, password=key_password or _reject_encrypted_key)
     return context
 
 

@@ -29,7 +29,9 @@ _SIZE: Final = struct.Struct(">i")
 
 @dataclass(slots=True)
 class RequestHeader:
-    """`body_offset` is the offset in the frame at which tagged fields, if any, and the body begin."""
+    """`body_offset` is the offset in the frame at which tagged fields, if any, and the body
+    begin.
+    """
 
     api_key: int
     version: int
@@ -40,7 +42,9 @@ class RequestHeader:
 
 @cache
 def request_class(api_key: int, version: int) -> type:
-    """The class of a request: kio's, or Ottla's own. Raises KioIndexError (a RuntimeError) if there is none."""
+    """The class of a request: kio's, or Ottla's own. Raises KioIndexError (a RuntimeError) if there
+    is none.
+    """
     if (own := MESSAGES.get(api_key)) is not None:
         return own[0]
     return load_request_schema(api_key, version)

@@ -53,7 +53,9 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: Compression, data: Buffer, limit: int) -> bytes:
-    """Raises KafkaError: CORRUPT_MESSAGE for invalid data, MESSAGE_TOO_LARGE above `limit` bytes."""
+    """Raises KafkaError: CORRUPT_MESSAGE for invalid data, MESSAGE_TOO_LARGE above `limit`
+    bytes.
+    """
     match codec:
         case Compression.none:
             if len(data) > limit:

@@ -23,7 +23,9 @@ def convert_message(message: Any, target: type) -> Any:
 
 @cache
 def _converter(source: type, target: type) -> Convert:
-    """A function from `source` to `target`, two versions of one kio message; built once per pair."""
+    """A function from `source` to `target`, two versions of one kio message; built once per
+    pair.
+    """
     if source is target:
         return _identity
     known = {field.name: field for field in schema_of(source).all_fields}

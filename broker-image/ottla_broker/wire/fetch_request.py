@@ -1,10 +1,10 @@
 """Requests of Fetch (1), versions 4–18, by hand: a session may name thousands of partitions.
 
-Layout: replica id i32 (to v14) · max wait i32 · min bytes i32 · max bytes i32 · isolation i8 · session id i32 and
-epoch i32 (v7+) · topics [name, or id from v13 · partitions [index i32 · leader epoch i32 (v9+) · fetch offset i64 ·
-last fetched epoch i32 (v12+) · log start i64 (v5+) · max bytes i32 · tag 0: a replica's directory id (v17+)]] ·
-forgotten topics (v7+) · rack (v11+); tag 1: replica id and epoch (v15+). Flexible from v12. Tested against kio's codec
-in every version.
+Layout: replica id i32 (to v14) · max wait i32 · min bytes i32 · max bytes i32 · isolation i8 ·
+session id i32 and epoch i32 (v7+) · topics [name, or id from v13 · partitions [index i32 · leader
+epoch i32 (v9+) · fetch offset i64 · last fetched epoch i32 (v12+) · log start i64 (v5+) · max bytes
+i32 · tag 0: a replica's directory id (v17+)]] · forgotten topics (v7+) · rack (v11+); tag 1:
+replica id and epoch (v15+). Flexible from v12. Tested against kio's codec in every version.
 """
 
 import struct
@@ -47,8 +47,8 @@ Topic = str | UUID
 
 @dataclass(slots=True)
 class FetchRequestPartition:
-    """Records of one partition from `offset` on. Epochs and `log_start` are −1 when the sender does not name them;
-    `log_start` and `directory` are a replica's."""
+    """Records of one partition from `offset` on. Epochs and `log_start` are −1 when the sender does
+    not name them; `log_start` and `directory` are a replica's."""
 
     topic: Topic
     partition: int
@@ -184,7 +184,9 @@ def _read_partition(cursor: Cursor, topic: Topic, version: int) -> FetchRequestP
 
 
 def _read_directory(cursor: Cursor, version: int) -> UUID | None:
-    """The partition's tagged fields; from version 17 on they may hold the id of the replica's log directory."""
+    """The partition's tagged fields; from version 17 on they may hold the id of the replica's log
+    directory.
+    """
     found = None
     for _ in range(cursor.read_varint()):
         tag, size = cursor.read_varint(), cursor.read_varint()

@@ -1,10 +1,11 @@
 """Responses of Fetch (1), versions 4–18, by hand: records go out as the buffers that they were read
 into, and come in as views of the frame.
 
-Layout: throttle time i32 · error i16 and session id i32 (v7+) · topics [name, or id from v13 · partitions [index i32 ·
-error i16 · high watermark i64 · last stable offset i64 · log start i64 (v5+) · aborted transactions [producer id i64 ·
-first offset i64] · preferred replica i32 (v11+) · records · tags (v12+): 0 diverging epoch, 1 current leader,
-2 snapshot]] · tag 0: endpoints of leaders (v16+). Flexible from v12. Tested against kio's codec in every version.
+Layout: throttle time i32 · error i16 and session id i32 (v7+) · topics [name, or id from v13 ·
+partitions [index i32 · error i16 · high watermark i64 · last stable offset i64 · log start i64
+(v5+) · aborted transactions [producer id i64 · first offset i64] · preferred replica i32 (v11+) ·
+records · tags (v12+): 0 diverging epoch, 1 current leader, 2 snapshot]] · tag 0: endpoints of
+leaders (v16+). Flexible from v12. Tested against kio's codec in every version.
 """
 
 import struct

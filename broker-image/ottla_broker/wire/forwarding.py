@@ -1,4 +1,5 @@
-"""The client behind a request that a broker passes on in an Envelope (KIP-590): its principal and address as bytes.
+"""The client behind a request that a broker passes on in an Envelope (KIP-590): its principal and
+address as bytes.
 
 The principal is Kafka's DefaultPrincipalData, behind the two bytes of its version.
 """

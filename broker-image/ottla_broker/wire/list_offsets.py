@@ -1,4 +1,6 @@
-"""The request by which clients and followers find the offset of a time, or where a log starts and ends."""
+"""The request by which clients and followers find the offset of a time, or where a log starts and
+ends.
+"""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -15,8 +17,9 @@ EARLIEST_TIMESTAMP: Final = -2
 def build_list_offsets(
     partitions: Iterable[tuple[str, int]], timestamp: int, *, replica: int = -1, leader_epoch: int = -1
 ) -> ListOffsetsRequest:
-    """Request for the first offset at or after a time (ms), at EARLIEST_TIMESTAMP for the log start,
-    at LATEST_TIMESTAMP for the log end: for a consumer (`replica` −1) the end of what is committed.
+    """Request for the first offset at or after a time (ms), at EARLIEST_TIMESTAMP for the log
+    start, at LATEST_TIMESTAMP for the log end: for a consumer (`replica` −1) the end of what is
+    committed.
 
     `partitions`: topic and index.
     """

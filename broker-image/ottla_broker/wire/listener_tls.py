@@ -5,11 +5,12 @@ connects.
 """
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from ottla_broker.wire import pem
+from ottla_broker.wire.client_security import ClientSecurity
 
 CLIENT_AUTH_NONE: Final = "none"
 CLIENT_AUTH_REQUESTED: Final = "requested"
@@ -107,11 +108,37 @@ class ListenerTls:
         setting = "ssl.keystore.certificate.chain with ssl.keystore.key"
         return self.keystore_certificate_chain, self.keystore_key, setting
 
-    def _load_truststore(self, context: ssl.SSLContext) -> None:
-        setting, text = "ssl.truststore.certificates", self.truststore_certificates
+    def secure_client(self, security: ClientSecurity, *, verifies_hostname: bool) -> ClientSecurity:
+        """The same certificates for a client: it presents the keystore's and trusts the
+        truststore's, or the system's authorities without one.
+
+        Raises TlsConfigError.
+        """
+        chain, key, setting = self._read_keystore()
+        trusted, _ = self._read_truststore()
+        secured = replace(
+            security,
+            trusted_certificates="\n".join(pem.find_certificates(trusted)),
+            certificate_chain="\n".join(pem.find_certificates(chain)),
+            key=pem.find_key(key),
+            key_password=self.key_password,
+            verifies_hostname=verifies_hostname,
+        )
+        try:
+            secured.ssl_context()
+        except (ssl.SSLError, ValueError) as reason:
+            raise TlsConfigError(f"{setting} or ssl.truststore.* cannot be used: {reason}") from None
+        return secured
+
+    def _read_truststore(self) -> tuple[str, str]:
+        """Certificates, empty without any, and the setting they come from."""
         if self.truststore_location:
-            setting = f"ssl.truststore.location={self.truststore_location}"
             text = _read_pem("ssl.truststore.location", self.truststore_location)
+            return text, f"ssl.truststore.location={self.truststore_location}"
+        return self.truststore_certificates, "ssl.truststore.certificates"
+
+    def _load_truststore(self, context: ssl.SSLContext) -> None:
+        text, setting = self._read_truststore()
         if not text:
             raise TlsConfigError(
                 f"ssl.client.auth={self.client_auth} needs ssl.truststore.location or ssl.truststore.certificates: the"

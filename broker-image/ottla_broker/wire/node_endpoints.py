@@ -1,4 +1,6 @@
-"""The current leader of a partition and its endpoint, in responses to Produce and Fetch (KIP-951)."""
+"""The current leader of a partition and its endpoint, in responses to Produce and Fetch
+(KIP-951).
+"""
 
 import struct
 from collections.abc import Sequence

@@ -9,12 +9,19 @@ from contextlib import contextmanager
 from typing import Final
 
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_WHOLE_KEY: Final = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.+?-----END \1-----", re.DOTALL)
 _KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def find_certificates(text: str) -> list[str]:
     """Every certificate, in the order of the text."""
     return _CERTIFICATE.findall(text)
+
+
+def find_key(text: str) -> str:
+    """The first private key; empty without one."""
+    found = _WHOLE_KEY.search(text)
+    return found.group() if found else ""
 
 
 def has_key(text: str) -> bool:

@@ -1,9 +1,10 @@
 """Produce (0), by hand: it is the most frequent request, and its records are not parsed.
 
-Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions [index i32 ·
-records bytes]]. Response: topics [name or id · partitions [index i32 · error i16 · base offset i64 · log append time
-i64 (v2+) · log start i64 (v5+) · record errors [index i32 · message] and message (v8+) · tag 0: current leader (v10+)]] · throttle time
-i32 (v1+) · tag 0: endpoints of leaders (v10+). Flexible from v9. Tested against kio's codec in every version it has.
+Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions
+[index i32 · records bytes]]. Response: topics [name or id · partitions [index i32 · error i16 ·
+base offset i64 · log append time i64 (v2+) · log start i64 (v5+) · record errors [index i32 ·
+message] and message (v8+) · tag 0: current leader (v10+)]] · throttle time i32 (v1+) · tag 0:
+endpoints of leaders (v10+). Flexible from v9. Tested against kio's codec in every version it has.
 """
 
 import struct
@@ -47,7 +48,9 @@ def read_topic_id(raw: bytes) -> UUID:
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """`topics`: by name, or by id from version 13; of each the partitions with their records, as views of the frame."""
+    """`topics`: by name, or by id from version 13; of each the partitions with their records, as
+    views of the frame.
+    """
 
     transactional_id: str | None
     acks: int
@@ -57,9 +60,9 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceResponsePartition:
-    """Offsets are −1 with an error; times in ms, −1 unless the log sets them. `record_errors`: (index in the batch, message) of
-    the records because of which the batch is rejected (KIP-467). `leader`: (id, epoch) of the current leader, when another
-    broker leads."""
+    """Offsets are −1 with an error; times in ms, −1 unless the log sets them. `record_errors`:
+    (index in the batch, message) of the records because of which the batch is rejected (KIP-467).
+    `leader`: (id, epoch) of the current leader, when another broker leads."""
 
     partition: int
     error: ErrorCode

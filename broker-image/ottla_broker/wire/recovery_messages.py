@@ -1,7 +1,8 @@
-"""Ottla's own messages, by which a cluster is recovered after a majority of the voters of its metadata log was lost.
+"""Ottla's own messages, by which a cluster is recovered after a majority of the voters of its
+metadata log was lost.
 
-They are written like kio's classes, in flexible encoding (KIP-482). ApiVersions does not list them: clients of Kafka do
-not know their API keys, and Ottla's send version 0.
+They are written like kio's classes, in flexible encoding (KIP-482). ApiVersions does not list them:
+clients of Kafka do not know their API keys, and Ottla's send version 0.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +33,9 @@ class DescribeMetadataReplicaRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaVoter:
-    """A voter of the metadata log, as the replica's log names it. `address`: host:port, empty if it is not known."""
+    """A voter of the metadata log, as the replica's log names it. `address`: host:port, empty if it
+    is not known.
+    """
 
     __flexible__: ClassVar[bool] = True
     broker_id: int = field(metadata=INT32)
@@ -42,10 +45,11 @@ class ReplicaVoter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeMetadataReplicaResponse:
-    """`address`: where other brokers reach this one. `cluster_id`: of the disk; null before the broker belongs to a
-    cluster. `previous_cluster_id`: the cluster that this one was recovered from. `epoch`: the newest that the replica
-    knows; `leader_id`: −1 if it hears no leader. `log_end_epoch`: of the last record; −1 without one. `voters`: none
-    before the log names them."""
+    """`address`: where other brokers reach this one. `cluster_id`: of the disk; null before the
+    broker belongs to a cluster. `previous_cluster_id`: the cluster that this one was recovered
+    from. `epoch`: the newest that the replica knows; `leader_id`: −1 if it hears no leader.
+    `log_end_epoch`: of the last record; −1 without one. `voters`: none before the log names them.
+    """
 
     __api_key__: ClassVar[int] = ApiKey.DESCRIBE_METADATA_REPLICA
     __version__: ClassVar[int] = VERSION
@@ -67,10 +71,10 @@ class DescribeMetadataReplicaResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverQuorumRequest:
-    """`directory_id`, `cluster_id`: of the replica that is meant. `new_cluster_id`: the cluster that it continues as.
-    `epoch`: newer than every epoch that a reachable replica knows. `leads`: it becomes the only voter, with the log
-    that it has, and unregisters all brokers but the `survivors`; otherwise it copies the log of the one that does, at
-    `leader_address`."""
+    """`directory_id`, `cluster_id`: of the replica that is meant. `new_cluster_id`: the cluster
+    that it continues as. `epoch`: newer than every epoch that a reachable replica knows. `leads`:
+    it becomes the only voter, with the log that it has, and unregisters all brokers but the
+    `survivors`; otherwise it copies the log of the one that does, at `leader_address`."""
 
     __api_key__: ClassVar[int] = ApiKey.RECOVER_QUORUM
     __version__: ClassVar[int] = VERSION

@@ -1,4 +1,6 @@
-"""The commands of `ottla`, each in the module of its name, which is imported when the command is run."""
+"""The commands of `ottla`, each in the module of its name, which is imported when the command is
+run.
+"""
 
 import os
 import sys
@@ -33,7 +35,9 @@ Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 not found, 4 unrea
 
 
 class LazyGroup(TyperGroup):
-    """Lists the commands without importing their modules. The parameters are those of click's Group."""
+    """Lists the commands without importing their modules. The parameters are those of click's
+    Group.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

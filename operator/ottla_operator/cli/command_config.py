@@ -1,8 +1,9 @@
-"""`--command-config`: TLS and SASL of the connection, from a file of client properties as Kafka's tools take it.
+"""`--command-config`: TLS and SASL of the connection, from a file of client properties as Kafka's
+tools take it.
 
-Names are Kafka's, or librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that an existing file can be
-used. Certificates and keys are PEM. Properties of security that are not supported are errors; others (`client.id`,
-`request.timeout.ms`) are ignored.
+Names are Kafka's, or librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that
+an existing file can be used. Certificates and keys are PEM. Properties of security that are not
+supported are errors; others (`client.id`, `request.timeout.ms`) are ignored.
 """
 
 import re
@@ -64,7 +65,9 @@ def call_brokers(bootstrap: str, command_config: Path | None, work: Callable[[Ka
 
 
 def read_security(file: Path | None) -> ClientSecurity:
-    """Security from a properties file; none without a file. Raises CommandError with file, line and property."""
+    """Security from a properties file; none without a file. Raises CommandError with file, line and
+    property.
+    """
     if file is None:
         return UNSECURED
     values: dict[str, str] = {}

@@ -34,8 +34,8 @@ def elect(
 
     The preferred leader is the first replica of a partition, if it is in sync.
 
-    With --unclean, partitions without a leader get one from their live replicas, in sync or not. Records that only other
-    replicas have are lost.
+    With --unclean, partitions without a leader get one from their live replicas, in sync or not.
+    Records that only other replicas have are lost.
     """
     if bool(names) == every:
         raise typer.BadParameter("give topics, or --all")

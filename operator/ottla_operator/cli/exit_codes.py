@@ -39,7 +39,9 @@ def print_error(error: CommandError) -> None:
 
 
 def run_command(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's work. Errors of brokers, of the connection and of files become CommandErrors."""
+    """Runs a command's work. Errors of brokers, of the connection and of files become
+    CommandErrors.
+    """
     try:
         return asyncio.run(work)
     except KafkaError as error:

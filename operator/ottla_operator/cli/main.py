@@ -1,6 +1,8 @@
-"""Entry point of `ottla`. `ottla broker` is handed to `python -m ottla_broker`, without the imports of other commands.
+"""Entry point of `ottla`. `ottla broker` is handed to `python -m ottla_broker`, without the imports
+of other commands.
 
-Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 not found, 4 unreachable, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 not found, 4 unreachable, 130
+interrupted.
 """
 
 import os
@@ -8,7 +10,8 @@ import sys
 
 
 def main() -> None:
-    # If hypothesis is installed, kio imports it for its users' tests: a second and 12 MB that no command needs.
+    # If hypothesis is installed, kio imports it for its users' tests: a second and 12 MB that no
+    # command needs.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     arguments = sys.argv[1:]
     if arguments[:1] == ["broker"]:

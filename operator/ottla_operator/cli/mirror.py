@@ -57,8 +57,8 @@ def failover(
 ) -> None:
     """Stop copying and make topics writable.
 
-    If a Mirror resource declares the mirror, set spec.role to FailedOver there. Otherwise the resource is Stalled until
-    its role matches.
+    If a Mirror resource declares the mirror, set spec.role to FailedOver there. Otherwise the
+    resource is Stalled until its role matches.
     """
 
     async def observe(client: KafkaClient) -> list[plan.ObservedMirrorPartition]:

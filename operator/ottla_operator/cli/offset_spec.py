@@ -19,7 +19,8 @@ OFFSET_FORMS: Final = (
 class OffsetSpec:
     """Exactly one field is set.
 
-    word: beginning or end. offset: absolute. shift: relative to the current position. time_ms: timestamp of a record.
+    word: beginning or end. offset: absolute. shift: relative to the current position. time_ms:
+    timestamp of a record.
     """
 
     word: str = ""
@@ -30,8 +31,8 @@ class OffsetSpec:
     def resolve(self, start: int, end: int, current: int | None, at_time: int | None) -> int:
         """The offset in a partition with this log start and log end.
 
-        current: position; None means the start. at_time: offset of the first record at or after the time; -1 or None if
-        there is none.
+        current: position; None means the start. at_time: offset of the first record at or after the
+        time; -1 or None if there is none.
         """
         if self.word:
             return start if self.word == "beginning" else end

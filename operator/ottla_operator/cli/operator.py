@@ -59,7 +59,7 @@ def operator(
         list[str] | None,
         typer.Option(
             envvar="OTTLA_PULL_SECRETS",
-            help="Secret with which brokers' and pipelines' images are pulled, in each of their namespaces. Repeatable.",
+            help="Secret to pull the images of brokers and pipelines with, in each of their namespaces. Repeatable.",
         ),
     ] = None,
     platform_assigns_uid: Annotated[
@@ -121,7 +121,9 @@ def operator(
 
 
 def _split(values: list[str] | None) -> list[str]:
-    """Of a repeatable option, whose environment variable has several values in one, separated by commas."""
+    """Of a repeatable option, whose environment variable has several values in one, separated by
+    commas.
+    """
     return [part for it in values or [] for part in it.split(",") if part]
 
 

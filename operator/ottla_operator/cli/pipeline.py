@@ -62,7 +62,9 @@ def test(
 
 
 def _validate_resource(file: Path) -> None:
-    """Raises CommandError with the line of each problem. The file need not have the Pipeline's Cluster."""
+    """Raises CommandError with the line of each problem. The file need not have the Pipeline's
+    Cluster.
+    """
     try:
         found = documents.read_file(file)
     except InvalidFiles as error:

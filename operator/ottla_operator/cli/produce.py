@@ -91,7 +91,10 @@ def produce(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With --resume: file that remembers the number of partitions of each topic, in case partitions are added.",
+            help=(
+                "With --resume: file that remembers the number of partitions of each topic, in case "
+                "partitions are added."
+            ),
         ),
     ] = None,
     partitions: Annotated[

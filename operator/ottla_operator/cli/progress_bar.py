@@ -17,7 +17,9 @@ ShowReassignment = Callable[[ReassignmentProgress], None]
 
 class ProduceProgress(Protocol):
     def update(self, records: int, size: int, read: int = 0) -> None:
-        """`records`, `size`: records and bytes written so far. `read`: bytes of input read since the last update."""
+        """`records`, `size`: records and bytes written so far. `read`: bytes of input read since
+        the last update.
+        """
         ...
 
     def finish(self, skipped: int) -> None:

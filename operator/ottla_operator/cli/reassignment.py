@@ -1,4 +1,6 @@
-"""Plans of `ottla topics reassign` and `ottla cluster drain`: print, execute, watch the progress."""
+"""Plans of `ottla topics reassign` and `ottla cluster drain`: print, execute, watch the
+progress.
+"""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -42,7 +44,9 @@ def parse_rate(text: str | None) -> int | None:
 
 
 def print_plan(moves: Sequence[Move], rate: int | None, output: Format) -> None:
-    """Prints moves and their cost; as JSON or YAML also the plan and its rollback in the format of Kafka's tool."""
+    """Prints moves and their cost; as JSON or YAML also the plan and its rollback in the format of
+    Kafka's tool.
+    """
     cost = estimate_cost(moves)
     if output is not Format.table:
         print_document(
@@ -80,13 +84,18 @@ def describe_moves(moves: Sequence[Move], rate: int | None) -> str:
 async def execute_moves(
     client: KafkaClient, inputs: ReassignmentInputs, moves: Sequence[Move], rate: int | None, watch: bool
 ) -> None:
-    """Starts the moves, and with `watch` waits until they are complete. Raises CommandError if one is impossible."""
+    """Starts the moves, and with `watch` waits until they are complete. Raises CommandError if one
+    is impossible.
+    """
     for move in moves:
         name = f"{move.topic}-{move.partition}"
         if (move.topic, move.partition) in inputs.reassignments:
             raise CommandError(
                 ExitCode.failed,
-                f"{name} is already being reassigned; wait for it (ottla topics reassign --watch) or cancel it (--cancel)",
+                (
+                    f"{name} is already being reassigned; wait for it (ottla topics reassign --watch) or "
+                    "cancel it (--cancel)"
+                ),
             )
         if move.adding and move.leader < 0:
             brokers = ", ".join(map(str, move.before))
@@ -105,7 +114,8 @@ async def execute_moves(
 
 
 async def watch_reassignments(client: KafkaClient, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
-    """Shows the progress until it is complete, then elects preferred leaders and removes the throttle.
+    """Shows the progress until it is complete, then elects preferred leaders and removes the
+    throttle.
 
     Raises CommandError if a partition does not have its target replicas.
     """

@@ -1,4 +1,6 @@
-"""Formats of records in text: the lines that `ottla produce` reads, and the output of `ottla consume -o json`."""
+"""Formats of records in text: the lines that `ottla produce` reads, and the output of `ottla
+consume -o json`.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -29,8 +31,8 @@ class AddressedRecord:
 class JsonRecord(msgspec.Struct):
     """A record as a line of JSON. `timestamp`: milliseconds since 1970, or ISO 8601.
 
-    Keys and values that are JSON strings are used without the quotes, null is no key or value, and anything else is used
-    as JSON text.
+    Keys and values that are JSON strings are used without the quotes, null is no key or value, and
+    anything else is used as JSON text.
     """
 
     topic: str | None = None
@@ -75,8 +77,8 @@ def value_reader(
 ) -> LineReader:
     """Lines are values.
 
-    key_separator: the text before it is the key. key_fields, timestamp_field: lines are JSON objects, and these fields
-    are the key or the timestamp.
+    key_separator: the text before it is the key. key_fields, timestamp_field: lines are JSON
+    objects, and these fields are the key or the timestamp.
     """
     separator = key_separator.encode() if key_separator is not None else None
     fixed = tuple((key, value.encode()) for key, value in headers)
@@ -99,7 +101,9 @@ def value_reader(
 
 
 def record_to_json(topic: str, partition: int, record: Record) -> str:
-    """A line that `ottla produce --lines` accepts. Bytes that are not UTF-8 become replacement characters."""
+    """A line that `ottla produce --lines` accepts. Bytes that are not UTF-8 become replacement
+    characters.
+    """
     shown: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
@@ -122,7 +126,9 @@ def decode_text(data: bytes | None) -> str | None:
 
 
 def _json_or_text(data: bytes | None) -> Any:
-    """Objects and lists as JSON; everything else, numbers too, as text, so that parsing restores the same bytes."""
+    """Objects and lists as JSON; everything else, numbers too, as text, so that parsing restores
+    the same bytes.
+    """
     if data is None:
         return None
     if data[:1] in (b"{", b"["):

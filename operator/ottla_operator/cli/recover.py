@@ -51,8 +51,9 @@ def recover(
 ) -> None:
     """Recover a cluster that has lost a majority of its voters for good.
 
-    Goes on from the most advanced metadata log that a broker still has, under a new cluster id. What only the lost disks
-    had is gone. Lost brokers that come back are refused, because their disks belong to the old cluster.
+    Goes on from the most advanced metadata log that a broker still has, under a new cluster id.
+    What only the lost disks had is gone. Lost brokers that come back are refused, because their
+    disks belong to the old cluster.
 
     A cluster with a majority of its voters elects a leader by itself, and is not changed.
     """
@@ -141,5 +142,6 @@ def _print_recovery(recovery: Recovery) -> None:
     print("may be missing: changes of topics, settings and in-sync replicas after that, and records of partitions")
     print("whose in-sync replicas were all on lost disks")
     print(
-        f"continues with the disks of brokers {survivors}; those of others are refused, as cluster {recovery.cluster_id}"
+        f"continues with the disks of brokers {survivors}; those of others are refused, as cluster "
+        f"{recovery.cluster_id}"
     )

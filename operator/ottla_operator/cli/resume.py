@@ -1,8 +1,8 @@
 """`ottla produce --resume` and `--if-empty`: skip the records that an earlier run has written.
 
-A partition holds the records of its lines in order, so the number of its records is how many of its lines to skip, as long
-as each line goes to the same partition again. For keys that means the same number of partitions, even if the topic has
-more by now; PartitionCounts remembers that number.
+A partition holds the records of its lines in order, so the number of its records is how many of its
+lines to skip, as long as each line goes to the same partition again. For keys that means the same
+number of partitions, even if the topic has more by now; PartitionCounts remembers that number.
 """
 
 import json
@@ -26,7 +26,8 @@ SAMPLED_RECORDS: Final = 50
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """Number of partitions of each topic when its first record was written, in a file if there is a path.
+    """Number of partitions of each topic when its first record was written, in a file if there is a
+    path.
 
     A topic that was re-created has another id and is forgotten.
     """
@@ -59,8 +60,9 @@ class PartitionCounts:
 class ExistingRecords:
     """Decides which records to skip.
 
-    if_empty: skip all records of topics that have any. Otherwise skip as many of each partition as it has.
-    partitions: number of partitions of the earlier run, if known. skipped: number of records skipped so far.
+    if_empty: skip all records of topics that have any. Otherwise skip as many of each partition as
+    it has. partitions: number of partitions of the earlier run, if known. skipped: number of
+    records skipped so far.
     """
 
     client: KafkaClient
@@ -73,7 +75,9 @@ class ExistingRecords:
     _has_records: dict[str, bool] = field(default_factory=dict)
 
     async def prepare(self, name: str) -> None:
-        """Called before the partition of a record is chosen. Raises CommandError if the earlier partitions are unknown."""
+        """Called before the partition of a record is chosen. Raises CommandError if the earlier
+        partitions are unknown.
+        """
         if name in self._remaining:
             return
         await self.producer.count_partitions(name)  # creates the topic where the brokers create topics automatically
@@ -104,7 +108,9 @@ class ExistingRecords:
         return exists
 
     async def _check_keys(self, topic: topics.TopicDescription, ends: dict[TopicPartition, int]) -> None:
-        """Checks keys at both ends of each partition: those of other partitions date from a smaller partition count."""
+        """Checks keys at both ends of each partition: those of other partitions date from a smaller
+        partition count.
+        """
         starts = await offsets.list_offsets(self.client, [topic], EARLIEST_TIMESTAMP)
         filled = {it: starts[it] for it in ends if starts.get(it, ends[it]) < ends[it]}
         for positions in (filled, {it: max(start, ends[it] - SAMPLED_RECORDS) for it, start in filled.items()}):

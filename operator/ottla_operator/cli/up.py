@@ -33,7 +33,8 @@ def up(
 ) -> None:
     """Run the resources in YAML files on this machine until Ctrl-C.
 
-    Brokers run as processes, pipelines on local Spark. Edits of the files are applied while it runs.
+    Brokers run as processes, pipelines on local Spark. Edits of the files are applied while it
+    runs.
 
     Example: ottla up examples/flights
     """

@@ -20,8 +20,8 @@ class InvalidAddress(ValueError):
 class KafkaClient:
     """Sends requests to the brokers of a cluster. Raises Unreachable for connection errors.
 
-    Requests are kio's classes of any version. They are converted to a version that the broker speaks, and responses to
-    the version of the request.
+    Requests are kio's classes of any version. They are converted to a version that the broker
+    speaks, and responses to the version of the request.
     """
 
     def __init__(self, client: Client, bootstrap: str) -> None:

@@ -23,7 +23,9 @@ UNDER_REPLICATED: Final = "under-replicated"
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """`is_fenced`: registered, but it may not lead partitions, because it is down or not caught up."""
+    """`is_fenced`: registered, but it may not lead partitions, because it is down or not caught
+    up.
+    """
 
     id: int
     host: str
@@ -78,7 +80,9 @@ async def describe_cluster_with_fenced_brokers(client: KafkaClient) -> ClusterDe
 
 
 async def unregister_broker(client: KafkaClient, broker: int) -> None:
-    """Removes the registration of a broker that is stopped for good. Raises KafkaError if it is not registered."""
+    """Removes the registration of a broker that is stopped for good. Raises KafkaError if it is not
+    registered.
+    """
     response = await client.send_to_controller(UnregisterBrokerRequest(broker_id=BrokerId(broker)))
     raise_for_error(response.error_code, response.error_message, f"broker {broker}")
 
@@ -87,7 +91,9 @@ def find_partition_problems(
     topics: Iterable[TopicDescription],
     reassignments: Mapping[TopicPartition, PartitionReassignment] | None = None,
 ) -> list[PartitionProblem]:
-    """Offline and under-replicated partitions. A replica that is being added need not be in sync."""
+    """Offline and under-replicated partitions. A replica that is being added need not be in
+    sync.
+    """
     problems: list[PartitionProblem] = []
     for topic in topics:
         for it in topic.partitions:

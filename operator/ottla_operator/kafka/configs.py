@@ -18,7 +18,9 @@ from ottla_broker.wire.errors import ErrorCode
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 
 INVALID_VALUE_ERRORS: Final = (ErrorCode.invalid_config, ErrorCode.invalid_request)
-"""Errors that mean that a value is invalid. Requests that failed with another error may succeed later."""
+"""Errors that mean that a value is invalid. Requests that failed with another error may succeed
+later.
+"""
 MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_BROKER: Final = ""
 """Name of the broker resource whose configuration applies to all brokers."""
@@ -50,7 +52,9 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """`value` is None if it is sensitive. `source`: topic, broker, cluster (all brokers), file, default, …"""
+    """`value` is None if it is sensitive. `source`: topic, broker, cluster (all brokers), file,
+    default, …
+    """
 
     name: str
     value: str | None
@@ -108,7 +112,8 @@ async def alter_configs(
     broker: int | None = None,
     allow: Collection[ErrorCode] = (),
 ) -> None:
-    """Resource name → key → value, None to delete it. Raises KafkaError for the first error that is not in `allow`.
+    """Resource name → key → value, None to delete it. Raises KafkaError for the first error that is
+    not in `allow`.
 
     broker: Apache Kafka alters a broker's configuration only on that broker. None: the controller.
     """

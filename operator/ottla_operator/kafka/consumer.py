@@ -1,4 +1,6 @@
-"""A consumer without group membership: records of partitions from given offsets, in the order of each partition."""
+"""A consumer without group membership: records of partitions from given offsets, in the order of
+each partition.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -51,7 +53,9 @@ class Consumer:
     _leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def records(self) -> AsyncIterator[tuple[TopicPartition, list[Record]]]:
-        """Yields the next records of a partition, forever. Yields an empty list after a round without records."""
+        """Yields the next records of a partition, forever. Yields an empty list after a round
+        without records.
+        """
         while True:
             if not self._leaders:
                 await self._find_leaders()

@@ -20,8 +20,9 @@ TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
 
 class ElectionType(IntEnum):
-    """preferred: the first replica, if it is in sync. unclean: any live replica of a partition without a leader; records
-    that only other replicas have are lost."""
+    """preferred: the first replica, if it is in sync. unclean: any live replica of a partition
+    without a leader; records that only other replicas have are lost.
+    """
 
     preferred = 0
     unclean = 1
@@ -40,7 +41,8 @@ class ElectionResult:
 def find_partitions_to_elect(topics: Iterable[TopicDescription], election: ElectionType) -> list[TopicPartition]:
     """Partitions that an election would change.
 
-    For preferred: the preferred replica is in sync and does not lead. For unclean: there is no leader.
+    For preferred: the preferred replica is in sync and does not lead. For unclean: there is no
+    leader.
     """
     if election is ElectionType.unclean:
         return [(topic.name, it.index) for topic in topics for it in topic.partitions if it.leader < 0]
@@ -75,7 +77,9 @@ async def elect_leaders(
 
 
 async def elect_preferred_leaders(client: KafkaClient, partitions: Iterable[TopicPartition]) -> None:
-    """Elects preferred leaders where they are in sync. Elsewhere the controller's leader balancing does it later."""
+    """Elects preferred leaders where they are in sync. Elsewhere the controller's leader balancing
+    does it later.
+    """
     try:
         await elect_leaders(client, ElectionType.preferred, partitions)
     except KafkaError as error:

@@ -1,4 +1,6 @@
-"""Size of replicas on the brokers' disks (DescribeLogDirs). Brokers that do not respond are omitted."""
+"""Size of replicas on the brokers' disks (DescribeLogDirs). Brokers that do not respond are
+omitted.
+"""
 
 import asyncio
 from collections import defaultdict

@@ -73,7 +73,9 @@ async def describe_metadata_log(client: KafkaClient) -> MetadataLog:
 
 
 async def read_log(client: KafkaClient, log: MetadataLog, start: int) -> AsyncIterator[MetadataRecord]:
-    """Records from an offset, which is not before the log start, to the high watermark of the description."""
+    """Records from an offset, which is not before the log start, to the high watermark of the
+    description.
+    """
     at = start
     while at < log.quorum.high_watermark:
         fetched = await _fetch(client, log.quorum.leader, at)
@@ -87,7 +89,9 @@ async def read_log(client: KafkaClient, log: MetadataLog, start: int) -> AsyncIt
 
 
 async def read_snapshot(client: KafkaClient, log: MetadataLog, snapshot: Snapshot) -> list[MetadataRecord]:
-    """Records of a snapshot. Raises KafkaError SNAPSHOT_NOT_FOUND if a newer one has replaced it."""
+    """Records of a snapshot. Raises KafkaError SNAPSHOT_NOT_FOUND if a newer one has replaced
+    it.
+    """
     data = b""
     while True:
         partition = PartitionSnapshot(

@@ -1,4 +1,6 @@
-"""Mirrors on the brokers: configuration and state (config resource types 101 and 102, docs/mirroring.md)."""
+"""Mirrors on the brokers: configuration and state (config resource types 101 and 102,
+docs/mirroring.md).
+"""
 
 import asyncio
 import json
@@ -48,8 +50,8 @@ async def alter_mirror(client: KafkaClient, name: str, changes: Mapping[str, str
 async def describe_mirrored_partitions(client: KafkaClient, mirror: str) -> list[ObservedMirrorPartition]:
     """State of every mirrored partition, as its leader reports it, sorted by partition.
 
-    Partitions without a leader, and those whose leader does not respond, are UNREPORTED. Every broker knows which
-    topics are mirrored, and how many of their partitions.
+    Partitions without a leader, and those whose leader does not respond, are UNREPORTED. Every
+    broker knows which topics are mirrored, and how many of their partitions.
     """
     every = [topic for topic in await topics.list_topics(client) if not topic.is_internal]
     names = [topic.name for topic in every]
@@ -74,7 +76,9 @@ def _why_unreported(leader: int) -> str:
 async def _report_of_broker(
     client: KafkaClient, broker: int, names: Iterable[str], mirror: str
 ) -> tuple[list[ObservedMirrorPartition], dict[str, float]]:
-    """The mirrored partitions that a broker leads, and the number of mirrored partitions of each topic (inf: all)."""
+    """The mirrored partitions that a broker leads, and the number of mirrored partitions of each
+    topic (inf: all).
+    """
     try:
         results = await describe_configs(client, ConfigResourceType.mirrored_topic, names, broker=broker)
     except Unreachable:

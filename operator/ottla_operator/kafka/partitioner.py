@@ -1,4 +1,6 @@
-"""The partition of a key by murmur2, as in the Java producer and in librdkafka's `murmur2_random`."""
+"""The partition of a key by murmur2, as in the Java producer and in librdkafka's
+`murmur2_random`.
+"""
 
 from functools import lru_cache
 from typing import Final

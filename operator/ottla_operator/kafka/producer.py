@@ -28,7 +28,9 @@ RETRY_PAUSE_S: Final = 0.1
 AUTO_CREATION_ATTEMPTS: Final = 10
 REQUEST_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 KEYLESS_BLOCK_RECORDS: Final = 1000
-"""Consecutive records without a key that go to one partition, if the partitions are fixed by `fix_partitions`."""
+"""Consecutive records without a key that go to one partition, if the partitions are fixed by
+`fix_partitions`.
+"""
 RECORD_OVERHEAD_BYTES: Final = 24
 """Bytes that a record takes besides key, value and headers, at most."""
 
@@ -91,15 +93,19 @@ class Producer:
         self._producer_id_and_epoch = response.producer_id, response.producer_epoch
 
     async def count_partitions(self, topic: str) -> int:
-        """Number of partitions. Raises KafkaError if the topic neither exists nor is created automatically."""
+        """Number of partitions. Raises KafkaError if the topic neither exists nor is created
+        automatically.
+        """
         if topic not in self._leaders:
             await self._find_leaders(topic)
         return len(self._leaders[topic])
 
     async def choose_partition(self, topic: str, key: bytes | None, partition: int | None = None) -> TopicPartition:
-        """The given partition, otherwise that of the key. Without a key, each partition in turn for a batch.
+        """The given partition, otherwise that of the key. Without a key, each partition in turn for
+        a batch.
 
-        After `fix_partitions`, each partition in turn for a block of records: the same records get the same partition.
+        After `fix_partitions`, each partition in turn for a block of records: the same records get
+        the same partition.
         """
         count = len(self._leaders[topic]) if topic in self._leaders else await self.count_partitions(topic)
         if partition is not None:
@@ -223,7 +229,9 @@ class Producer:
         )
 
     async def _find_leaders(self, topic: str) -> None:
-        """Describes the topic; a missing topic is created if the brokers create topics automatically."""
+        """Describes the topic; a missing topic is created if the brokers create topics
+        automatically.
+        """
         description = (await topics.describe_topics(self.client, [topic])).get(topic)
         if description is None:
             await topics.request_auto_creation(self.client, topic)

@@ -1,4 +1,6 @@
-"""The quorum of the metadata log: leader, voters and observers (DescribeQuorum; KIP-595, KIP-836)."""
+"""The quorum of the metadata log: leader, voters and observers (DescribeQuorum; KIP-595,
+KIP-836).
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +22,8 @@ IN_SYNC_WITHIN_MS: Final = 2000
 class QuorumReplica:
     """A broker's replica of the metadata log.
 
-    log_end_offset: -1 if unknown. is_in_sync: it had every committed record within the last IN_SYNC_WITHIN_MS.
+    log_end_offset: -1 if unknown. is_in_sync: it had every committed record within the last
+    IN_SYNC_WITHIN_MS.
     """
 
     broker: int

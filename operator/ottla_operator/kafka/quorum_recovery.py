@@ -1,5 +1,5 @@
-"""Ottla's own requests to single brokers, which need neither a leader nor a broker that is ready: what a broker's
-replica of the metadata log is, and how it is recovered."""
+"""Ottla's own requests to single brokers, which need neither a leader nor a broker that is ready:
+what a broker's replica of the metadata log is, and how it is recovered."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -27,7 +27,9 @@ TIMEOUT_S: Final = 5.0
 async def describe_replicas(
     addresses: Collection[str], security: ClientSecurity = UNSECURED, timeout_s: float = TIMEOUT_S
 ) -> dict[str, MetadataReplica | str]:
-    """Address → the replica there, or why it did not answer. `addresses`: host:port. Raises InvalidAddress."""
+    """Address → the replica there, or why it did not answer. `addresses`: host:port. Raises
+    InvalidAddress.
+    """
     parsed = {address: _parse(address) for address in addresses}
     found = await asyncio.gather(*(_describe(*parsed[it], it, security, timeout_s) for it in parsed))
     return dict(zip(parsed, found, strict=True))

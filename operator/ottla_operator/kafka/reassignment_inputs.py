@@ -1,4 +1,6 @@
-"""Inputs of reassignment plans: brokers with their racks, partitions with their replicas and sizes."""
+"""Inputs of reassignment plans: brokers with their racks, partitions with their replicas and
+sizes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from ottla_operator.plan.moves import PartitionReplicas
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentInputs:
-    """`brokers`: those that are up. `partitions`: of all topics; one that is being reassigned has its target replicas."""
+    """`brokers`: those that are up. `partitions`: of all topics; one that is being reassigned has
+    its target replicas.
+    """
 
     brokers: tuple[UsableBroker, ...]
     partitions: tuple[PartitionReplicas, ...]

@@ -1,4 +1,6 @@
-"""Reassignment of partitions (KIP-455): start, list, cancel, progress, and the inputs of its plans."""
+"""Reassignment of partitions (KIP-455): start, list, cancel, progress, and the inputs of its
+plans.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ from ottla_operator.kafka.topics import describe_topics
 
 TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 MAX_PARTITIONS_PER_REQUEST: Final = 500
-"""The controller handles one request at a time. Thousands of partitions in one would delay all others."""
+"""The controller handles one request at a time. Thousands of partitions in one would delay all
+others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,9 @@ async def reassign_partitions(client: KafkaClient, replicas: Mapping[TopicPartit
 
 
 async def cancel_reassignments(client: KafkaClient, partitions: Iterable[TopicPartition]) -> None:
-    """Reverts partitions to their previous replicas. Partitions whose reassignment is complete are not changed."""
+    """Reverts partitions to their previous replicas. Partitions whose reassignment is complete are
+    not changed.
+    """
     await _alter(client, dict.fromkeys(partitions))
 
 
@@ -130,7 +136,9 @@ async def measure_progress(
 def copied_bytes(
     reassignments: Mapping[TopicPartition, PartitionReassignment], sizes: log_dirs.ReplicaSizes
 ) -> tuple[int, int]:
-    """Bytes that the added replicas have, and bytes that they will have: the size of the largest other replica."""
+    """Bytes that the added replicas have, and bytes that they will have: the size of the largest
+    other replica.
+    """
     copied = total = 0
     for partition, it in reassignments.items():
         others = (broker for broker in it.replicas if broker in sizes and broker not in it.adding)

@@ -1,4 +1,5 @@
-"""Throttle of reassignments (KIP-73): a rate on each broker, and the throttled replicas on each topic.
+"""Throttle of reassignments (KIP-73): a rate on each broker, and the throttled replicas on each
+topic.
 
 The settings are those of kafka-reassign-partitions, so that either tool can remove them.
 """
@@ -30,7 +31,9 @@ async def set_throttle(client: KafkaClient, moves: Iterable[Move], rate: int, br
 
 
 async def remove_throttle(client: KafkaClient, brokers: Iterable[int], topics: Iterable[str]) -> None:
-    """Removes the throttle from topics and brokers, if it is set. `brokers`: ids of the brokers that are up."""
+    """Removes the throttle from topics and brokers, if it is set. `brokers`: ids of the brokers
+    that are up.
+    """
     changes = {topic: dict.fromkeys(REPLICAS) for topic in sorted(topics)}
     missing = (ErrorCode.unknown_topic_or_partition,)
     await alter_configs(client, ConfigResourceType.topic, changes, allow=missing)
@@ -39,7 +42,9 @@ async def remove_throttle(client: KafkaClient, brokers: Iterable[int], topics: I
 
 
 def throttled_replicas(moves: Iterable[Move]) -> tuple[dict[str, str], dict[str, str], set[int]]:
-    """The throttled leader and follower replicas of each topic, as `partition:broker,…`, and the brokers involved."""
+    """The throttled leader and follower replicas of each topic, as `partition:broker,…`, and the
+    brokers involved.
+    """
     leaders: dict[str, list[str]] = defaultdict(list)
     followers: dict[str, list[str]] = defaultdict(list)
     brokers: set[int] = set()

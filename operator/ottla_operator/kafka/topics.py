@@ -50,7 +50,8 @@ class TopicDescription:
 class EligibleLeaders:
     """Replicas outside of the ISR that may become leader (KIP-966).
 
-    eligible: they have every committed record. last_known: the last leader, if neither ISR nor eligible replicas exist.
+    eligible: they have every committed record. last_known: the last leader, if neither ISR nor
+    eligible replicas exist.
     """
 
     eligible: tuple[int, ...]
@@ -98,7 +99,9 @@ async def describe_existing_topics(client: KafkaClient, names: Iterable[str]) ->
 async def create_topic(
     client: KafkaClient, name: str, partitions: int, replicas: int, config: Mapping[str, str]
 ) -> UUID | None:
-    """Creates a topic and returns its id, if the brokers report it. -1 is the brokers' default of a number."""
+    """Creates a topic and returns its id, if the brokers report it. -1 is the brokers' default of a
+    number.
+    """
     topic = CreatableTopic(
         name=TopicName(name),
         num_partitions=i32(partitions),
@@ -136,12 +139,16 @@ async def delete_topic_by_id(client: KafkaClient, topic_id: UUID) -> bool:
 
 
 async def request_auto_creation(client: KafkaClient, name: str) -> None:
-    """Requests a topic's metadata, which creates the topic if the brokers have auto.create.topics.enable."""
+    """Requests a topic's metadata, which creates the topic if the brokers have
+    auto.create.topics.enable.
+    """
     await client.send(_metadata_request((name,), allow_auto_creation=True))
 
 
 async def describe_eligible_leaders(client: KafkaClient, topic: str) -> dict[int, EligibleLeaders]:
-    """Partition index → eligible leaders. Empty if the brokers do not support DescribeTopicPartitions."""
+    """Partition index → eligible leaders. Empty if the brokers do not support
+    DescribeTopicPartitions.
+    """
     found: dict[int, EligibleLeaders] = {}
     cursor: Cursor | None = None
     while True:

@@ -1,1 +1,3 @@
-"""Kubernetes as the platform: brokers are pods of a StatefulSet, reports are `status` and events. See docs/operator.md."""
+"""Kubernetes as the platform: brokers are pods of a StatefulSet, reports are `status` and events.
+See docs/operator.md.
+"""

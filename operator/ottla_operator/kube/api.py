@@ -1,7 +1,8 @@
-"""A client of the API server with what the operator needs: get, list, server-side apply, patch, delete. Plain JSON in and
-out.
+"""A client of the API server with what the operator needs: get, list, server-side apply, patch,
+delete. Plain JSON in and out.
 
-Every write uses the operator's own field manager, so that fields of people and other controllers stay theirs.
+Every write uses the operator's own field manager, so that fields of people and other controllers
+stay theirs.
 """
 
 import asyncio
@@ -46,8 +47,9 @@ class ApiError(PlatformError):
 
 
 class ApiClient:
-    """One per event loop. `login`: returns credentials; called again when they may have been rotated. `on_write`: called
-    with the kind of each write."""
+    """One per event loop. `login`: returns credentials; called again when they may have been
+    rotated. `on_write`: called with the kind of each write.
+    """
 
     def __init__(self, login: Login, on_write: Callable[[str], None] = lambda kind: None) -> None:
         self._login = login
@@ -93,7 +95,9 @@ class ApiClient:
         return sorted(items, key=lambda it: str(it["metadata"]["name"]))
 
     async def apply(self, wanted: Json) -> Json:
-        """Server-side apply; fields that others own become the operator's. Returns the object as it is then."""
+        """Server-side apply; fields that others own become the operator's. Returns the object as it
+        is then.
+        """
         return await self._apply(wanted, "")
 
     async def apply_status(self, wanted: Json) -> Json:
@@ -106,7 +110,9 @@ class ApiClient:
         return await self._request("PATCH", path, wanted, query=query, content=APPLY, kind=kind)
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Json) -> Json:
-        """A merge patch; with metadata.resourceVersion in it, only of the object of that version (409 otherwise)."""
+        """A merge patch; with metadata.resourceVersion in it, only of the object of that version
+        (409 otherwise).
+        """
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request("PATCH", kind.path(namespace, name), change, query=query, content=MERGE, kind=kind)
 
@@ -118,7 +124,9 @@ class ApiClient:
         )
 
     async def delete(self, kind: Kind, resource: Json, *, orphan: bool = False) -> None:
-        """Deletes this object, not another that has its name by now. `orphan`: what it owns stays."""
+        """Deletes this object, not another that has its name by now. `orphan`: what it owns
+        stays.
+        """
         metadata = resource["metadata"]
         options = {
             "preconditions": {"uid": metadata["uid"]},
@@ -174,7 +182,9 @@ class ApiClient:
 
 
 def _parse(status: int, text: str) -> Json:
-    """JSON, except that some errors are plain text, such as that of an unknown API group. Raises ValueError."""
+    """JSON, except that some errors are plain text, such as that of an unknown API group. Raises
+    ValueError.
+    """
     try:
         return json.loads(text)
     except ValueError:

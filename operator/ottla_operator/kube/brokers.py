@@ -43,7 +43,9 @@ UNUSED_CONFIG_TTL: Final = datetime.timedelta(minutes=1)
 
 
 class PodPlatform:
-    """Brings the objects of Clusters to their specs, except for what needs a restart, a move or the removal of a broker."""
+    """Brings the objects of Clusters to their specs, except for what needs a restart, a move or the
+    removal of a broker.
+    """
 
     def __init__(self, api: ApiClient, events: EventRecorder, images: BrokerImages) -> None:
         self.api = api
@@ -89,12 +91,15 @@ class PodPlatform:
         return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error, creation_error)
 
     async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
-        """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it is said once."""
+        """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it
+        is said once.
+        """
         template = stateful_set["spec"]["template"]["metadata"] if stateful_set else {}
         if not (asked_at := (template.get("annotations") or {}).get(names.KUBECTL_RESTARTED_AT)):
             return
         said = (
-            f"kubectl rollout restart (at {asked_at}) restarts no broker: the operator restarts them one at a time, each "
+            f"kubectl rollout restart (at {asked_at}) restarts no broker: the operator restarts them "
+            "one at a time, each "
             f"when all partitions can spare it. Set spec.restartAt: {asked_at} in Cluster {cluster.name}"
         )
         await self.events.record(resource, "RolloutRestartIgnored", said, warning=True)
@@ -102,8 +107,10 @@ class PodPlatform:
         await self.api.merge(STATEFUL_SET, cluster.metadata.namespace, cluster.name, change)
 
     async def _read_certificates(self, cluster: Cluster, stateful_set: Json | None) -> tuple[str | None, str]:
-        """The digest of the certificates that brokers should have, empty without TLS; and why those in the Secret cannot be
-        used. Then the digest is that of the certificates in use; None if there are none."""
+        """The digest of the certificates that brokers should have, empty without TLS; and why those
+        in the Secret cannot be used. Then the digest is that of the certificates in use; None if
+        there are none.
+        """
         in_use = _certificates_in_use(stateful_set)
         try:
             secrets = await read_secrets(self.api, cluster.metadata.namespace, filter(None, [tls.secret_name(cluster)]))
@@ -183,8 +190,9 @@ class PodBrokerSet:
         observed.stateful_set = await objects.apply(desired.stateful_set, observed.stateful_set)
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
-        """Deletes Services of brokers that were removed and ConfigMaps that no pod uses, and sets how many brokers may be
-        evicted."""
+        """Deletes Services of brokers that were removed and ConfigMaps that no pod uses, and sets
+        how many brokers may be evicted.
+        """
         for name, service in self._observed.services.items():
             if ("Service", name) not in self._needed:
                 await self._platform.api.delete(SERVICE, service)
@@ -269,7 +277,9 @@ def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
 
 
 def _settings_in_use(observed: ClusterObjects) -> Settings:
-    """The settings of a broker that is ready if there is one, else of any, else those that the next would start with."""
+    """The settings of a broker that is ready if there is one, else of any, else those that the next
+    would start with.
+    """
     started = _started_with(observed)
     pods = sorted(observed.pods.values(), key=lambda it: not it.is_ready)
     template = observed.config_maps.get(_mounted_config(observed.stateful_set))

@@ -1,8 +1,8 @@
 """Whether the brokers of a Cluster may found a cluster: once, while no disk can hold one already.
 
-Invariant: brokers found no cluster beside one that exists. A cluster exists once its id is in the status, or in what is
-left on a volume claim; the claims of a deleted Cluster that are kept hold its cluster, which the brokers of a Cluster
-of the same name continue.
+Invariant: brokers found no cluster beside one that exists. A cluster exists once its id is in the
+status, or in what is left on a volume claim; the claims of a deleted Cluster that are kept hold its
+cluster, which the brokers of a Cluster of the same name continue.
 """
 
 from typing import Final
@@ -19,7 +19,9 @@ CLAIMS_RETRY_S: Final = 1.0
 
 
 async def may_found_cluster(api: ApiClient, resource: Json, cluster: Cluster) -> bool:
-    """Of a Cluster without a StatefulSet. Raises Blocked while claims of a previous StatefulSet are still being deleted."""
+    """Of a Cluster without a StatefulSet. Raises Blocked while claims of a previous StatefulSet are
+    still being deleted.
+    """
     if (resource.get("status") or {}).get("clusterId"):
         return False
     claims = [

@@ -56,5 +56,7 @@ _BY_NAME: Final = {(it.api, it.name): it for it in _ALL}
 
 
 def kind_of(resource: Json) -> Kind:
-    """The kind of an object with apiVersion and kind. Raises KeyError for kinds that the operator does not use."""
+    """The kind of an object with apiVersion and kind. Raises KeyError for kinds that the operator
+    does not use.
+    """
     return _BY_NAME[resource["apiVersion"], resource["kind"]]

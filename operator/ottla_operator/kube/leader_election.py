@@ -1,9 +1,10 @@
 """Elects the active operator among several: it holds a Lease and renews it.
 
-Invariant: the active operator has renewed the Lease within `LEASE_S` by its own clock. Another takes over only after it
-has observed the Lease unchanged for `LEASE_S` by its clock, and only by a write that names the version it observed.
-Clocks are never compared. Two may still overlap for the length of a request: whatever the operator does is therefore
-decided from what it observes, and harmless when done twice.
+Invariant: the active operator has renewed the Lease within `LEASE_S` by its own clock. Another
+takes over only after it has observed the Lease unchanged for `LEASE_S` by its clock, and only by a
+write that names the version it observed. Clocks are never compared. Two may still overlap for the
+length of a request: whatever the operator does is therefore decided from what it observes, and
+harmless when done twice.
 """
 
 import asyncio
@@ -27,7 +28,9 @@ log = logging.getLogger("ottla.operator.election")
 
 @dataclass(slots=True)
 class LeaderElection:
-    """`identity`: unique among operators. The Lease `name` is created in `namespace` if it does not exist."""
+    """`identity`: unique among operators. The Lease `name` is created in `namespace` if it does not
+    exist.
+    """
 
     api: ApiClient
     namespace: str
@@ -40,7 +43,9 @@ class LeaderElection:
 
     @asynccontextmanager
     async def lead(self) -> AsyncIterator[asyncio.Event]:
-        """Waits until this operator is the leader. The event is set when it no longer is: whatever it does has to stop then."""
+        """Waits until this operator is the leader. The event is set when it no longer is: whatever
+        it does has to stop then.
+        """
         version = await self._acquire()
         self._lost, self.is_leader = asyncio.Event(), True
         log.info("%s is the active operator now", self.identity)

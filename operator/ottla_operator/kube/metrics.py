@@ -76,8 +76,9 @@ def _resident_bytes() -> int:
 
 
 async def serve(metrics: Metrics, host: str, port: int) -> web.AppRunner:
-    """Serves /livez, /readyz and /metrics. A standby operator is ready too, once its watch cache is complete: the operator
-    that it replaces is stopped only then, so a deletion is always watched."""
+    """Serves /livez, /readyz and /metrics. A standby operator is ready too, once its watch cache is
+    complete: the operator that it replaces is stopped only then, so a deletion is always watched.
+    """
 
     async def livez(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

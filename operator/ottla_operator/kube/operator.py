@@ -1,4 +1,6 @@
-"""`ottla operator`, put together: watches fill the cache, one of several operators is elected, its controller reconciles."""
+"""`ottla operator`, put together: watches fill the cache, one of several operators is elected, its
+controller reconciles.
+"""
 
 import asyncio
 import os
@@ -23,7 +25,9 @@ LoginError = kopf.LoginError
 
 
 def log_in() -> kopf.ConnectionInfo:
-    """The pod's service account; outside of a pod the kubeconfig's current context. Raises LoginError without either."""
+    """The pod's service account; outside of a pod the kubeconfig's current context. Raises
+    LoginError without either.
+    """
     settings = kopf.OperatorSettings()
     found = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
     if found is None:
@@ -33,8 +37,9 @@ def log_in() -> kopf.ConnectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
-    """`namespaces`: to watch; empty for all. `lease_namespace`, `lease_name`: of the Lease by which operators elect one.
-    `http_listener`: of health and metrics; None for none."""
+    """`namespaces`: to watch; empty for all. `lease_namespace`, `lease_name`: of the Lease by which
+    operators elect one. `http_listener`: of health and metrics; None for none.
+    """
 
     namespaces: Sequence[str]
     lease_namespace: str
@@ -57,7 +62,9 @@ class Operator:
         self.election = LeaderElection(self.api, options.lease_namespace, options.lease_name, identity)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until `stop`. A standby operator watches too, so that it knows everything when it takes over."""
+        """Runs until `stop`. A standby operator watches too, so that it knows everything when it
+        takes over.
+        """
         http = await serve(self.metrics, *self.options.http_listener) if self.options.http_listener else None
         watching = asyncio.create_task(self.watches.run(stop))
         leading = asyncio.create_task(self._lead())

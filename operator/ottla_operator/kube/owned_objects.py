@@ -1,4 +1,6 @@
-"""The Kubernetes objects that a Cluster or a Pipeline owns: observed, and applied only where they differ."""
+"""The Kubernetes objects that a Cluster or a Pipeline owns: observed, and applied only where they
+differ.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -21,8 +23,8 @@ TERMINATING_RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class ClusterObjects:
-    """What a Cluster owns. `newest_pod`: when the newest pod was created; empty if there is none. `services`,
-    `config_maps`: by name, the operator's alone."""
+    """What a Cluster owns. `newest_pod`: when the newest pod was created; empty if there is none.
+    `services`, `config_maps`: by name, the operator's alone."""
 
     stateful_set: Json | None
     pods: dict[int, BrokerPod]
@@ -33,7 +35,9 @@ class ClusterObjects:
 
     @property
     def state_annotations(self) -> dict[str, str]:
-        """What the operator has recorded on the StatefulSet; on the headless Service while that is created anew."""
+        """What the operator has recorded on the StatefulSet; on the headless Service while that is
+        created anew.
+        """
         recorded_on = self.stateful_set or self.services.get(self.headless_service) or {}
         annotations = recorded_on.get("metadata", {}).get("annotations") or {}
         return {key: annotations[key] for key in names.STATE_ANNOTATIONS if key in annotations}
@@ -41,8 +45,8 @@ class ClusterObjects:
 
 @dataclass(slots=True)
 class OwnedObjects:
-    """Applies objects by server-side apply. Remembers what the API server stores in another form than it was applied
-    in, so that it is not applied again and again."""
+    """Applies objects by server-side apply. Remembers what the API server stores in another form
+    than it was applied in, so that it is not applied again and again."""
 
     api: ApiClient
     _equivalent: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -80,8 +84,8 @@ class OwnedObjects:
         return await self.api.get(kind_of(desired), desired["metadata"]["namespace"], desired["metadata"]["name"])
 
     async def apply(self, desired: Json, live: Json | None) -> Json:
-        """Applies an object unless `live` is so already. The object as it is then. Raises Blocked if it is not the
-        operator's."""
+        """Applies an object unless `live` is so already. The object as it is then. Raises Blocked
+        if it is not the operator's."""
         desired = with_applied_hash(desired)
         if live is None:
             return await self.api.apply(desired)

@@ -1,4 +1,6 @@
-"""Pipelines on Kubernetes: a driver as a Deployment, or a SparkApplication of Kubeflow's Spark operator."""
+"""Pipelines on Kubernetes: a driver as a Deployment, or a SparkApplication of Kubeflow's Spark
+operator.
+"""
 
 import asyncio
 import json
@@ -117,8 +119,9 @@ class PipelineLauncher:
     async def _stop_other_launcher(
         self, pipeline: Pipeline, launcher: Launcher, managed: Mapping[Launcher, Json], pods: list[Json]
     ) -> None:
-        """Two drivers on one checkpoint undo each other's work: what another launcher runs is deleted first. Raises Blocked
-        until it is gone."""
+        """Two drivers on one checkpoint undo each other's work: what another launcher runs is
+        deleted first. Raises Blocked until it is gone.
+        """
         for other, it in managed.items():
             if other != launcher:
                 await self.delete(it)
@@ -143,7 +146,9 @@ class PipelineLauncher:
 
 @dataclass(slots=True)
 class PodLaunch:
-    """See `reconcile.platform.Launch`. `live`: the Deployment or SparkApplication; None before it is created."""
+    """See `reconcile.platform.Launch`. `live`: the Deployment or SparkApplication; None before it
+    is created.
+    """
 
     launcher: PipelineLauncher
     resource: Json
@@ -185,7 +190,8 @@ class PodLaunch:
             return evaluate_application(observed)
         has_completed = observed.runner is not None and observed.runner.state == "finished"
         if has_completed and not observed.is_finished and not self._is_suspended:
-            # Recorded on the Deployment, so that neither Kubernetes nor another operator starts the driver again.
+            # Recorded on the Deployment, so that neither Kubernetes nor another operator starts the
+            # driver again.
             inputs = replace(self.inputs, finished=self.desired.settings)
             finished = desired_objects(self.pipeline, self.launcher.image, inputs)
             await self.launcher.objects.apply(finished.application, live)

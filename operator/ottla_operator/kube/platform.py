@@ -50,7 +50,9 @@ class KubePlatform:
     # Resources.
 
     async def find_cluster(self, key: Key) -> Json | None:
-        """Asks the API server if the cache has none: right after a start watches have not shown everything."""
+        """Asks the API server if the cache has none: right after a start watches have not shown
+        everything.
+        """
         return self.cache.clusters.get(key) or await self.api.get(CLUSTER, key.namespace, key.name)
 
     def find_unsupported(self, resource: Json) -> str:

@@ -1,4 +1,6 @@
-"""Reads the events that say why pods are not created or do not become ready, where their status does not say it."""
+"""Reads the events that say why pods are not created or do not become ready, where their status
+does not say it.
+"""
 
 import datetime
 from dataclasses import replace

@@ -16,7 +16,9 @@ class RackLabels:
     """(node, label) → value. Labels of a node should not change while pods run on it."""
 
     async def annotate_pods(self, cluster: Cluster, objects: ClusterObjects) -> list[str]:
-        """Annotates every pod that has a node and no rack. Returns the nodes that lack the label."""
+        """Annotates every pod that has a node and no rack. Returns the nodes that lack the
+        label.
+        """
         if cluster.spec.rack is None:
             return []
         unlabelled: list[str] = []

@@ -1,4 +1,6 @@
-"""Secrets that a resource refers to, read one by one by name: the operator stores none and watches none."""
+"""Secrets that a resource refers to, read one by one by name: the operator stores none and watches
+none.
+"""
 
 from collections.abc import Iterable
 
@@ -8,7 +10,9 @@ from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusabl
 
 
 async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
-    """The Secrets that exist, by name. Raises SecretUnusable where the operator may not read one."""
+    """The Secrets that exist, by name. Raises SecretUnusable where the operator may not read
+    one.
+    """
     found: dict[str, ObservedSecret] = {}
     for name in names:
         try:
@@ -17,7 +21,8 @@ async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> 
             if error.status != FORBIDDEN:
                 raise
             raise SecretUnusable(
-                f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, or grant it get on this "
+                f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, "
+                "or grant it get on this "
                 "Secret"
             ) from error
         if secret is not None:

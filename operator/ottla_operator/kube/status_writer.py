@@ -26,8 +26,9 @@ class StatusWriter:
     api: ApiClient
 
     async def write(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
-        """Writes the status if it differs from that of `resource`, which is updated. `fields`: beside the conditions; None
-        leaves one out."""
+        """Writes the status if it differs from that of `resource`, which is updated. `fields`:
+        beside the conditions; None leaves one out.
+        """
         previous = resource.get("status") or {}
         status = {
             "observedGeneration": conditions.generation,
@@ -41,8 +42,8 @@ class StatusWriter:
             resource["metadata"]["resourceVersion"] = written["metadata"]["resourceVersion"]
 
     async def _apply(self, resource: Json, status: Json) -> Json | None:
-        """The resource as it is then; None if it was deleted. A resource that was created in its place must not get the
-        status, so the version is sent: the API server ignores a uid here."""
+        """The resource as it is then; None if it was deleted. A resource that was created in its
+        place must not get the status, so the version is sent: the API server ignores a uid here."""
         metadata = resource["metadata"]
         target = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}
         patch = {key: resource[key] for key in ("apiVersion", "kind")} | {"metadata": target, "status": status}
@@ -74,8 +75,9 @@ class EventRecorder:
     async def record(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        """Creates an event for `kubectl describe`. `lasts`: the same is not repeated for REPEAT_LASTING_S. A failure is only
-        logged."""
+        """Creates an event for `kubectl describe`. `lasts`: the same is not repeated for
+        REPEAT_LASTING_S. A failure is only logged.
+        """
         metadata = resource["metadata"]
         now = self.now()
         key = (str(metadata.get("uid")), reason, message)

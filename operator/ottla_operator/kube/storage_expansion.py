@@ -1,5 +1,6 @@
-"""Expands the brokers' disks in place: volume claims are patched, and the StatefulSet, whose claim template cannot change,
-is deleted without its pods, to be created anew."""
+"""Expands the brokers' disks in place: volume claims are patched, and the StatefulSet, whose claim
+template cannot change, is deleted without its pods, to be created anew.
+"""
 
 import asyncio
 from typing import Final
@@ -16,7 +17,9 @@ DELETION_TIMEOUT_S: Final = 10.0
 
 
 async def expand_storage(api: ApiClient, cluster: Cluster, objects: ClusterObjects) -> bool:
-    """True if claims were patched and the StatefulSet was deleted. Raises ApiError if the storage class does not allow it."""
+    """True if claims were patched and the StatefulSet was deleted. Raises ApiError if the storage
+    class does not allow it.
+    """
     stateful_set, storage, namespace = objects.stateful_set, cluster.spec.storage, cluster.metadata.namespace
     assert storage is not None
     if stateful_set is None or parse_quantity(claimed_storage(stateful_set)) >= parse_quantity(storage.size):

@@ -1,8 +1,9 @@
 """Watches of resources and of what they own, by kopf, into the controller.
 
-kopf is used for watching alone: its change handlers, daemons and timers would write annotations and finalizers on
-resources, and a finalizer blocks the deletion of a namespace whose operator is gone. The operator's image has no
-Kubernetes client library: kopf would import it and use tens of megabytes.
+kopf is used for watching alone: its change handlers, daemons and timers would write annotations and
+finalizers on resources, and a finalizer blocks the deletion of a namespace whose operator is gone.
+The operator's image has no Kubernetes client library: kopf would import it and use tens of
+megabytes.
 """
 
 import asyncio
@@ -40,7 +41,9 @@ class Watches:
         self._login = login
         self._identity = identity
         self._outdated: dict[str, str | None] = {}
-        """uid → cached version (None: not cached) of resources that the last comparison found outdated in the cache."""
+        """uid → cached version (None: not cached) of resources that the last comparison found
+        outdated in the cache.
+        """
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watches until `stop`."""
@@ -88,9 +91,10 @@ class Watches:
     async def compare(self) -> None:
         """Compares the cache with what exists. Raises ApiError.
 
-        A watch that was cut off for too long begins again with what exists then. kopf does not report what was deleted
-        in between, and its objects would be created again and again. What a watch has not shown is fetched if the cache
-        still has the same outdated version at the next comparison.
+        A watch that was cut off for too long begins again with what exists then. kopf does not
+        report what was deleted in between, and its objects would be created again and again. What a
+        watch has not shown is fetched if the cache still has the same outdated version at the next
+        comparison.
         """
         cached = {it["metadata"]["uid"]: it for it in self.controller.cache.all()}
         versions = {uid: it["metadata"].get("resourceVersion") for uid, it in cached.items()}

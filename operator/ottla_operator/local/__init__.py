@@ -1,1 +1,3 @@
-"""This machine as the platform, for `ottla up`: brokers and pipelines are processes, reports go to the terminal."""
+"""This machine as the platform, for `ottla up`: brokers and pipelines are processes, reports go to
+the terminal.
+"""

@@ -25,9 +25,10 @@ RESTART_FILE: Final = "restart-at"
 
 
 class BrokerProcess:
-    """One broker's process. `plan`: what it is started with next. `started_with`: settings of the current or last process;
-    None if these are unknown. `restart_at`: the time of a restart by hand that has come; `started_after`: the one that
-    the process was started after. `on_status`: called with every change."""
+    """One broker's process. `plan`: what it is started with next. `started_with`: settings of the
+    current or last process; None if these are unknown. `restart_at`: the time of a restart by hand
+    that has come; `started_after`: the one that the process was started after. `on_status`: called
+    with every change."""
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
         self.plan = plan
@@ -99,8 +100,10 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class BrokerProcesses:
-    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every broker that there is to be,
-    or still is. `by_id`: in the order of ids. `on_change`: called when a broker becomes ready, or no longer is."""
+    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every
+    broker that there is to be, or still is. `by_id`: in the order of ids. `on_change`: called when
+    a broker becomes ready, or no longer is.
+    """
 
     name: str
     home: Home
@@ -161,7 +164,9 @@ class BrokerProcesses:
 
     @property
     def addresses(self) -> list[str]:
-        """Of ready brokers only: the process of another `ottla up` may have the port of one that is not."""
+        """Of ready brokers only: the process of another `ottla up` may have the port of one that is
+        not.
+        """
         return [it.plan.address for it in self.by_id.values() if it.is_ready]
 
     @property

@@ -1,7 +1,8 @@
-"""Resources from YAML files, as `kubectl apply -f` takes them, with the line of every field for error messages.
+"""Resources from YAML files, as `kubectl apply -f` takes them, with the line of every field for
+error messages.
 
-YAML is read as Kubernetes reads it: dates stay text, a duplicate key is an error, `List` objects are opened, empty
-documents are ignored.
+YAML is read as Kubernetes reads it: dates stay text, a duplicate key is an error, `List` objects
+are opened, empty documents are ignored.
 """
 
 import re
@@ -95,9 +96,9 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
 
 
 def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Document]:
-    """All resources of the files and the Secrets beside them, each validated, and then together. Objects of other API
-    groups are ignored. `held`: files that held resources when they were read last: an empty one is an error, since an
-    editor may be writing it. Raises InvalidFiles."""
+    """All resources of the files and the Secrets beside them, each validated, and then together.
+    Objects of other API groups are ignored. `held`: files that held resources when they were read
+    last: an empty one is an error, since an editor may be writing it. Raises InvalidFiles."""
     documents: list[Document] = []
     problems: list[str] = []
     for file in find_files(inputs):
@@ -170,7 +171,9 @@ def _setting_problems(cluster: Cluster) -> list[validation.Problem]:
 
 
 def _foreign(data: Json) -> bool:
-    """True for an object of another API group, such as a Namespace, and for data that is not a resource."""
+    """True for an object of another API group, such as a Namespace, and for data that is not a
+    resource.
+    """
     if not isinstance(data, dict) or secrets.is_secret(data):
         return False
     version = data.get("apiVersion")
@@ -210,8 +213,9 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
 
 
 def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
-    """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has brokers, and Secrets that
-    listeners cannot use."""
+    """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has
+    brokers, and Secrets that listeners cannot use.
+    """
     clusters = {it.name: it for it in documents if it.kind == "Cluster"}
     for it in documents:
         if it.kind != "Topic" or (cluster := clusters.get(it.data["spec"]["clusterRef"]["name"])) is None:

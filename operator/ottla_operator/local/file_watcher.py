@@ -1,5 +1,5 @@
-"""Watches the files and folders that `ottla up` was given, also when a folder is replaced, as by checking out another
-branch."""
+"""Watches the files and folders that `ottla up` was given, also when a folder is replaced, as by
+checking out another branch."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -16,8 +16,8 @@ POLL_S: Final = 1.0
 
 
 async def watch_edits(inputs: Sequence[Path], home: Path, stop: asyncio.Event) -> AsyncIterator[frozenset[str]]:
-    """Names of files that were changed together, until `stop`. Empty when a watch has just begun: an edit may have come
-    before it. `home`: where `ottla up` writes."""
+    """Names of files that were changed together, until `stop`. Empty when a watch has just begun:
+    an edit may have come before it. `home`: where `ottla up` writes."""
     folders, is_edit = {it if it.is_dir() else it.parent for it in inputs}, _filter(inputs, home)
     while not stop.is_set():
         watched, is_new = _existing(folders), True

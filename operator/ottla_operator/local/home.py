@@ -6,8 +6,8 @@
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      what its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
-.ottla/<cluster>/<id>/output.log         what it has printed
-.ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json, output.log
+.ottla/<cluster>/<id>/output.log         what it has printed .ottla/<cluster>/pipelines/<name>/
+a pipeline: checkpoint, progress.jsonl, process.json, output.log
 """
 
 import fcntl
@@ -40,7 +40,9 @@ class Home:
         return self.path / cluster / "pipelines" / name
 
     def lock(self) -> int:
-        """Locks the folder until this process ends. Returns the open lock file. Raises HomeLocked."""
+        """Locks the folder until this process ends. Returns the open lock file. Raises
+        HomeLocked.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         ignore = self.path / ".gitignore"
         if not ignore.exists():
@@ -60,8 +62,9 @@ class Home:
 
 
 def read_state(folder: Path) -> tuple[int, ReconcileState]:
-    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if there is none that can
-    be read."""
+    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if
+    there is none that can be read.
+    """
     try:
         found: dict[str, Any] = json.loads((folder / "brokers.json").read_text())
         return max(map(int, found["present"]), default=0), ReconcileState(
@@ -91,8 +94,10 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
 
 
 def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path:
-    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's. Returns their folder,
-    which their digest names. Older ones stay: a broker that is still to be restarted may need them."""
+    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's.
+    Returns their folder, which their digest names. Older ones stay: a broker that is still to be
+    restarted may need them.
+    """
     target = folder / "certificates" / certificates.digest
     if not (target / KEYSTORE).exists():
         if certificates.authorities:

@@ -28,7 +28,9 @@ class State(Enum):
 
 @dataclass(slots=True)
 class BrokerRow:
-    """`leads`: partitions. `replicas`: that it has, and how many of them are `out_of_sync`. None: unknown."""
+    """`leads`: partitions. `replicas`: that it has, and how many of them are `out_of_sync`. None:
+    unknown.
+    """
 
     label: str
     address: str
@@ -43,8 +45,8 @@ class BrokerRow:
 
 @dataclass(slots=True)
 class TopicRow:
-    """`records`: log end minus log start of all partitions, so records that compaction has removed still count.
-    `lag_records`: of `lag_group`, the group with the largest lag."""
+    """`records`: log end minus log start of all partitions, so records that compaction has removed
+    still count. `lag_records`: of `lag_group`, the group with the largest lag."""
 
     cluster: str
     name: str
@@ -73,7 +75,9 @@ class PipelineRow:
 
 @dataclass(slots=True)
 class MirrorRow:
-    """`cluster`: the target. `topics`: that are copied. `lag_records`, `lag_seconds`: None if unknown."""
+    """`cluster`: the target. `topics`: that are copied. `lag_records`, `lag_seconds`: None if
+    unknown.
+    """
 
     cluster: str
     name: str
@@ -93,8 +97,10 @@ class LoadRow:
 
 @dataclass(slots=True)
 class LiveView:
-    """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`: cluster → progress of
-    its reassignments. `milestones`: what has happened → seconds since the command began."""
+    """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`:
+    cluster → progress of its reassignments. `milestones`: what has happened → seconds since the
+    command began.
+    """
 
     say: Callable[[str, MessageKind], None]
     began_s: float = field(default_factory=lambda: process_start_s())
@@ -114,7 +120,7 @@ class LiveView:
 
 
 def process_start_s() -> float:
-    """When this process was started, on the monotonic clock: a person also waits for the interpreter's start."""
+    """When this process was started, on the monotonic clock; includes the interpreter's start."""
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     try:
         ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])

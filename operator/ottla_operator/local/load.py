@@ -1,10 +1,11 @@
-"""The load: a `load.py` beside the YAML (or `load-NAME.py`, for the cluster of that name) prints records as JSON lines, and
-`ottla produce --lines - --resume` writes them to topics.
+"""The load: a `load.py` beside the YAML (or `load-NAME.py`, for the cluster of that name) prints
+records as JSON lines, and `ottla produce --lines - --resume` writes them to topics.
 
-An interrupted load resumes exactly where it ended, because its lines come in the same order every time and each partition
-knows how many it has, even if partitions were added meanwhile. A completed load is remembered with the script's hash and
-the ids of the topics, and is not run again, also not for topics that are described later: once partitions were added,
-the number of records in a partition says nothing.
+An interrupted load resumes exactly where it ended, because its lines come in the same order every
+time and each partition knows how many it has, even if partitions were added meanwhile. A completed
+load is remembered with the script's hash and the ids of the topics, and is not run again, also not
+for topics that are described later: once partitions were added, the number of records in a
+partition says nothing.
 """
 
 import asyncio
@@ -48,7 +49,9 @@ class Load:
         return self.view.loads.setdefault(str(self.script), LoadRow(str(self.script)))
 
     async def run(self, topic_ids: Mapping[str, str]) -> None:
-        """Loads, unless that was completed before. `topic_ids`: of the cluster's described topics, by name."""
+        """Loads, unless that was completed before. `topic_ids`: of the cluster's described topics,
+        by name.
+        """
         current = {"script": hashlib.sha256(self.script.read_bytes()).hexdigest(), "topics": dict(topic_ids)}
         if is_loaded(self._read_marker(), current):
             self.row.state, self.row.note = State.finished, "was loaded before"
@@ -90,8 +93,9 @@ class Load:
             return None
 
     async def _run_processes(self) -> tuple[int, str]:
-        """Runs script | ottla produce in a process group of their own. The first exit code that is not 0, and the last line
-        of that process."""
+        """Runs script | ottla produce in a process group of their own. The first exit code that is
+        not 0, and the last line of that process.
+        """
         reader, writer = os.pipe()
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
         command = ("-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--bootstrap", self.bootstrap)

@@ -1,8 +1,8 @@
 """Pipelines as local Spark processes, observed through their progress events.
 
-The runner is a program of its own (`python -m ottla_spark run`), so that brokers and this command need neither Java nor
-PySpark. It appends a JSON object to progress.jsonl for every change of its state and every batch; `ottla_spark.progress`
-lists their fields.
+The runner is a program of its own (`python -m ottla_spark run`), so that brokers and this command
+need neither Java nor PySpark. It appends a JSON object to progress.jsonl for every change of its
+state and every batch; `ottla_spark.progress` lists their fields.
 """
 
 import asyncio
@@ -62,9 +62,10 @@ def find_java() -> str | None:
 
 
 class PipelineProcess:
-    """One pipeline's driver. `document`: the resource as written; its relative paths start from the file's folder.
-    `hash`: another one means that the driver has to be started again, because its spec, a Python step, its file or the
-    first broker's address has changed; it finds the other brokers by itself."""
+    """One pipeline's driver. `document`: the resource as written; its relative paths start from the
+    file's folder. `hash`: another one means that the driver has to be started again, because its
+    spec, a Python step, its file or the first broker's address has changed; it finds the other
+    brokers by itself."""
 
     def __init__(
         self,
@@ -258,7 +259,9 @@ class ProcessLaunch:
 
 @dataclass(slots=True)
 class PipelineProcesses:
-    """Drivers by the Pipeline's name. `on_change`: called with the name when a driver's state changes."""
+    """Drivers by the Pipeline's name. `on_change`: called with the name when a driver's state
+    changes.
+    """
 
     home: Home
     view: LiveView

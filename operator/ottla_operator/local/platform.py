@@ -1,5 +1,5 @@
-"""This machine as a `reconcile.platform.Platform`: resources come from files, brokers and drivers are processes, and
-reports go to the terminal."""
+"""This machine as a `reconcile.platform.Platform`: resources come from files, brokers and drivers
+are processes, and reports go to the terminal."""
 
 import asyncio
 import time
@@ -42,8 +42,9 @@ READINESS_STATES: Final = {Ready: State.ready, Reconciling: State.starting, Stal
 
 
 class LocalPlatform:
-    """`on_process_change`: called with kind and key when a process of a Cluster or Pipeline changes. `reported`: set with
-    every report."""
+    """`on_process_change`: called with kind and key when a process of a Cluster or Pipeline
+    changes. `reported`: set with every report.
+    """
 
     roll_timeout_s = 30.0
 
@@ -157,7 +158,9 @@ class LocalPlatform:
             self._print(resource, readiness.message)
 
     def _print(self, resource: Json, message: str, *, is_error: bool = False) -> None:
-        """Prints a message about a resource once, with the place in the files that an error is about."""
+        """Prints a message about a resource once, with the place in the files that an error is
+        about.
+        """
         key = (resource["kind"], resource["metadata"]["name"])
         if self._printed.get(key) == message:
             return
@@ -176,7 +179,9 @@ class LocalPlatform:
     async def prepare_brokers(
         self, resource: Json, cluster: Cluster, rejected: Settings, refused: str
     ) -> BrokerProcesses:
-        """Files with refused settings are not loaded (`documents.py`), so `refused` is always empty."""
+        """Files with refused settings are not loaded (`documents.py`), so `refused` is always
+        empty.
+        """
         return self.clusters[cluster.name].prepare(cluster, rejected)
 
     async def forget_cluster(self, key: Key) -> None:
@@ -194,7 +199,9 @@ class LocalPlatform:
         return dict(self._deletion_records.get(cluster, {}))
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None:
-        """In memory: a Topic that is removed from the files while no `ottla up` is running keeps its topic."""
+        """In memory: a Topic that is removed from the files while no `ottla up` is running keeps
+        its topic.
+        """
         self._deletion_records[resource_key(cluster)] = dict(records)
 
     # Mirrors.

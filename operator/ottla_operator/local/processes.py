@@ -1,8 +1,8 @@
 """Processes that outlive `ottla up` if it crashes, and that the next one finds again.
 
-A process runs in a session of its own, so that Ctrl-C reaches only `ottla up`, which stops everything in order. It
-prints to a file, so that it neither blocks nor dies when `ottla up` is gone. `process.json` identifies it by pid and
-start time: another process may get the pid.
+A process runs in a session of its own, so that Ctrl-C reaches only `ottla up`, which stops
+everything in order. It prints to a file, so that it neither blocks nor dies when `ottla up` is
+gone. `process.json` identifies it by pid and start time: another process may get the pid.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ class ProcessIdentity:
 
 @dataclass(slots=True)
 class Process:
-    """A running process. `child`: None for one that an earlier `ottla up` has started. `output_from`: where its output
-    begins in output.log, in bytes."""
+    """A running process. `child`: None for one that an earlier `ottla up` has started.
+    `output_from`: where its output begins in output.log, in bytes."""
 
     folder: Path
     identity: ProcessIdentity
@@ -55,7 +55,9 @@ class Process:
         return self.child is None
 
     async def wait(self) -> int | None:
-        """Waits for its exit. The exit code, negative for a signal; None for an adopted process, whose code is unknown."""
+        """Waits for its exit. The exit code, negative for a signal; None for an adopted process,
+        whose code is unknown.
+        """
         if self.child is not None:
             code: int | None = await self.child.wait()
         else:
@@ -66,7 +68,9 @@ class Process:
         return code
 
     async def stop(self, timeout_s: float) -> bool:
-        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it has exited by itself."""
+        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it has exited by
+        itself.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
         try:
@@ -102,7 +106,9 @@ class Process:
 async def start_process(
     folder: Path, command: Sequence[str], hash_: str, environment: Mapping[str, str] | None = None
 ) -> Process:
-    """Starts a command; its output goes to output.log and its identity to process.json. Raises OSError."""
+    """Starts a command; its output goes to output.log and its identity to process.json. Raises
+    OSError.
+    """
     log = folder / "output.log"
     begin = _rotate(log)
     with log.open("ab") as output:
@@ -136,7 +142,9 @@ def is_running(identity: ProcessIdentity) -> bool:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, as text that no later process of the same pid has; None if it has exited."""
+    """When a process started, as text that no later process of the same pid has; None if it has
+    exited.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except FileNotFoundError:
@@ -183,7 +191,9 @@ def _listening_process(port: int) -> str:
 
 
 def _rotate(log: Path) -> int:
-    """Renames a log that has grown large to output.log.1. Returns where the next run's output begins."""
+    """Renames a log that has grown large to output.log.1. Returns where the next run's output
+    begins.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     if (size := _size(log)) <= MAX_LOG_BYTES:
         return size

@@ -1,5 +1,6 @@
-"""Keeps one process running: adopts what an earlier `ottla up` has left, starts it, waits until it is ready, and restarts
-it when it exits."""
+"""Keeps one process running: adopts what an earlier `ottla up` has left, starts it, waits until it
+is ready, and restarts it when it exits.
+"""
 
 import asyncio
 import signal
@@ -18,8 +19,10 @@ READY_POLL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """`reason`: why it is retrying, failed or stopping. `restart_in_s`: None if no restart is planned. `exits`: in a row.
-    `exit_code`: of the last run; None if none has ended, or it is unknown."""
+    """`reason`: why it is retrying, failed or stopping. `restart_in_s`: None if no restart is
+    planned. `exits`: in a row. `exit_code`: of the last run; None if none has ended, or it is
+    unknown.
+    """
 
     state: State = State.waiting
     reason: str = ""
@@ -40,10 +43,12 @@ class ProcessStatus:
 
 @dataclass(slots=True)
 class Supervisor:
-    """`hash`: of the command; a process left behind with another is stopped; None: any is adopted. `on_status`: called at
-    every change. `is_ready`: whether a run is ready, by its output. `find_obstacle`: why it cannot be started now.
-    `before_start`: called just before each start. `permanent_codes`: exit codes that a restart would not change;
-    `success_codes`: those of a finished process."""
+    """`hash`: of the command; a process left behind with another is stopped; None: any is adopted.
+    `on_status`: called at every change. `is_ready`: whether a run is ready, by its output.
+    `find_obstacle`: why it cannot be started now. `before_start`: called just before each start.
+    `permanent_codes`: exit codes that a restart would not change; `success_codes`: those of a
+    finished process.
+    """
 
     folder: Path
     command: Sequence[str]

@@ -1,4 +1,6 @@
-"""The live view on a terminal: a table below the messages. Where the output is no terminal, the messages alone."""
+"""The live view on a terminal: a table below the messages. Where the output is no terminal, the
+messages alone.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -40,8 +42,9 @@ def format_message(text: str, kind: MessageKind) -> Text:
 
 
 def print_message(console: Console, text: str, kind: MessageKind) -> None:
-    """Prints nothing once the output is closed: with `| tee`, tee gets the same Ctrl-C, and processes must still be stopped
-    in order."""
+    """Prints nothing once the output is closed: with `| tee`, tee gets the same Ctrl-C, and
+    processes must still be stopped in order.
+    """
     try:
         console.print(format_message(text, kind))
     except (OSError, SystemExit):  # rich exits on a broken pipe
@@ -88,7 +91,9 @@ def render(view: LiveView, height: int) -> RenderableType:
 
 
 def _table(columns: str) -> Table:
-    """`columns`: headings between |; > marks columns of numbers. A last one without a heading is for notes."""
+    """`columns`: headings between |; > marks columns of numbers. A last one without a heading is
+    for notes.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
     for heading in columns.split("|"):
         justify = "right" if heading.startswith(">") else "left"

@@ -1,4 +1,6 @@
-"""Measures the topics of one cluster for the live view: records, bytes and lag, and what each broker has."""
+"""Measures the topics of one cluster for the live view: records, bytes and lag, and what each
+broker has.
+"""
 
 import asyncio
 from collections import Counter
@@ -27,8 +29,10 @@ FIRST_MESSAGE: Final = "first message"
 
 @dataclass(slots=True)
 class TopicMetrics:
-    """`addresses`: of ready brokers. `is_managed`: whether a Topic resource describes the topic of this name. `measured`:
-    set once topics were measured: records that exist by then are not the first message."""
+    """`addresses`: of ready brokers. `is_managed`: whether a Topic resource describes the topic of
+    this name. `measured`: set once topics were measured: records that exist by then are not the
+    first message.
+    """
 
     cluster: str
     view: LiveView
@@ -100,8 +104,8 @@ class TopicMetrics:
         starts: Mapping[TopicPartition, int],
         elapsed_s: float,
     ) -> dict[str, int]:
-        """Returns the sums of log ends, which grow by one with every record. A topic of which a partition has no leader
-        keeps what was counted before."""
+        """Returns the sums of log ends, which grow by one with every record. A topic of which a
+        partition has no leader keeps what was counted before."""
         existing = {it.name for it in found}
         for cluster, name in [*self.view.topics]:
             if cluster == self.cluster and name not in existing and not self.is_managed(name):

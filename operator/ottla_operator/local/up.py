@@ -1,4 +1,6 @@
-"""`ottla up`: reads the files, reconciles what they describe, follows their edits, and stops everything in order."""
+"""`ottla up`: reads the files, reconciles what they describe, follows their edits, and stops
+everything in order.
+"""
 
 import asyncio
 import contextlib
@@ -27,8 +29,8 @@ from ottla_operator.resources.validation import validate_update
 UNSUPPORTED_KINDS: Final = ("User",)
 RECONCILED_KINDS: Final = ("Cluster", "Topic", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
-"""Topics are created with the defaults of brokers that are all up and have their new settings; but brokers that cannot
-be must not hold up everything else for ever."""
+"""Topics are created with the defaults of brokers that are all up and have their new settings; but
+brokers that cannot be must not hold up everything else for ever."""
 MIRROR_RESYNC_S: Final = 1.0
 
 
@@ -57,8 +59,8 @@ class UpRunner:
             raise InvalidFiles([f"{', '.join(map(str, self.inputs))}: no Cluster is described"])
 
     async def run(self) -> bool:
-        """Runs until SIGINT, SIGTERM or SIGHUP. True if all processes have exited by themselves. A second signal kills
-        those that are still running."""
+        """Runs until SIGINT, SIGTERM or SIGHUP. True if all processes have exited by themselves. A
+        second signal kills those that are still running."""
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, stop)
@@ -90,7 +92,9 @@ class UpRunner:
                         self._tasks.create_task(self._load(document.name, script))
 
     async def _stop(self) -> bool:
-        """Loads and pipelines first, then brokers, all at once. True if all have exited by themselves."""
+        """Loads and pipelines first, then brokers, all at once. True if all have exited by
+        themselves.
+        """
         self.view.say("stopping pipelines and brokers", "info")
         await self.controller.stop()
         await asyncio.gather(*(it.stop() for it in self._loads))
@@ -112,7 +116,9 @@ class UpRunner:
     # --- applying the files
 
     async def _follow_edits(self, stop: asyncio.Event) -> None:
-        """Applies the files, and then edits of them and of Python steps beside them. Invalid files change nothing."""
+        """Applies the files, and then edits of them and of Python steps beside them. Invalid files
+        change nothing.
+        """
         await self._apply()
         reported: tuple[str, ...] = ()
         async for names in watch_edits(self.inputs, self.home.path, stop):
@@ -151,7 +157,9 @@ class UpRunner:
             raise InvalidFiles(problems)
 
     async def _apply(self) -> None:
-        """Hands the files' resources to the controller: Clusters first, and the others once brokers have settled."""
+        """Hands the files' resources to the controller: Clusters first, and the others once brokers
+        have settled.
+        """
         self.platform.load(self._documents)
         described = {(it.kind, it.name): it for it in self._documents if it.kind in RECONCILED_KINDS}
         for key in [it for it in self._resources if it not in described]:
@@ -201,7 +209,10 @@ class UpRunner:
             case "Topic":
                 self.view.topics.pop((resource["spec"]["clusterRef"]["name"], topic_name(resource)), None)
                 if resource["spec"].get("deletionPolicy") != "Delete":
-                    said = f"topic {topic_name(resource)} is no longer described; it stays with its records (deletionPolicy: Retain)"
+                    said = (
+                        f"topic {topic_name(resource)} is no longer described; it stays with its records "
+                        "(deletionPolicy: Retain)"
+                    )
                     self.view.say(said, "info")
             case "Mirror":
                 self.view.mirrors.pop((resource["spec"]["target"]["clusterRef"]["name"], name), None)
@@ -241,7 +252,9 @@ class UpRunner:
         return {topic_name(it): it for it in self.controller.cache.topics.get(local_key(cluster), {}).values()}
 
     def _load_scripts(self, cluster: Document) -> list[Path]:
-        """Scripts beside the cluster's file: one named after the cluster, and the unnamed one, for the first cluster there."""
+        """Scripts beside the cluster's file: one named after the cluster, and the unnamed one, for
+        the first cluster there.
+        """
         folder = cluster.file.parent
         first = next(it for it in self._documents if it.kind == "Cluster" and it.file.parent == folder)
         scripts = [load.cluster_script(cluster.name), *([load.SCRIPT] if first is cluster else [])]

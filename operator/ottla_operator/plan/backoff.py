@@ -1,11 +1,13 @@
-"""Delays that grow: between reconciles while a resource waits, and between restarts of a process that exits."""
+"""Delays that grow: between reconciles while a resource waits, and between restarts of a process
+that exits.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
 SHARE_OF_WAIT: Final = 0.05
-"""The delay until the next reconcile, as a share of the time for which nothing has changed. A roll may wait
-for a partition for hours, and every reconcile asks the API server and the brokers."""
+"""The delay until the next reconcile, as a share of the time for which nothing has changed. A roll
+may wait for a partition for hours, and every reconcile asks the API server and the brokers."""
 CRASH_LOOP_AFTER: Final = 5
 MAX_DOUBLINGS: Final = 64  # a process that exits all night would exceed what a float can hold
 
@@ -18,7 +20,9 @@ class RequeueBackoff:
     _since_s: float = 0.0
 
     def delay_s(self, waiting_for: object, now_s: float, shortest_s: float, longest_s: float) -> float:
-        """`waiting_for`: compared with the last call's; a new value restarts from `shortest_s`. `now_s`: monotonic."""
+        """`waiting_for`: compared with the last call's; a new value restarts from `shortest_s`.
+        `now_s`: monotonic.
+        """
         if waiting_for != self._waiting_for:
             self._waiting_for, self._since_s = waiting_for, now_s
         return min(longest_s, max(shortest_s, SHARE_OF_WAIT * (now_s - self._since_s)))
@@ -26,8 +30,8 @@ class RequeueBackoff:
 
 @dataclass(frozen=True, slots=True)
 class RestartDelays:
-    """Delays after the first exit and after the second, from where they double up to `longest_s`. A run of
-    `stable_after_s` counts as success: the next exit is the first again."""
+    """Delays after the first exit and after the second, from where they double up to `longest_s`. A
+    run of `stable_after_s` counts as success: the next exit is the first again."""
 
     first_s: float
     second_s: float
@@ -42,8 +46,8 @@ PIPELINE_RESTARTS: Final = RestartDelays(1.0, 10.0, 300.0, 600.0)
 
 @dataclass(frozen=True, slots=True)
 class RestartBackoff:
-    """Exits in a row without a stable run between them. After five the process is in a crash loop: it is still
-    restarted, since the cause may go away, and a person is told."""
+    """Exits in a row without a stable run between them. After five the process is in a crash loop:
+    it is still restarted, since the cause may go away, and a person is told."""
 
     delays: RestartDelays
     exits: int = 0

@@ -1,8 +1,9 @@
 """The brokers of Clusters as processes of one machine: their ids, settings and ports.
 
-Ids begin at 1. The first broker of a cluster gets the ports that its listeners name; every further one the next free
-ports, all clusters' second brokers before any third. The plan depends only on the resources, their order and the number
-of brokers that exist, so a second run finds every broker where it was.
+Ids begin at 1. The first broker of a cluster gets the ports that its listeners name; every further
+one the next free ports, all clusters' second brokers before any third. The plan depends only on the
+resources, their order and the number of brokers that exist, so a second run finds every broker
+where it was.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,8 @@ INTER_BROKER = "inter_broker"  # no listener of a Cluster can have this name: th
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcessPlan:
-    """One broker process. `settings`: everything it is started with. `ports`: on 127.0.0.1 by listener.
-    `plaintext_listener`: by which brokers and `ottla up` itself reach it."""
+    """One broker process. `settings`: everything it is started with. `ports`: on 127.0.0.1 by
+    listener. `plaintext_listener`: by which brokers and `ottla up` itself reach it."""
 
     cluster: str
     id: int
@@ -80,9 +81,10 @@ def plan_broker_processes(
     existing: Mapping[str, int] | None = None,
     certificates: Mapping[str, PurePath] | None = None,
 ) -> tuple[BrokerProcessPlan, ...]:
-    """Every broker of every cluster, in the order of clusters. `home`: holds one folder for each cluster. `existing`:
-    cluster → how many brokers it still has, where that is more than its spec asks for. `certificates`: cluster → the
-    folder of its listeners' certificates, where they have TLS."""
+    """Every broker of every cluster, in the order of clusters. `home`: holds one folder for each
+    cluster. `existing`: cluster → how many brokers it still has, where that is more than its spec
+    asks for. `certificates`: cluster → the folder of its listeners' certificates, where they have
+    TLS."""
     used_ports: set[int] = set()
     counts = {it.name: max(it.spec.replicas, (existing or {}).get(it.name, 0)) for it in clusters}
     plans = [

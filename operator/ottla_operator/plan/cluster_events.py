@@ -1,7 +1,8 @@
-"""The events that tell what happened to a Cluster since its last status: rolls, scalings, outages and recoveries. Pure.
+"""The events that tell what happened to a Cluster since its last status: rolls, scalings, outages
+and recoveries. Pure.
 
-They follow from the status that was written last, so an operator that takes over goes on with the story. Each is recorded
-once, because the status that caused it is replaced.
+They follow from the status that was written last, so an operator that takes over goes on with the
+story. Each is recorded once, because the status that caused it is replaced.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -33,7 +34,9 @@ def find_cluster_events(observed: ClusterObservations, resource: Mapping[str, Js
 
 
 def find_roll_start(outdated: Mapping[int, str], resource: Mapping[str, Json]) -> ClusterEvent | None:
-    """The event to record before the first restart of a roll. `outdated`: broker → why it has to be restarted."""
+    """The event to record before the first restart of a roll. `outdated`: broker → why it has to be
+    restarted.
+    """
     if not outdated or (resource.get("status") or {}).get("roll"):
         return None
     reasons = ", ".join(dict.fromkeys(outdated.values()))

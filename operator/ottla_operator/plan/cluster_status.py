@@ -24,9 +24,9 @@ MAX_BLOCKERS: Final = 100  # a roll may wait for thousands of partitions, and an
 class ObservedBroker:
     """A broker's pod or process.
 
-    `started_with`: its settings; None if unknown. `outdated`: why it has to be restarted, other than
-    its settings: image, pod template, certificates; empty if it has not. `problem`: what keeps it
-    from running; empty if nothing is known. `unready_for_s`: 0 while it is ready.
+    `started_with`: its settings; None if unknown. `outdated`: why it has to be restarted, other
+    than its settings: image, pod template, certificates; empty if it has not. `problem`: what keeps
+    it from running; empty if nothing is known. `unready_for_s`: 0 while it is ready.
     """
 
     id: int
@@ -45,14 +45,16 @@ class ClusterObservations:
     """What one reconcile of a Cluster has observed and done.
 
     `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
-    registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker → why it has to be restarted. `blocked_by`: what
-    the roll waits for. `restarted`: the broker that this reconcile restarted. `was_rolling`: a
-    roll was in progress when the status was written last. `rejected_settings`: setting → why the brokers reject it.
-    `scales_from`: brokers before the scaling that is in progress; None if none is. `scaling`: what it is doing;
-    `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None
-    when no broker could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker
-    could be asked. `quorum_loss`: why there is no controller. `certificate_error`: why the
-    listeners' certificates cannot be used. `start_timeout_s`: how long a broker may take to become ready.
+    registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker
+    → why it has to be restarted. `blocked_by`: what the roll waits for. `restarted`: the broker
+    that this reconcile restarted. `was_rolling`: a roll was in progress when the status was written
+    last. `rejected_settings`: setting → why the brokers reject it. `scales_from`: brokers before
+    the scaling that is in progress; None if none is. `scaling`: what it is doing;
+    `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot be created.
+    `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None when no broker
+    could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker could be
+    asked. `quorum_loss`: why there is no controller. `certificate_error`: why the listeners'
+    certificates cannot be used. `start_timeout_s`: how long a broker may take to become ready.
     """
 
     replicas: int
@@ -102,7 +104,9 @@ class ClusterObservations:
 
     @property
     def late(self) -> list[int]:
-        """Brokers that have their desired settings and are still not ready after `start_timeout_s`."""
+        """Brokers that have their desired settings and are still not ready after
+        `start_timeout_s`.
+        """
         return [
             it.id
             for it in self.brokers.values()
@@ -111,7 +115,9 @@ class ClusterObservations:
 
     @property
     def can_spare_a_broker(self) -> bool:
-        """True if every replica that should be in sync is. Unknown, and so False, while no broker can be asked."""
+        """True if every replica that should be in sync is. Unknown, and so False, while no broker
+        can be asked.
+        """
         return len(self.serving) >= self.replicas and self.under_replicated_partitions == 0
 
 
@@ -189,7 +195,9 @@ def availability(observed: ClusterObservations) -> ExtraCondition:
 def status_fields(
     observed: ClusterObservations, bootstrap: Mapping[str, str], selector: str, previous: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """A Cluster's status without its conditions. `previous`: the status until now. None: unknown, left out."""
+    """A Cluster's status without its conditions. `previous`: the status until now. None: unknown,
+    left out.
+    """
     brokers = sorted(observed.brokers.values(), key=lambda it: it.id)
     versions = {it.version for it in brokers}
     fields: dict[str, Json] = {
@@ -232,8 +240,9 @@ def _roll(observed: ClusterObservations) -> dict[str, Json]:
 def reassignment_progress(
     moving: int | None, started: int, previous: Mapping[str, Json] | None
 ) -> dict[str, Json] | None:
-    """How many of the partitions whose move was started have arrived. The status itself keeps the total, so that
-    another operator goes on counting. `moving`: None when no broker could be asked."""
+    """How many of the partitions whose move was started have arrived. The status itself keeps the
+    total, so that another operator goes on counting. `moving`: None when no broker could be asked.
+    """
     if moving is None:
         return dict(previous) if previous else None
     if not moving:
@@ -243,7 +252,9 @@ def reassignment_progress(
 
 
 def _uncreated(observed: ClusterObservations) -> list[int]:
-    """Brokers of the spec that do not exist; those that do not serve if all exist, as where a pod is being replaced."""
+    """Brokers of the spec that do not exist; those that do not serve if all exist, as where a pod
+    is being replaced.
+    """
     return [it for it in observed.missing if it not in observed.brokers] or observed.missing or [observed.replicas]
 
 

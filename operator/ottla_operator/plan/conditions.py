@@ -67,7 +67,9 @@ class Conditions:
 def render_conditions(
     conditions: Conditions, previous: Iterable[Mapping[str, Json]], now: str
 ) -> list[dict[str, Json]]:
-    """`status.conditions`. `previous`: as they are now; other types among them are dropped. `now`: RFC 3339."""
+    """`status.conditions`. `previous`: as they are now; other types among them are dropped. `now`:
+    RFC 3339.
+    """
     known = {it.get("type"): it for it in previous}
     return [
         _render(type_, is_true, reason, message, conditions.generation, known.get(type_), now)
@@ -110,8 +112,8 @@ def find_condition(resource: Mapping[str, Json], type_: str) -> Json:
 
 
 def kstatus(resource: Mapping[str, Json]) -> str:
-    """The status that the kstatus library computes for a custom resource: Current, InProgress, Failed or
-    Terminating (sigs.k8s.io/cli-utils/pkg/kstatus, generic rules)."""
+    """The status that the kstatus library computes for a custom resource: Current, InProgress,
+    Failed or Terminating (sigs.k8s.io/cli-utils/pkg/kstatus, generic rules)."""
     metadata, status = resource.get("metadata") or {}, resource.get("status") or {}
     if metadata.get("deletionTimestamp"):
         return "Terminating"

@@ -1,9 +1,10 @@
-"""Schema of `spec.config` in the CRDs, from the brokers' own tables of settings: the API server refuses a bad value before
-anybody sees it.
+"""Schema of `spec.config` in the CRDs, from the brokers' own tables of settings: the API server
+refuses a bad value before anybody sees it.
 
-A name that is in no table stays possible here, because prefixes cannot be listed and a schema that lists all names would drop
-the others silently. The operator refuses it before any broker is restarted (`refused_settings.py`). Booleans may be written
-with quotes or without, and a value may refer to the broker's environment (`${env:NAME}`).
+A name that is in no table stays possible here, because prefixes cannot be listed and a schema that
+lists all names would drop the others silently. The operator refuses it before any broker is
+restarted (`refused_settings.py`). Booleans may be written with quotes or without, and a value may
+refer to the broker's environment (`${env:NAME}`).
 """
 
 from collections.abc import Mapping

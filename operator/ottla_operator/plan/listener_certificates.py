@@ -1,8 +1,9 @@
-"""The certificates of a Cluster's listeners with tls: true: read from a Secret, checked, and given to brokers.
+"""The certificates of a Cluster's listeners with tls: true: read from a Secret, checked, and given
+to brokers.
 
-A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`, and `ca.crt` where
-listeners require client certificates. Brokers read them when they start, so a renewed certificate takes a rolling
-restart: `digest` names the one that a broker has.
+A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`,
+and `ca.crt` where listeners require client certificates. Brokers read them when they start, so a
+renewed certificate takes a rolling restart: `digest` names the one that a broker has.
 """
 
 import hashlib
@@ -21,8 +22,9 @@ AUTHORITIES: Final = "ca.crt"
 
 @dataclass(frozen=True, slots=True)
 class ListenerCertificates:
-    """`authorities`: that may sign client certificates; empty if none are required. `digest`: changes with the
-    certificates; the key cannot change without them, and the digest contains nothing of it."""
+    """`authorities`: that may sign client certificates; empty if none are required. `digest`:
+    changes with the certificates; the key cannot change without them, and the digest contains
+    nothing of it."""
 
     secret: str
     chain: str
@@ -47,7 +49,9 @@ def requires_client_certificates(cluster: Cluster) -> bool:
 
 
 def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -> ListenerCertificates | None:
-    """None for a Cluster without TLS. `secrets`: those that exist, by name. Raises SecretUnusable."""
+    """None for a Cluster without TLS. `secrets`: those that exist, by name. Raises
+    SecretUnusable.
+    """
     if not (name := secret_name(cluster)):
         return None
     if name not in secrets:
@@ -63,8 +67,10 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
 
 
 def check_certificates(found: ListenerCertificates, now: float | None) -> None:
-    """Raises SecretUnusable if brokers could not start with them, or clients would reject them. `now`: seconds since 1970;
-    None for certificates that brokers have already: that they have expired must not keep brokers from restarting."""
+    """Raises SecretUnusable if brokers could not start with them, or clients would reject them.
+    `now`: seconds since 1970; None for certificates that brokers have already: that they have
+    expired must not keep brokers from restarting.
+    """
     try:
         shown = inspect_certificate(found.chain, found.key)
     except InvalidCertificate as reason:

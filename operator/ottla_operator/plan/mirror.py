@@ -1,7 +1,9 @@
-"""Which settings a mirror gets on the brokers so that it is as its Mirror resource says, and what is reported of it. Pure.
+"""Which settings a mirror gets on the brokers so that it is as its Mirror resource says, and what
+is reported of it. Pure.
 
-Invariants: after the changes are set, planning again yields none. A failover that the resource never asked for is not
-taken back: copies that take records of their own would be closed to their producers.
+Invariants: after the changes are set, planning again yields none. A failover that the resource
+never asked for is not taken back: copies that take records of their own would be closed to their
+producers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,10 +38,14 @@ ROLE: Final = "role"
 OPTIONAL_SETTINGS: Final = ("groups", "prefix", "offsets", "throttled.rate", *source_credentials.SETTING_NAMES)
 """Settings that are unset when the resource no longer asks for them."""
 MAX_TOPICS: Final = 500
-"""Topics in a status: an object holds a megabyte, and names each of them again in its managed fields."""
+"""Topics in a status: an object holds a megabyte, and names each of them again in its managed
+fields.
+"""
 MAX_LISTED: Final = 3  # partitions in a message
 SILENCE_S: Final = 5.0
-"""From then on a source counts as silent. It answers every half second, unless the interval is set."""
+"""From then on a source counts as silent. It answers every half second, unless the interval is
+set.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,8 @@ class ObservedMirrorPartition:
 
     `end`: of its log, or where its own records begin since a failover. `source_end`, `lag`,
     `lag_seconds`, `lag_bytes` (an estimate), `silent_seconds` (since the source's broker answered
-    last): UNKNOWN if not known. `diverging_records`: that exist here and not at the source, and that
-    nobody has allowed to truncate.
+    last): UNKNOWN if not known. `diverging_records`: that exist here and not at the source, and
+    that nobody has allowed to truncate.
     """
 
     topic: str
@@ -68,8 +74,9 @@ class ObservedMirrorPartition:
 
 @dataclass(frozen=True, slots=True)
 class ObservedMirror:
-    """A mirror as the controller reports it. `settings`: those that are set. `source_error`: why the source cannot be
-    read; empty if it can. `refused_topics`: topic of the target → why nothing is copied into it."""
+    """A mirror as the controller reports it. `settings`: those that are set. `source_error`: why
+    the source cannot be read; empty if it can. `refused_topics`: topic of the target → why nothing
+    is copied into it."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     source_error: str = ""
@@ -96,7 +103,9 @@ def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
 
 
 def plan_mirror_changes(desired: Mapping[str, str], observed: Mapping[str, str]) -> dict[str, str | None]:
-    """Settings to set; None unsets one. Settings that the resource has no field for are left alone."""
+    """Settings to set; None unsets one. Settings that the resource has no field for are left
+    alone.
+    """
     to_set = {name: value for name, value in desired.items() if observed.get(name) != value}
     if desired.get(VERSION_SETTING) == observed.get(VERSION_SETTING):  # hidden settings are set, though not shown
         to_set = {name: value for name, value in to_set.items() if name not in HIDDEN_SETTINGS}
@@ -118,13 +127,14 @@ def find_unsupported(mirror: Mirror) -> str:
 def find_unrequested_failover(
     desired: Mapping[str, str], observed: Mapping[str, str], reported_role: str | None
 ) -> Stalled | None:
-    """What to report if the brokers were told to fail over, and not by the resource. `reported_role`: the role that the
-    resource asked for last; None if that is unknown."""
+    """What to report if the brokers were told to fail over, and not by the resource.
+    `reported_role`: the role that the resource asked for last; None if that is unknown."""
     if observed.get(ROLE) != FAILED_OVER or FAILED_OVER in (desired[ROLE], reported_role):
         return None
     return Stalled(
         FAILED_OVER,
-        f"the mirror has failed over by another command while this Mirror has role {desired[ROLE]}: set role: FailedOver "
+        f"the mirror has failed over by another command while this Mirror has role {desired[ROLE]}: "
+        "set role: FailedOver "
         "here too, and then the old role to copy again",
     )
 
@@ -168,8 +178,9 @@ def evaluate_mirror(
 
 
 def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:
-    """InSync: no record was missing when the sources were last reached. FailoverSafe: a failover now would lose no record
-    that is known of."""
+    """InSync: no record was missing when the sources were last reached. FailoverSafe: a failover
+    now would lose no record that is known of.
+    """
     if not partitions:
         said = "no topic is copied yet"
         return [ExtraCondition(name, False, "NoTopicsMatched", said) for name in ("InSync", "FailoverSafe")]
@@ -253,7 +264,9 @@ def _name(partition: ObservedMirrorPartition) -> str:
 
 
 def _diverged(partitions: Sequence[ObservedMirrorPartition]) -> str:
-    """Which partitions have records that their source has not; else why the first cannot become a copy."""
+    """Which partitions have records that their source has not; else why the first cannot become a
+    copy.
+    """
     counted = [f"{_name(it)}: {it.diverging_records}" for it in partitions if it.diverging_records]
     if not counted:
         return f"{_name(partitions[0])} is stopped: {partitions[0].reason}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplicas:
-    """A partition now. `replicas`: brokers, the preferred leader first. `leader`: -1 if there is none. `bytes`: of one
-    replica."""
+    """A partition now. `replicas`: brokers, the preferred leader first. `leader`: -1 if there is
+    none. `bytes`: of one replica."""
 
     topic: str
     partition: int
@@ -20,8 +20,8 @@ class PartitionReplicas:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition gets other replicas; or the same in another order, which copies nothing and changes the preferred
-    leader."""
+    """A partition gets other replicas; or the same in another order, which copies nothing and
+    changes the preferred leader."""
 
     topic: str
     partition: int
@@ -41,8 +41,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveCost:
-    """`partitions`: that change. `replicas`: to be copied, `bytes` in all. `busiest_bytes`: the most that one broker receives
-    or sends: a throttle limits each broker and direction by itself."""
+    """`partitions`: that change. `replicas`: to be copied, `bytes` in all. `busiest_bytes`: the
+    most that one broker receives or sends: a throttle limits each broker and direction by itself.
+    """
 
     partitions: int
     replicas: int

@@ -1,4 +1,6 @@
-"""What Kubernetes' own events say of pods that do not exist or do not start, where no object's status does."""
+"""What Kubernetes' own events say of pods that do not exist or do not start, where no object's
+status does.
+"""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,18 +12,20 @@ MAX_MESSAGE_LENGTH: Final = 400
 
 
 def creation_failure(events: Iterable[Json], newest_pod: str) -> str:
-    """Why a StatefulSet cannot create a pod: quota, Pod Security, a missing service account; empty if nothing is known.
+    """Why a StatefulSet cannot create a pod: quota, Pod Security, a missing service account; empty
+    if nothing is known.
 
-    `events`: of the StatefulSet. `newest_pod`: when the newest of its pods was created; empty if it has none. What was
-    said before is outdated.
+    `events`: of the StatefulSet. `newest_pod`: when the newest of its pods was created; empty if it
+    has none. What was said before is outdated.
     """
     failures = [it for it in events if it.get("reason") == FAILED_CREATE and _time(it) >= newest_pod]
     return _message(max(failures, key=_time)) if failures else ""
 
 
 def start_failure(events: Iterable[Json], since: str) -> str:
-    """Why a pod that has a node is not ready, such as a volume that cannot be mounted; with Kubernetes' reason first,
-    empty if nothing is known. `events`: the pod's warnings. `since`: what was last said before is outdated."""
+    """Why a pod that has a node is not ready, such as a volume that cannot be mounted; with
+    Kubernetes' reason first, empty if nothing is known. `events`: the pod's warnings. `since`: what
+    was last said before is outdated."""
     newest = max((it for it in events if _time(it) >= since), key=_time, default=None)
     return "" if newest is None else f"{newest.get('reason', 'Warning')}: {_message(newest)}"
 

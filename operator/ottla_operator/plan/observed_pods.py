@@ -21,10 +21,10 @@ class BrokerPod:
     """A broker's pod.
 
     `settings`: name of the ConfigMap that it mounts. `certificates`: digest of those it was started
-    with; empty without TLS. `restart_at`: the `spec.restartAt` that it was started after. `since`: since when it has been ready, or not ready; of a terminating
-    pod, when it should have gone. `port`: where brokers and the operator reach it; the Cluster may
-    say otherwise by now; 0 if the pod names none. `problem`: what keeps it from running; empty if
-    nothing is known.
+    with; empty without TLS. `restart_at`: the `spec.restartAt` that it was started after. `since`:
+    since when it has been ready, or not ready; of a terminating pod, when it should have gone.
+    `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
+    pod names none. `problem`: what keeps it from running; empty if nothing is known.
     """
 
     broker: int
@@ -55,9 +55,10 @@ class BrokerPod:
 class DriverPod:
     """A pod of a Pipeline: a driver's or an executor's; on one machine, a driver's process.
 
-    `settings`: name of the ConfigMap it was started with, which names the pipeline's spec. `address`:
-    host:port of its runner; empty before it has one. `exit_code`: of the last run that has ended;
-    None if none has. `last_message`: the last line of that run. `problem`: what keeps it from running.
+    `settings`: name of the ConfigMap it was started with, which names the pipeline's spec.
+    `address`: host:port of its runner; empty before it has one. `exit_code`: of the last run that
+    has ended; None if none has. `last_message`: the last line of that run. `problem`: what keeps it
+    from running.
     """
 
     name: str

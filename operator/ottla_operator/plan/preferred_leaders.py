@@ -17,8 +17,8 @@ Step = tuple[int, int]
 def balance_preferred_leaders(
     replicas: Sequence[list[int]], topics: Sequence[str], changeable: Collection[int], brokers: Collection[int]
 ) -> None:
-    """Reorders replicas in place. `topics`: of each partition. `changeable`: indexes of the partitions that may be
-    reordered. `brokers`: those that are balanced."""
+    """Reorders replicas in place. `topics`: of each partition. `changeable`: indexes of the
+    partitions that may be reordered. `brokers`: those that are balanced."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for index, topic in enumerate(topics):
         by_topic[topic].append(index)
@@ -30,8 +30,9 @@ def balance_preferred_leaders(
 
 
 class _Leaders:
-    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that leave each topic as balanced
-    as it is."""
+    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that leave
+    each topic as balanced as it is.
+    """
 
     def __init__(
         self,
@@ -59,7 +60,9 @@ class _Leaders:
                 self._lead(index, broker)
 
     def _path(self) -> list[Step]:
-        """From a broker that leads most to one that leads at least two fewer; empty if there is none."""
+        """From a broker that leads most to one that leads at least two fewer; empty if there is
+        none.
+        """
         for start in sorted(self._led, key=lambda it: (-self._led[it], it)):
             if self._led[start] - min(self._led.values()) < 2:
                 break

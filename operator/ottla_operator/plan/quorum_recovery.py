@@ -1,8 +1,10 @@
-"""What is lost of the voters of a metadata log without a leader, and how the cluster goes on from what is left.
+"""What is lost of the voters of a metadata log without a leader, and how the cluster goes on from
+what is left.
 
-Invariants: a recovery is planned only while the voters that answer are no majority, and goes on from the most advanced
-disk that answers. The cluster that it makes has another id, so brokers that were away cannot join it by mistake: their
-old majority is refused by name. A recovery that was interrupted is planned again from what is observed.
+Invariants: a recovery is planned only while the voters that answer are no majority, and goes on
+from the most advanced disk that answers. The cluster that it makes has another id, so brokers that
+were away cannot join it by mistake: their old majority is refused by name. A recovery that was
+interrupted is planned again from what is observed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +15,9 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class VoterKey:
-    """A broker with the id of its log directory: with another disk it is another voter (KIP-853)."""
+    """A broker with the id of its log directory: with another disk it is another voter
+    (KIP-853).
+    """
 
     broker: int
     directory: str
@@ -24,8 +28,9 @@ class VoterKey:
 class MetadataReplica:
     """A broker's replica of the metadata log, as the broker describes it.
 
-    `address`: where it was asked. `inter_broker_address`: where other brokers reach it. `cluster_id`: None if its disk belongs to no cluster. `previous_cluster_id`: the
-    cluster that its cluster was recovered from. `epoch`: the newest that it knows. `log_end`: epoch and offset.
+    `address`: where it was asked. `inter_broker_address`: where other brokers reach it.
+    `cluster_id`: None if its disk belongs to no cluster. `previous_cluster_id`: the cluster that
+    its cluster was recovered from. `epoch`: the newest that it knows. `log_end`: epoch and offset.
     """
 
     broker: int
@@ -43,8 +48,8 @@ class MetadataReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """The voters as the most advanced replica names them. `alive`: answer. `lost`: voter → why it cannot come back.
-    `silent`: voters that did not answer, and may come back."""
+    """The voters as the most advanced replica names them. `alive`: answer. `lost`: voter → why it
+    cannot come back. `silent`: voters that did not answer, and may come back."""
 
     replica: MetadataReplica
     alive: tuple[int, ...]
@@ -71,8 +76,9 @@ class QuorumState:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """`leader`: the replica to go on from. `followers`: replicas that copy its log. `cluster_id`: of the recovered
-    cluster, and `epoch` of its log. `survivors`: brokers whose disks take part; the others are unregistered."""
+    """`leader`: the replica to go on from. `followers`: replicas that copy its log. `cluster_id`:
+    of the recovered cluster, and `epoch` of its log. `survivors`: brokers whose disks take part;
+    the others are unregistered."""
 
     state: QuorumState
     leader: MetadataReplica
@@ -83,8 +89,9 @@ class Recovery:
 
     @property
     def steps(self) -> tuple[MetadataReplica, ...]:
-        """Replicas in the order in which they are changed. The leader is the last: before it leads the new cluster, brokers
-        of the old one still answer, and an interrupted recovery can go on."""
+        """Replicas in the order in which they are changed. The leader is the last: before it leads
+        the new cluster, brokers of the old one still answer, and an interrupted recovery can go on.
+        """
         return (*self.followers, self.leader)
 
 
@@ -101,8 +108,8 @@ def most_advanced(replicas: Collection[MetadataReplica]) -> MetadataReplica | No
 def observe_quorum(
     replicas: Collection[MetadataReplica], existing: Collection[int] | None = None
 ) -> QuorumState | None:
-    """The state of the voters; None while no replica that answers knows any. `existing`: brokers that there are to be; a
-    voter outside of these is gone for good. None if that is unknown."""
+    """The state of the voters; None while no replica that answers knows any. `existing`: brokers
+    that there are to be; a voter outside of these is gone for good. None if that is unknown."""
     replica = most_advanced([it for it in replicas if it.voters])
     if replica is None:
         return None
@@ -121,8 +128,8 @@ def observe_quorum(
 
 
 def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> Recovery:
-    """Of replicas that an interrupted recovery has moved to a new cluster, that cluster goes on; otherwise
-    `new_cluster_id`. Raises RecoveryRefused."""
+    """Of replicas that an interrupted recovery has moved to a new cluster, that cluster goes on;
+    otherwise `new_cluster_id`. Raises RecoveryRefused."""
     if leader := next((it for it in replicas if it.leader != NO_LEADER), None):
         raise RecoveryRefused(
             f"broker {leader.broker} has a leader, broker {leader.leader}: nothing is to be recovered"
@@ -163,8 +170,9 @@ class QuorumLoss:
 def find_quorum_loss(
     replicas: Sequence[MetadataReplica], existing: Collection[int], cluster_id: str | None
 ) -> QuorumLoss | None:
-    """What keeps a cluster without a leader from electing one; None if nothing is known to. `existing`: brokers that
-    there are to be. `cluster_id`: of the cluster, as recorded outside of its disks."""
+    """What keeps a cluster without a leader from electing one; None if nothing is known to.
+    `existing`: brokers that there are to be. `cluster_id`: of the cluster, as recorded outside of
+    its disks."""
     state = observe_quorum(replicas, existing)
     if state is not None:
         return None if state.has_majority else QuorumLoss(describe_loss(state), state.is_lost)

@@ -1,8 +1,9 @@
 """Every reason of a condition and of an event: its meaning, and what a person does about it.
 
-docs/conditions.md is generated from this table: `python -m ottla_operator.plan.reasons > docs/conditions.md`.
-Reasons follow the Kubernetes API conventions (sig-architecture/api-conventions.md, "Typical status
-properties"): one CamelCase word that programs may compare. A test holds that the operator uses no other.
+docs/conditions.md is generated from this table: `python -m ottla_operator.plan.reasons >
+docs/conditions.md`. Reasons follow the Kubernetes API conventions
+(sig-architecture/api-conventions.md, "Typical status properties"): one CamelCase word that programs
+may compare. A test holds that the operator uses no other.
 """
 
 from typing import Final, NamedTuple

@@ -1,8 +1,10 @@
-"""Which partitions get which replicas when brokers are added, removed, or a topic gets another replication factor.
+"""Which partitions get which replicas when brokers are added, removed, or a topic gets another
+replication factor.
 
-Invariants: a partition has each broker at most once; its replicas are in as many racks as they can be, never in fewer
-than before; only what has to move moves; where there is a choice, brokers end up with equally many replicas, then each
-topic's replicas do, and so do preferred leaders. With racks of unequal size, racks go before evenness.
+Invariants: a partition has each broker at most once; its replicas are in as many racks as they can
+be, never in fewer than before; only what has to move moves; where there is a choice, brokers end up
+with equally many replicas, then each topic's replicas do, and so do preferred leaders. With racks
+of unequal size, racks go before evenness.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,9 +21,10 @@ class ImpossibleAssignment(ValueError):
 def spread_replicas(
     partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], leaving: Collection[int] = ()
 ) -> tuple[Move, ...]:
-    """Spreads replicas evenly over `targets`, those of brokers that are `leaving` too. Brokers that are neither are left
-    alone: they may be down for a while. Raises ImpossibleAssignment if a partition has more replicas than there are
-    targets."""
+    """Spreads replicas evenly over `targets`, those of brokers that are `leaving` too. Brokers that
+    are neither are left alone: they may be down for a while. Raises ImpossibleAssignment if a
+    partition has more replicas than there are targets.
+    """
     layout = ReplicaLayout(partitions, _without(targets, leaving))
     _empty(layout, leaving)
     _mend_racks(layout)
@@ -32,8 +35,8 @@ def spread_replicas(
 def drain_brokers(
     partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], leaving: Collection[int]
 ) -> tuple[Move, ...]:
-    """Moves all replicas off the brokers that are `leaving` to `targets`, and nothing else. Raises ImpossibleAssignment
-    if there are too few targets."""
+    """Moves all replicas off the brokers that are `leaving` to `targets`, and nothing else. Raises
+    ImpossibleAssignment if there are too few targets."""
     affected = [it for it in partitions if not set(leaving).isdisjoint(it.replicas)]
     others = [it for it in partitions if set(leaving).isdisjoint(it.replicas)]
     layout = ReplicaLayout([*affected, *others], _without(targets, leaving))
@@ -45,9 +48,9 @@ def drain_brokers(
 def change_replication_factor(
     partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], topics: Collection[str], factor: int
 ) -> tuple[Move, ...]:
-    """Gives the partitions of `topics` `factor` replicas each; the others count for evenness. Replicas on other brokers
-    than `targets` go first, then those that are out of sync; leaders stay. Raises ImpossibleAssignment if there are
-    fewer targets."""
+    """Gives the partitions of `topics` `factor` replicas each; the others count for evenness.
+    Replicas on other brokers than `targets` go first, then those that are out of sync; leaders
+    stay. Raises ImpossibleAssignment if there are fewer targets."""
     chosen = [it for it in partitions if it.topic in topics]
     layout = ReplicaLayout([*chosen, *(it for it in partitions if it.topic not in topics)], targets)
     added: set[tuple[int, int]] = set()
@@ -66,11 +69,12 @@ def change_replication_factor(
 class ReplicaLayout:
     """Replicas on brokers while a plan is made.
 
-    Rules: a partition never has two replicas on one broker; no step brings the replicas of a partition into fewer racks
-    than they are in.
+    Rules: a partition never has two replicas on one broker; no step brings the replicas of a
+    partition into fewer racks than they are in.
 
-    `replicas`: of each partition, by its index in `partitions`; changed in place. `targets`: brokers that may be given
-    replicas, with their racks; other brokers keep theirs unless these are removed. `count`: replicas on each target.
+    `replicas`: of each partition, by its index in `partitions`; changed in place. `targets`:
+    brokers that may be given replicas, with their racks; other brokers keep theirs unless these are
+    removed. `count`: replicas on each target.
     """
 
     def __init__(self, partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker]) -> None:
@@ -115,8 +119,9 @@ class ReplicaLayout:
         return self.rack(new) not in rest or self.rack(old) in rest
 
     def choose_broker(self, index: int) -> int | None:
-        """The target for one more replica of a partition: in a rack that has none, then with the fewest replicas; None if
-        all targets have one."""
+        """The target for one more replica of a partition: in a rack that has none, then with the
+        fewest replicas; None if all targets have one.
+        """
         racks = self.racks(index)
         topic = self.partitions[index].topic
         return min(
@@ -130,7 +135,9 @@ class ReplicaLayout:
         return len(self._held[broker].get(topic, ()))
 
     def movable_partitions(self, broker: int, other: int) -> Iterator[int]:
-        """Partitions on `broker`, first those of the topic of which it has most more than `other`."""
+        """Partitions on `broker`, first those of the topic of which it has most more than
+        `other`.
+        """
         held = self._held[broker]
 
         def excess(topic: str) -> int:
@@ -152,7 +159,9 @@ def _without(targets: Sequence[UsableBroker], leaving: Collection[int]) -> list[
 
 
 def _empty(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, int]]:
-    """Replaces every replica on the brokers that leave. Returns the replicas that were added, as (index, broker)."""
+    """Replaces every replica on the brokers that leave. Returns the replicas that were added, as
+    (index, broker).
+    """
     added: set[tuple[int, int]] = set()
     for index, it in enumerate(layout.partitions):
         for old in [broker for broker in it.replicas if broker in leaving]:
@@ -166,7 +175,9 @@ def _empty(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, in
 
 
 def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
-    """Replaces a replica by one on the best target, for which the rack of `old` is free. None if there is no target."""
+    """Replaces a replica by one on the best target, for which the rack of `old` is free. None if
+    there is no target.
+    """
     at = layout.replicas[index].index(old)
     layout.remove(index, old)
     if (new := layout.choose_broker(index)) is not None:
@@ -175,8 +186,8 @@ def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
 
 
 def _least_needed(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
-    """The replica to remove: one that is on no target, does not lead, is out of sync, shares its rack, is on a broker
-    with many replicas; in this order."""
+    """The replica to remove: one that is on no target, does not lead, is out of sync, shares its
+    rack, is on a broker with many replicas; in this order."""
     preferred = layout.replicas[index][0]
 
     def value(broker: int) -> tuple[bool, bool, bool, bool, bool, int, int]:
@@ -219,8 +230,9 @@ def _step_into_free_rack(layout: ReplicaLayout, index: int) -> tuple[int, int] |
 
 
 def _balance(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> None:
-    """Moves one replica at a time from a broker to one that has at least two fewer. `movable`: replicas that may move, as
-    (index, broker), kept up to date; None: all."""
+    """Moves one replica at a time from a broker to one that has at least two fewer. `movable`:
+    replicas that may move, as (index, broker), kept up to date; None: all.
+    """
     while (step := _balancing_step(layout, movable)) is not None:
         index, old, new = step
         layout.replace(index, old, new)
@@ -246,7 +258,9 @@ def _balancing_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None)
 
 
 def _moves(layout: ReplicaLayout, changeable: Iterable[int]) -> tuple[Move, ...]:
-    """The differences, after preferred leaders were balanced among the partitions that may change."""
+    """The differences, after preferred leaders were balanced among the partitions that may
+    change.
+    """
     indexes = list(changeable)
     topics = [it.topic for it in layout.partitions]
     balance_preferred_leaders(layout.replicas, topics, indexes, list(layout.targets))

@@ -15,11 +15,15 @@ Place = tuple[str, int]
 
 
 class InvalidPlan(ValueError):
-    """The text is not a plan. Each line of the message names a field, its value and what is allowed."""
+    """The text is not a plan. Each line of the message names a field, its value and what is
+    allowed.
+    """
 
 
 def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
-    """The new replicas of each (topic, partition). `name`: of the file, for errors. Raises InvalidPlan."""
+    """The new replicas of each (topic, partition). `name`: of the file, for errors. Raises
+    InvalidPlan.
+    """
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -86,7 +90,10 @@ def _problems(entry: Any, at: str) -> Iterable[str]:
     elif len(set(replicas)) < len(replicas):
         yield f"{at}.replicas: {_shown(replicas)} names a broker twice"
     elif "log_dirs" in entry and entry["log_dirs"] != ["any"] * len(replicas):
-        yield f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the log directory; write "any" for each replica, or leave log_dirs out'
+        yield (
+            f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the log directory; write "any" '
+            "for each replica, or leave log_dirs out"
+        )
 
 
 def _is_number(value: object) -> bool:

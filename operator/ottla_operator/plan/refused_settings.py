@@ -1,7 +1,8 @@
 """Which settings of a Cluster no broker can be started with, found before one is.
 
-The broker's own table (`ottla_broker.config`) says which names and values there are. What the operator sets itself, from
-other fields of the spec, is refused beside that: it would be overridden without a word.
+The broker's own table (`ottla_broker.config`) says which names and values there are. What the
+operator sets itself, from other fields of the spec, is refused beside that: it would be overridden
+without a word.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,8 +48,8 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RefusedSetting:
-    """`name`: a key of `spec.config`; None: several settings exclude each other. `reason` names the settings, their
-    values and what is allowed."""
+    """`name`: a key of `spec.config`; None: several settings exclude each other. `reason` names the
+    settings, their values and what is allowed."""
 
     name: str | None
     reason: str

@@ -3,11 +3,11 @@
 Invariant: after any step that this module allows, every partition that could accept an acks=all
 write before can still accept one, and none loses its last in-sync replica, except where its
 replication factor makes that impossible. The metadata log, which makes a broker the controller, is
-one of these partitions. The invariant holds because every step is decided from the current ISRs, not
-from an earlier plan. So a step is only ever one broker, and the caller asks again.
+one of these partitions. The invariant holds because every step is decided from the current ISRs,
+not from an earlier plan. So a step is only ever one broker, and the caller asks again.
 
-Whatever `max_unavailable` is, the second broker of a roll goes only when one serves with what it is restarted for:
-a setting or image with which none starts costs one broker.
+Whatever `max_unavailable` is, the second broker of a roll goes only when one serves with what it is
+restarted for: a setting or image with which none starts costs one broker.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """`is_ready`: it serves, and the controller has it registered and unfenced. `outdated`: why it has to be
-    restarted; empty if it has not. `is_registered`: registered and unfenced, though perhaps not ready: it may be
-    slow, and in sync."""
+    """`is_ready`: it serves, and the controller has it registered and unfenced. `outdated`: why it
+    has to be restarted; empty if it has not. `is_registered`: registered and unfenced, though
+    perhaps not ready: it may be slow, and in sync."""
 
     id: int
     is_ready: bool
@@ -63,7 +63,9 @@ class RestartBroker:
 
 @dataclass(frozen=True, slots=True)
 class RollBlocked:
-    """`down`: brokers that have to come back first. `blocked_by`: what a person should look at if it lasts."""
+    """`down`: brokers that have to come back first. `blocked_by`: what a person should look at if
+    it lasts.
+    """
 
     down: tuple[int, ...] = ()
     blocked_by: tuple[Blocker, ...] = ()
@@ -78,8 +80,8 @@ RollStep: TypeAlias = RestartBroker | RollBlocked | RollComplete
 
 
 def step_without_partitions(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> RollStep | None:
-    """The step that is right whatever the ISRs are; None if they have to be known. `max_unavailable`: how many
-    brokers may be down at once."""
+    """The step that is right whatever the ISRs are; None if they have to be known.
+    `max_unavailable`: how many brokers may be down at once."""
     if not any(it.outdated for it in brokers):
         return RollComplete()
     down = [it for it in brokers if not it.is_ready]
@@ -96,8 +98,8 @@ def next_roll_step(
     controller: int | None,
     max_unavailable: int = 1,
 ) -> RollStep:
-    """`brokers`: those of the spec, and those being removed that still run. `partitions`: all of them, and the
-    metadata log; they are kept writable whatever `max_unavailable` is."""
+    """`brokers`: those of the spec, and those being removed that still run. `partitions`: all of
+    them, and the metadata log; they are kept writable whatever `max_unavailable` is."""
     if step := step_without_partitions(brokers, max_unavailable):
         return step
     down = [it.id for it in brokers if not it.is_ready]
@@ -124,8 +126,9 @@ def _limit(brokers: Sequence[BrokerState], max_unavailable: int) -> int:
 def find_blockers(
     broker: int, partitions: Iterable[PartitionState], ready: Collection[int] | None = None
 ) -> list[Blocker]:
-    """Partitions that need this broker now. `ready`: other brokers count only if they are among these; None: all
-    count. A broker that is restarting, or is dead and not yet fenced, is still in ISRs and helps nobody."""
+    """Partitions that need this broker now. `ready`: other brokers count only if they are among
+    these; None: all count. A broker that is restarting, or is dead and not yet fenced, is still in
+    ISRs and helps nobody."""
     found: list[Blocker] = []
     for it in partitions:
         in_sync = tuple(at for at in it.isr if at == broker or ready is None or at in ready)
@@ -136,6 +139,7 @@ def find_blockers(
 
 
 def metadata_log_state(topic: str, voters: Collection[int], in_sync: Collection[int]) -> PartitionState:
-    """The metadata log as a partition: it is writable while a majority of its voters is up. `in_sync`: voters that had
-    all committed records a moment ago. A single voter is restarted all the same: nobody else can be controller meanwhile."""
+    """The metadata log as a partition: it is writable while a majority of its voters is up.
+    `in_sync`: voters that had all committed records a moment ago. A single voter is restarted all
+    the same: nobody else can be controller meanwhile."""
     return PartitionState(topic, 0, tuple(voters), tuple(in_sync), len(voters) // 2 + 1)

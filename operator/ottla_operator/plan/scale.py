@@ -1,9 +1,10 @@
 """How a cluster gets the number of brokers that its spec asks for, one step at a time.
 
-Invariant: a broker is removed only when it holds no replica, and when no broker that was removed before is a voter of
-the metadata log any more: of three voters two that stop leave the third without a majority for ever. Partitions are
-moved only while all desired brokers are up and nothing else is moving. What cannot be completed is not begun. Steps
-are decided from what is observed, so a scaling that was interrupted anywhere goes on from there.
+Invariant: a broker is removed only when it holds no replica, and when no broker that was removed
+before is a voter of the metadata log any more: of three voters two that stop leave the third
+without a majority for ever. Partitions are moved only while all desired brokers are up and nothing
+else is moving. What cannot be completed is not begun. Steps are decided from what is observed, so a
+scaling that was interrupted anywhere goes on from there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +19,12 @@ from ottla_operator.plan.reassign import ImpossibleAssignment, change_replicatio
 
 @dataclass(frozen=True, slots=True)
 class ScaleInputs:
-    """`desired`: brokers of the spec. `present`: those that exist, being removed or not. `available`: those that are
-    registered and unfenced. `moving`: partitions that are being reassigned. `spread_over`: brokers over which
-    partitions were last spread. `replication_factors`: internal topic → its replication factor, if there are as many
-    brokers. `on_scale`: whether partitions are spread to brokers that are added. `voters`: of the metadata log."""
+    """`desired`: brokers of the spec. `present`: those that exist, being removed or not.
+    `available`: those that are registered and unfenced. `moving`: partitions that are being
+    reassigned. `spread_over`: brokers over which partitions were last spread.
+    `replication_factors`: internal topic → its replication factor, if there are as many brokers.
+    `on_scale`: whether partitions are spread to brokers that are added. `voters`: of the metadata
+    log."""
 
     desired: frozenset[int]
     present: frozenset[int]
@@ -104,7 +107,9 @@ def next_scale_step(inputs: ScaleInputs) -> ScaleStep:
 
 
 def _moves_of_internal_topics(inputs: ScaleInputs, targets: Sequence[UsableBroker]) -> tuple[Move, ...]:
-    """Brings internal topics, which no Topic describes, to the replication factor for as many brokers."""
+    """Brings internal topics, which no Topic describes, to the replication factor for as many
+    brokers.
+    """
     after = inputs.partitions
     for topic, factor in sorted(inputs.replication_factors.items()):
         possible = min(factor, len(targets))

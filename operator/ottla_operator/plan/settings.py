@@ -1,8 +1,9 @@
 """Settings of brokers: replication defaults, and which changes need a restart.
 
-A dynamic setting is set for the whole cluster through the protocol, and is on every broker's command line from
-its next start. What was set so is unset again once every broker was started with it, or once the spec no longer
-asks for it. Settings that people have set by other means are left alone.
+A dynamic setting is set for the whole cluster through the protocol, and is on every broker's
+command line from its next start. What was set so is unset again once every broker was started with
+it, or once the spec no longer asks for it. Settings that people have set by other means are left
+alone.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,15 +16,18 @@ MAX_DEFAULT_REPLICAS: Final = 3
 BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
 CLUSTER_FOUND: Final = "cluster.found"
 JOINING_SETTINGS: Final = frozenset({BOOTSTRAP_SERVERS, CLUSTER_FOUND})
-"""Only a broker that starts without knowing its cluster reads them: a change of them restarts nobody."""
+"""Only a broker that starts without knowing its cluster reads them: a change of them restarts
+nobody.
+"""
 OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 SCRAM_UNSUPPORTED: Final = "SCRAM is not supported yet; allowed: None, and TLS for client certificates"
 ACLS_UNSUPPORTED: Final = "ACLs are not supported yet: every request would be allowed"
 
 
 def replication_defaults(brokers: int) -> dict[str, str]:
-    """Settings for a cluster of so many brokers, where its resource does not set them: with three, one may fail and all
-    topics stay readable and writable. Nothing is defaulted into the resource itself."""
+    """Settings for a cluster of so many brokers, where its resource does not set them: with three,
+    one may fail and all topics stay readable and writable. Nothing is defaulted into the resource
+    itself."""
     replicas = min(MAX_DEFAULT_REPLICAS, brokers)
     return {
         "default.replication.factor": str(replicas),
@@ -33,14 +37,18 @@ def replication_defaults(brokers: int) -> dict[str, str]:
 
 
 def broker_count_for_defaults(brokers: int, spread_over: Iterable[int]) -> int:
-    """The number of brokers that `replication_defaults` follow from. While partitions are spread over brokers that are
-    being removed, these count: defaults for fewer brokers hold once the others are gone, and never if they cannot go."""
+    """The number of brokers that `replication_defaults` follow from. While partitions are spread
+    over brokers that are being removed, these count: defaults for fewer brokers hold once the
+    others are gone, and never if they cannot go.
+    """
     return max(brokers, *spread_over, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
-    """`to_set`, `to_unset`: for the whole cluster. `restarts`: broker → the settings that need its restart."""
+    """`to_set`, `to_unset`: for the whole cluster. `restarts`: broker → the settings that need its
+    restart.
+    """
 
     to_set: Settings
     to_unset: tuple[str, ...]
@@ -53,8 +61,9 @@ def plan_config_changes(
     dynamic: Collection[str],
     cluster_settings: Settings,
 ) -> ConfigChanges:
-    """`started_with`: None where it is unknown. `dynamic`: names of settings that a running broker takes.
-    `cluster_settings`: what earlier plans have set. Only brokers of `desired` are considered."""
+    """`started_with`: None where it is unknown. `dynamic`: names of settings that a running broker
+    takes. `cluster_settings`: what earlier plans have set. Only brokers of `desired` are
+    considered."""
     to_set: dict[str, str] = {}
     common = {key for key in dynamic if len({settings.get(key) for settings in desired.values()}) == 1}
     restarts: dict[int, tuple[str, ...]] = {}
@@ -81,8 +90,8 @@ def changed_settings(started_with: Settings, desired: Settings) -> list[str]:
 
 
 def without_rejected(desired: Settings, rejected: Settings, started_with: Settings | None) -> dict[str, str]:
-    """`desired` with every value that running brokers have rejected replaced by what a broker was started with: a
-    broker that is started with a rejected value would not come back."""
+    """`desired` with every value that running brokers have rejected replaced by what a broker was
+    started with: a broker that is started with a rejected value would not come back."""
     kept = {key: value for key, value in desired.items() if rejected.get(key) != value}
     before = started_with or {}
     return {**kept, **{key: before[key] for key in desired.keys() - kept.keys() if key in before}}

@@ -1,7 +1,8 @@
-"""The brokers' settings by which a mirror reaches its source, from the Mirror and its Secrets. Pure.
+"""The brokers' settings by which a mirror reaches its source, from the Mirror and its Secrets.
+Pure.
 
-Brokers do not return secret values. So that these are not set again at every reconcile, `credentials.version` names the
-version of the Secrets that was set last.
+Brokers do not return secret values. So that these are not set again at every reconcile,
+`credentials.version` names the version of the Secrets that was set last.
 """
 
 import base64
@@ -62,7 +63,9 @@ def secret_names(mirror: Mirror) -> list[str]:
 
 
 def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -> dict[str, str]:
-    """Empty for a source without TLS and login. `secrets`: those that exist, by name. Raises SecretUnusable."""
+    """Empty for a source without TLS and login. `secrets`: those that exist, by name. Raises
+    SecretUnusable.
+    """
     source = mirror.spec.source
     tls, credentials = source.tls, source.credentials
     found: dict[str, str] = {}

@@ -1,8 +1,9 @@
 """Which topics are deleted with their resources, and which stay. Pure.
 
-Invariants: a topic is deleted with its records only if its resource's last deletionPolicy was Delete and a watch has
-shown it, or if no watch has shown the resource's deletion and the resource that was created in its place says Delete of
-the same topic as well. Whenever that is uncertain, records stay. A resource is known by its uid.
+Invariants: a topic is deleted with its records only if its resource's last deletionPolicy was
+Delete and a watch has shown it, or if no watch has shown the resource's deletion and the resource
+that was created in its place says Delete of the same topic as well. Whenever that is uncertain,
+records stay. A resource is known by its uid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,8 +16,9 @@ MAX_LISTED: Final = 10
 
 
 class DeletionRecord(NamedTuple):
-    """`resource`: name of a Topic with deletionPolicy Delete. `topic`, `topic_id`: of its topic on the brokers.
-    `is_deleted`: a watch has shown the resource's deletion, and its policy was Delete to the last."""
+    """`resource`: name of a Topic with deletionPolicy Delete. `topic`, `topic_id`: of its topic on
+    the brokers. `is_deleted`: a watch has shown the resource's deletion, and its policy was Delete
+    to the last."""
 
     resource: str
     topic: str
@@ -26,9 +28,9 @@ class DeletionRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeletionPlan:
-    """Records by the resource's uid. `delete`: their topics are to be deleted. `pending`: the resource, or one in its
-    place, exists, and no watch has shown it yet. `retained`: no watch has shown the resource's deletion, so its last
-    policy is unknown: the topics stay."""
+    """Records by the resource's uid. `delete`: their topics are to be deleted. `pending`: the
+    resource, or one in its place, exists, and no watch has shown it yet. `retained`: no watch has
+    shown the resource's deletion, so its last policy is unknown: the topics stay."""
 
     delete: dict[str, DeletionRecord] = field(default_factory=dict)
     pending: dict[str, DeletionRecord] = field(default_factory=dict)
@@ -45,8 +47,8 @@ def topic_list(records: Iterable[DeletionRecord]) -> str:
 def update_records(
     records: Mapping[str, DeletionRecord], resources: Iterable[TopicResource], deleted: Mapping[str, bool]
 ) -> dict[str, DeletionRecord]:
-    """Without the records of resources that say Retain by now, or said so to the last. `deleted`: uids of resources
-    whose deletion a watch has shown → whether their last policy was Delete."""
+    """Without the records of resources that say Retain by now, or said so to the last. `deleted`:
+    uids of resources whose deletion a watch has shown → whether their last policy was Delete."""
     policies = {it.uid: it.deletes_topic for it in resources}
     return {
         uid: record._replace(is_deleted=record.is_deleted or uid in deleted)
@@ -64,8 +66,8 @@ def resources_to_look_up(records: Mapping[str, DeletionRecord], resources: Itera
 def plan_deletions(
     records: Mapping[str, DeletionRecord], resources: Iterable[TopicResource], uids: Mapping[str, str | None]
 ) -> DeletionPlan:
-    """`uids`: names of `resources_to_look_up` → the uid of the resource that has the name; None if there is none. A
-    topic that a resource of another name owns by now stays with that one."""
+    """`uids`: names of `resources_to_look_up` → the uid of the resource that has the name; None if
+    there is none. A topic that a resource of another name owns by now stays with that one."""
     known = {it.uid: it for it in resources}
     by_name = {it.name: it for it in known.values()}
     owners: dict[str, set[str]] = {}

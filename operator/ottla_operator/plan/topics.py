@@ -1,8 +1,8 @@
 """How a topic gets what its Topic resource asks for, and what is reported of it.
 
-Invariants: after the changes are applied, planning again yields nothing (except what cannot be satisfied, and moves that
-are under way). Partitions never decrease. What the resource leaves out is left alone. No topic is deleted and created
-again to satisfy a spec.
+Invariants: after the changes are applied, planning again yields nothing (except what cannot be
+satisfied, and moves that are under way). Partitions never decrease. What the resource leaves out is
+left alone. No topic is deleted and created again to satisfy a spec.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +16,16 @@ from ottla_operator.resources.topic import Topic
 from ottla_operator.resources.validation import find_spec_problems
 
 BROKER_DEFAULT = -1
-"""Number of partitions or replicas that leaves it to the brokers (num.partitions, default.replication.factor)."""
+"""Number of partitions or replicas that leaves it to the brokers (num.partitions,
+default.replication.factor).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedTopic:
-    """A topic on the brokers. `config`: only what is set on the topic itself. `replicas`: the fewest of any partition;
-    `most_replicas`: the most of any, `replicas` if not given. `moving`: whether partitions are being reassigned.
-    `brokers`: how many are up."""
+    """A topic on the brokers. `config`: only what is set on the topic itself. `replicas`: the
+    fewest of any partition; `most_replicas`: the most of any, `replicas` if not given. `moving`:
+    whether partitions are being reassigned. `brokers`: how many are up."""
 
     name: str
     partitions: int
@@ -121,7 +123,9 @@ def _config_change(name: str, desired: Mapping[str, str], observed: Mapping[str,
 
 
 def _is_same(desired: str, observed: str | None) -> bool:
-    """Brokers may return a value in another form: 1.0E-1 for 0.1, `delete,compact` without the blank."""
+    """Brokers may return a value in another form: 1.0E-1 for 0.1, `delete,compact` without the
+    blank.
+    """
     if observed is None or desired == observed:
         return desired == observed
     try:
@@ -132,7 +136,9 @@ def _is_same(desired: str, observed: str | None) -> bool:
 
 @dataclass(slots=True)
 class TopicResource:
-    """A Topic resource. `body`: as it is cached. `topic`: None if the spec is invalid, for `invalid_reason`."""
+    """A Topic resource. `body`: as it is cached. `topic`: None if the spec is invalid, for
+    `invalid_reason`.
+    """
 
     body: Json
     topic: Topic | None
@@ -164,7 +170,9 @@ class TopicResource:
 
 
 def topic_owners(resources: Iterable[TopicResource]) -> dict[str, TopicResource]:
-    """Topic's name → the resource that owns it: of several the oldest. Invalid resources own nothing."""
+    """Topic's name → the resource that owns it: of several the oldest. Invalid resources own
+    nothing.
+    """
     owners: dict[str, TopicResource] = {}
     for it in sorted(resources, key=lambda it: it.rank):
         if it.topic:
@@ -178,7 +186,9 @@ def evaluate_topic(
     remaining: Sequence[PlannedChange],
     owners: Mapping[str, TopicResource],
 ) -> Readiness:
-    """`remaining`: what is still to be changed. `owners`: needed only for resources that may own no topic."""
+    """`remaining`: what is still to be changed. `owners`: needed only for resources that may own no
+    topic.
+    """
     if resource.topic is None:
         return Stalled("InvalidSpec", resource.invalid_reason)
     name = resource.topic.topic_name

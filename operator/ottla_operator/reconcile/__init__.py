@@ -1,5 +1,7 @@
-"""Reconciles Clusters, Topics, Mirrors and Pipelines, on Kubernetes and on processes of this machine alike.
+"""Reconciles Clusters, Topics, Mirrors and Pipelines, on Kubernetes and on processes of this
+machine alike.
 
-Each reconciler observes, lets a pure plan (`plan/`) decide, does one step and reports. What differs between the
-two is behind `platform.Platform`: `kube/` and `local/` observe and act, and decide nothing.
+Each reconciler observes, lets a pure plan (`plan/`) decide, does one step and reports. What differs
+between the two is behind `platform.Platform`: `kube/` and `local/` observe and act, and decide
+nothing.
 """

@@ -1,7 +1,7 @@
 """Reconciles Clusters: observe the brokers, decide by pure plans, do one step, report.
 
-Everything is decided from what is observed. What is kept in memory only saves work: an operator that is killed
-anywhere is followed by one that goes on.
+Everything is decided from what is observed. What is kept in memory only saves work: an operator
+that is killed anywhere is followed by one that goes on.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ PAUSED: Final = "spec.paused is true: the operator changes nothing, and does not
 
 @dataclass(slots=True)
 class ReconcileCache:
-    """What need not be found out again for a Cluster. `rejected_settings`: with the values that running brokers have
-    rejected."""
+    """What need not be found out again for a Cluster. `rejected_settings`: with the values that
+    running brokers have rejected."""
 
     rejected_settings: dict[str, str] = field(default_factory=dict)
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
@@ -203,7 +203,8 @@ class ClusterReconciler:
         serving = {it.id for it in brokers.brokers.values() if it.is_ready and it.id in registered}
         if not restarted.waits_for_brokers and serving >= brokers.desired.keys() and not is_scaled(cluster, brokers):
             scaled = await scale_step(client, cluster, brokers)
-        # Also during a roll: while a removed broker is a voter of the metadata log, fewer others can be spared.
+        # Also during a roll: while a removed broker is a voter of the metadata log, fewer others
+        # can be spared.
         await unregister_removed_brokers(client, brokers, scaled)
         return scaled
 
@@ -224,8 +225,8 @@ class ClusterReconciler:
         fields: Mapping[str, Json] | None = None,
         events: Iterable[ClusterEvent] = (),
     ) -> None:
-        """`fields`: None keeps those that the status has. `events`: that followed from the status that this one
-        replaces."""
+        """`fields`: None keeps those that the status has. `events`: that followed from the status
+        that this one replaces."""
         status = resource.get("status") or {}
         kept = {key: value for key, value in status.items() if key not in ("conditions", "observedGeneration")}
         before = find_condition(resource, READY)
@@ -243,8 +244,8 @@ class ClusterReconciler:
 async def _observe_partitions(
     client: KafkaClient, observed: ClusterObservations, *, elects: bool
 ) -> ClusterObservations:
-    """Counts partitions that are offline, under-replicated or moving. Once none is, elects preferred leaders where
-    others lead, after whatever displaced them. `elects`: whether it may."""
+    """Counts partitions that are offline, under-replicated or moving. Once none is, elects
+    preferred leaders where others lead, after whatever displaced them. `elects`: whether it may."""
     moving = await list_reassignments(client)
     topics = await list_topics(client)
     problems = find_partition_problems(topics, moving)
@@ -263,8 +264,8 @@ def _elects_preferred_leaders(cluster: Cluster) -> bool:
 
 
 def _scales_from(scaled: Scaled, brokers: BrokerSet, resource: Json) -> int | None:
-    """How many brokers there were before the scaling that is in progress; None if none is. A new Cluster does not
-    scale."""
+    """How many brokers there were before the scaling that is in progress; None if none is. A new
+    Cluster does not scale."""
     spread_over, desired = scaled.state.spread_over, frozenset(brokers.desired)
     is_stopping = any(it not in desired for it in brokers.brokers)
     if not spread_over or (spread_over == desired and scaled.count == len(desired) and not is_stopping):

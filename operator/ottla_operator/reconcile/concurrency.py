@@ -11,8 +11,8 @@ R = TypeVar("R")
 
 
 async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[R]]) -> list[R]:
-    """The results in order; at most MAX_CONCURRENT run at a time. The first exception cancels the rest and is
-    raised."""
+    """The results in order; at most MAX_CONCURRENT run at a time. The first exception cancels the
+    rest and is raised."""
     limit = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def one(item: T) -> R:

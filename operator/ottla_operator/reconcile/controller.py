@@ -29,7 +29,9 @@ OnReconciled = Callable[[str, bool, float], None]
 
 class Reconciler(Protocol):
     async def reconcile(self, key: Key) -> float | None:
-        """Does one step. Returns the requeue delay in seconds; None: nothing is left to reconcile."""
+        """Does one step. Returns the requeue delay in seconds; None: nothing is left to
+        reconcile.
+        """
 
     async def report_error(self, key: Key, error: Exception) -> None: ...
 
@@ -137,8 +139,8 @@ class Controller:
 
 
 def _unless_unavailable(report_error: ReportError) -> ReportError:
-    """An API server that is down or overloaded says nothing about a resource and takes no status: what was reported
-    stays, with the generation that it was reported for."""
+    """An API server that is down or overloaded says nothing about a resource and takes no status:
+    what was reported stays, with the generation that it was reported for."""
 
     async def report(key: Key, error: Exception) -> None:
         if isinstance(error, PlatformError) and error.is_unavailable:

@@ -1,7 +1,8 @@
-"""One reconcile loop for each key: it reconciles when it is woken and when its requeue delay has passed.
+"""One reconcile loop for each key: it reconciles when it is woken and when its requeue delay has
+passed.
 
-Level-triggered: a wake says only that something may have changed. After an error the loop retries, with a delay that
-doubles.
+Level-triggered: a wake says only that something may have changed. After an error the loop retries,
+with a delay that doubles.
 """
 
 import asyncio
@@ -32,8 +33,8 @@ class _Loop:
 class ReconcileLoops(Generic[K]):
     """`reconcile(key)` returns the requeue delay in seconds; None: nothing is left to reconcile.
 
-    `expected_errors`: failures of the platform or of brokers. They, and every other exception as an InternalError,
-    are passed to `report_error`, and the key is retried.
+    `expected_errors`: failures of the platform or of brokers. They, and every other exception as an
+    InternalError, are passed to `report_error`, and the key is retried.
     """
 
     reconcile: Callable[[K], Awaitable[float | None]]

@@ -1,7 +1,7 @@
 """Reconciles Mirrors: sets what the brokers of the target copy, and reports how far the copies are.
 
-The brokers copy, and go on with it whether or not anything reconciles. When a Mirror is deleted they go on as they were
-set: its copies are data, and to open or delete them is for a person.
+The brokers copy, and go on with it whether or not anything reconciles. When a Mirror is deleted
+they go on as they were set: its copies are data, and to open or delete them is for a person.
 """
 
 import asyncio
@@ -132,8 +132,8 @@ class MirrorReconciler:
         fields: dict[str, Json] | None = None,
         shortest_s: float = RETRY_S,
     ) -> float:
-        """`fields`: None keeps what is known of the copies while no broker can be asked. Returns the requeue delay in
-        seconds."""
+        """`fields`: None keeps what is known of the copies while no broker can be asked. Returns
+        the requeue delay in seconds."""
         status = resource.get("status") or {}
         reported = find_condition(resource, STALLED).get("message")
         extra = plan.mirror_conditions(partitions) if fields is not None else []

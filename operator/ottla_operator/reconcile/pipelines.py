@@ -1,7 +1,8 @@
-"""Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports how it is.
+"""Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports how it
+is.
 
-Everything is decided from what is observed. What is kept in memory only saves work: an operator that is killed
-anywhere is followed by one that goes on.
+Everything is decided from what is observed. What is kept in memory only saves work: an operator
+that is killed anywhere is followed by one that goes on.
 """
 
 import asyncio
@@ -112,8 +113,8 @@ class PipelineReconciler:
         return find_unready_topics(pipeline, resources, existing)
 
     async def _measure_lag(self, pipeline: Pipeline, cluster: Cluster) -> int | None:
-        """Records of the sources beyond the offsets that the pipeline has committed; None if it has committed none, or
-        if no broker can be asked."""
+        """Records of the sources beyond the offsets that the pipeline has committed; None if it has
+        committed none, or if no broker can be asked."""
         try:
             async with connect_to_cluster(self.platform, cluster, CONNECT_TIMEOUT_S) as client:
                 return await _lag(client, pipeline.consumer_group, source_topics(pipeline))

@@ -1,7 +1,7 @@
 """What a reconciler needs of the platform that a cluster runs on.
 
-Kubernetes (`kube/`) runs brokers as pods and reports by `status` and events; `ottla up` (`local/`) runs them as
-processes and reports on the terminal.
+Kubernetes (`kube/`) runs brokers as pods and reports by `status` and events; `ottla up` (`local/`)
+runs them as processes and reports on the terminal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,16 +22,18 @@ from ottla_operator.resources.pipeline import Pipeline
 
 
 class PlatformError(Exception):
-    """The platform refused a request or did not answer. `is_unavailable`: every request fails now. `is_rejection`: it will
-    not accept this one until a person changes something."""
+    """The platform refused a request or did not answer. `is_unavailable`: every request fails now.
+    `is_rejection`: it will not accept this one until a person changes something.
+    """
 
     is_unavailable: bool = False
     is_rejection: bool = False
 
 
 class Blocked(Exception):
-    """A resource cannot be brought further now. `requeue_s`: when to try again; None: the reconciler's own delay.
-    `keeps_state`: whether what was reported of a Pipeline's driver still holds."""
+    """A resource cannot be brought further now. `requeue_s`: when to try again; None: the
+    reconciler's own delay. `keeps_state`: whether what was reported of a Pipeline's driver still
+    holds."""
 
     def __init__(
         self, readiness: Reconciling | Stalled, requeue_s: float | None = None, *, keeps_state: bool = False
@@ -52,12 +54,12 @@ class Blocked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileState:
-    """What the next operator or `ottla up` has to know of a Cluster. Kept as annotations of its StatefulSet, or in
-    brokers.json.
+    """What the next operator or `ottla up` has to know of a Cluster. Kept as annotations of its
+    StatefulSet, or in brokers.json.
 
-    `spread_over`: brokers over which partitions were last spread. `cluster_settings`: what was set on all running
-    brokers. `throttled_topics`: topics whose moves are throttled. `is_founding`: the cluster does not exist yet, and
-    the first broker may found it.
+    `spread_over`: brokers over which partitions were last spread. `cluster_settings`: what was set
+    on all running brokers. `throttled_topics`: topics whose moves are throttled. `is_founding`: the
+    cluster does not exist yet, and the first broker may found it.
     """
 
     spread_over: frozenset[int] = frozenset()
@@ -67,13 +69,14 @@ class ReconcileState:
 
 
 class BrokerSet(Protocol):
-    """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or the removal of one.
+    """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or
+    the removal of one.
 
-    `brokers`: those that exist. `count`: how many there are to be now, those being removed included. `desired`:
-    settings of each broker of the spec. `addresses`: of ready brokers, for the reconciler's own requests;
-    `replica_addresses`: of all that run.
-    `certificate_error`: why no broker may be restarted. `creation_error`: why a missing broker cannot be created; empty
-    if none is missing, or nothing is known.
+    `brokers`: those that exist. `count`: how many there are to be now, those being removed
+    included. `desired`: settings of each broker of the spec. `addresses`: of ready brokers, for the
+    reconciler's own requests; `replica_addresses`: of all that run. `certificate_error`: why no
+    broker may be restarted. `creation_error`: why a missing broker cannot be created; empty if none
+    is missing, or nothing is known.
     """
 
     @property
@@ -107,19 +110,23 @@ class BrokerSet(Protocol):
     def creation_error(self) -> str: ...
 
     async def restart(self, broker: int) -> None:
-        """Restarts one broker with its desired settings. Returns when it is stopping or has stopped."""
+        """Restarts one broker with its desired settings. Returns when it is stopping or has
+        stopped.
+        """
 
     async def save(self, count: int, state: ReconcileState) -> None:
-        """Persists the state, and starts or stops brokers until there are `count`, the highest ids last in and first
-        out."""
+        """Persists the state, and starts or stops brokers until there are `count`, the highest ids
+        last in and first out."""
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
-        """Deletes what no broker needs any more. `can_spare_a_broker`: whether others may evict one."""
+        """Deletes what no broker needs any more. `can_spare_a_broker`: whether others may evict
+        one.
+        """
 
 
 class Launch(Protocol):
-    """How the platform would run a Pipeline now. `application`: what runs the driver, such as Deployment/NAME.
-    `starts_driver`: whether `apply` starts a driver, the first or another."""
+    """How the platform would run a Pipeline now. `application`: what runs the driver, such as
+    Deployment/NAME. `starts_driver`: whether `apply` starts a driver, the first or another."""
 
     @property
     def application(self) -> str: ...
@@ -152,13 +159,15 @@ class Platform(Protocol):
     # Reports.
 
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
-        """Replaces the resource's status, if it changed. `fields`: beside the conditions; None leaves one out."""
+        """Replaces the resource's status, if it changed. `fields`: beside the conditions; None
+        leaves one out.
+        """
 
     async def record_event(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        """Tells people. `lasts`: every reconcile says so while it lasts, so it is told only now and then. Never raises
-        because it cannot."""
+        """Tells people. `lasts`: every reconcile says so while it lasts, so it is told only now and
+        then. Never raises because it cannot."""
 
     # Clusters.
 
@@ -166,9 +175,10 @@ class Platform(Protocol):
         """host:port of the brokers that are ready, for the reconciler's own requests."""
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
-        """Brings everything around the brokers to the spec and starts those that are missing. `rejected`: settings
-        with the values that no broker may be started with; those before apply. `refused`: why a Cluster that has no
-        broker yet gets none; empty if it may. Raises Blocked."""
+        """Brings everything around the brokers to the spec and starts those that are missing.
+        `rejected`: settings with the values that no broker may be started with; those before apply.
+        `refused`: why a Cluster that has no broker yet gets none; empty if it may. Raises Blocked.
+        """
 
     async def forget_cluster(self, key: Key) -> None:
         """The Cluster is deleted: stops what the platform does not stop by itself."""
@@ -186,7 +196,9 @@ class Platform(Protocol):
     # Mirrors.
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
-        """host:port,… by which the target's brokers reach a source that is a Cluster. Raises Blocked."""
+        """host:port,… by which the target's brokers reach a source that is a Cluster. Raises
+        Blocked.
+        """
 
     # Pipelines.
 

@@ -15,8 +15,8 @@ RETRY_S: Final = 2.0
 
 
 async def explain_missing_controller(resource: Json, brokers: BrokerSet) -> str:
-    """Which voters are away; empty if nothing is known. Raises Blocked when there can be no controller before a person
-    acts."""
+    """Which voters are away; empty if nothing is known. Raises Blocked when there can be no
+    controller before a person acts."""
     found = await describe_replicas(brokers.replica_addresses, timeout_s=REPLICA_TIMEOUT_S)
     replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
     cluster_id = (resource.get("status") or {}).get("clusterId")

@@ -1,5 +1,5 @@
-"""Brings changed settings, images and certificates to running brokers: at once where they can, else by restarting one
-broker at a time."""
+"""Brings changed settings, images and certificates to running brokers: at once where they can, else
+by restarting one broker at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,8 +24,9 @@ from ottla_operator.reconcile.platform import BrokerSet
 
 @dataclass(slots=True)
 class AppliedConfig:
-    """`cluster_settings`: all that is set on running brokers now. `applied`: what of it was set just now. `rejected`:
-    setting → why brokers reject it. `outdated`: broker → why it has to be restarted."""
+    """`cluster_settings`: all that is set on running brokers now. `applied`: what of it was set
+    just now. `rejected`: setting → why brokers reject it. `outdated`: broker → why it has to be
+    restarted."""
 
     cluster_settings: dict[str, str]
     applied: dict[str, str] = field(default_factory=dict)
@@ -35,8 +36,8 @@ class AppliedConfig:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """`broker`: that was restarted just now, and `reason`; None: none may be, because of `blocked_by` or because others
-    have to come back first (`waits_for_brokers`)."""
+    """`broker`: that was restarted just now, and `reason`; None: none may be, because of
+    `blocked_by` or because others have to come back first (`waits_for_brokers`)."""
 
     broker: int | None = None
     reason: str = ""
@@ -45,8 +46,8 @@ class Restarted:
 
 
 async def apply_config(client: KafkaClient | None, brokers: BrokerSet) -> AppliedConfig:
-    """Sets what running brokers take, and finds those that have to be restarted for the rest. Without a client nothing
-    can be set."""
+    """Sets what running brokers take, and finds those that have to be restarted for the rest.
+    Without a client nothing can be set."""
     config = AppliedConfig(dict(brokers.state.cluster_settings))
     desired = {id_: it for id_, it in brokers.desired.items() if id_ in brokers.brokers}
     started_with = {id_: brokers.brokers[id_].started_with for id_ in desired}
@@ -89,7 +90,9 @@ async def restart_next_broker(
     outdated: Mapping[int, str],
     max_unavailable: int,
 ) -> Restarted:
-    """Restarts one outdated broker if the roll's plan allows it. `registered`: brokers that the cluster counts on."""
+    """Restarts one outdated broker if the roll's plan allows it. `registered`: brokers that the
+    cluster counts on.
+    """
     known = None if client is None else registered
     states = [
         *(_state(it, brokers.brokers.get(it), outdated.get(it, ""), known) for it in sorted(brokers.desired)),
@@ -117,8 +120,8 @@ async def _step_by_partitions(
 
 
 def _state(id_: int, broker: ObservedBroker | None, outdated: str, registered: frozenset[int] | None) -> BrokerState:
-    """`registered`: None when no broker can be asked. Then a ready broker does not count as outdated: it may be the one
-    that others need."""
+    """`registered`: None when no broker can be asked. Then a ready broker does not count as
+    outdated: it may be the one that others need."""
     if broker is None or broker.is_terminating:
         return BrokerState(id_, False, "")
     if registered is None:

@@ -1,5 +1,5 @@
-"""More and fewer brokers: spreads partitions to those that are added and moves them off those that are removed, one
-step of `plan/scale.py` at a time."""
+"""More and fewer brokers: spreads partitions to those that are added and moves them off those that
+are removed, one step of `plan/scale.py` at a time."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -29,13 +29,16 @@ from ottla_operator.resources.common import parse_quantity
 
 INTERNAL_TOPICS: Final = {"__consumer_offsets": OFFSETS_REPLICATION_FACTOR}
 ALL_TOPICS: Final = "*"
-"""Stands for the names of throttled topics that are too many for a platform to record; no topic can have it."""
+"""Stands for the names of throttled topics that are too many for a platform to record; no topic can
+have it.
+"""
 
 
 @dataclass(slots=True)
 class Scaled:
-    """`count`: brokers that there are to be now. `in_progress`: what is being done, in words. `blocked`: why it cannot
-    be. `events`: reasons and messages. `moves_started`: partitions, and `moves_reason`."""
+    """`count`: brokers that there are to be now. `in_progress`: what is being done, in words.
+    `blocked`: why it cannot be. `events`: reasons and messages. `moves_started`: partitions, and
+    `moves_reason`."""
 
     count: int
     state: ReconcileState
@@ -102,8 +105,8 @@ async def _move(
     reason: str,
     scaled: Scaled,
 ) -> None:
-    """Starts the moves. With a throttle only the next reconcile does, once the state names the throttled topics:
-    whatever happens to this process, the throttle is removed."""
+    """Starts the moves. With a throttle only the next reconcile does, once the state names the
+    throttled topics: whatever happens to this process, the throttle is removed."""
     cost = estimate_cost(moves)
     copies = f", {format_size(cost.bytes)} to copy" if cost.replicas else ""
     scaled.in_progress = f"{format_count(len(moves), 'partition')} to move, {reason}{copies}"
@@ -128,8 +131,9 @@ async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scal
 
 
 async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, scaled: Scaled) -> None:
-    """Unregisters brokers that were removed: they do not exist and are fenced. One that holds replicas, of topics that
-    were created while it was stopping, is brought back until they are moved off it."""
+    """Unregisters brokers that were removed: they do not exist and are fenced. One that holds
+    replicas, of topics that were created while it was stopping, is brought back until they are
+    moved off it."""
     registered = (await describe_cluster_with_fenced_brokers(client)).brokers
     removed = [it.id for it in registered if it.is_fenced and it.id > scaled.count and it.id not in brokers.brokers]
     if not removed:

@@ -22,7 +22,9 @@ from ottla_operator.resources.topic import Topic
 
 
 async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
-    """Those of the topics that exist, by name. Configs and reassignments are requested only where specs manage them."""
+    """Those of the topics that exist, by name. Configs and reassignments are requested only where
+    specs manage them.
+    """
     found = await topics.describe_topics(client, {it.topic_name for it in desired})
     managed = [it.topic_name for it in desired if it.spec.config is not None and it.topic_name in found]
     overrides = await configs.describe_topic_overrides(client, managed)
@@ -47,8 +49,8 @@ async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[
 
 
 def _has_desired_replicas(topic: Topic, found: topics.TopicDescription | None) -> bool:
-    """True if the spec asks for no number of replicas, or all of them exist and are in sync: brokers also list replicas
-    that are still being added."""
+    """True if the spec asks for no number of replicas, or all of them exist and are in sync:
+    brokers also list replicas that are still being added."""
     replicas = topic.spec.replicas
     if replicas is None:
         return True

@@ -1,9 +1,10 @@
 """Deletes topics with their resources, where deletionPolicy says so, without a finalizer.
 
-A finalizer would keep a Topic, and so its namespace, from being deleted while no operator runs. Instead, a topic whose
-deletionPolicy is Delete is recorded while its resource exists, and again once a watch has shown the resource's deletion
-together with its last deletionPolicy; then the topic is deleted, and its record after it. A resource is known by its
-uid: one that is created again under the same name is another.
+A finalizer would keep a Topic, and so its namespace, from being deleted while no operator runs.
+Instead, a topic whose deletionPolicy is Delete is recorded while its resource exists, and again
+once a watch has shown the resource's deletion together with its last deletionPolicy; then the topic
+is deleted, and its record after it. A resource is known by its uid: one that is created again under
+the same name is another.
 
 Invariant: a record that is lost, or cannot be read, deletes no records of a topic.
 """
@@ -31,8 +32,8 @@ from ottla_operator.resources.model import Json
 
 @dataclass(slots=True)
 class TopicDeletion:
-    """The deletion records of one Cluster during one reconcile. `records`: by the resource's uid, as they should be;
-    `_written`: as the platform has them."""
+    """The deletion records of one Cluster during one reconcile. `records`: by the resource's uid,
+    as they should be; `_written`: as the platform has them."""
 
     platform: Platform
     cache: WatchCache
@@ -49,8 +50,9 @@ class TopicDeletion:
         return cls(platform, cache, key, cluster, await platform.read_deletion_records(key))
 
     async def update(self, resources: Sequence[TopicResource]) -> None:
-        """Drops the records of topics that are to stay by now, whether or not brokers can be asked: a person who changes
-        deletionPolicy to Retain and then deletes the resource means it."""
+        """Drops the records of topics that are to stay by now, whether or not brokers can be asked:
+        a person who changes deletionPolicy to Retain and then deletes the resource means it.
+        """
         deleted = dict(self.cache.deleted_topics.get(self.key, {}))
         self.records = update_records(self.records, resources, deleted)
         if not await self._write():
@@ -65,7 +67,10 @@ class TopicDeletion:
         uids = {name: await self.platform.find_topic_uid(namespace, name) for name in names}
         plan = plan_deletions(self.records, resources, uids)
         if plan.retained:
-            said = f"no operator watched the deletion of their Topics, so topics stay with their records: {topic_list(plan.retained.values())}"
+            said = (
+                "no operator watched the deletion of their Topics, so topics stay with their records: "
+                f"{topic_list(plan.retained.values())}"
+            )
             await self._event("TopicRetained", said)
         self.records = dict(plan.pending)
         gone, deleted = set[str](), list[DeletionRecord]()
@@ -96,7 +101,9 @@ class TopicDeletion:
         return record is None or self._written.get(resource.uid) == record
 
     async def record(self, found: Iterable[tuple[TopicResource, DeletionRecord | None]]) -> str:
-        """Records what was found of the topics of these resources. Returns why it could not; empty if it could."""
+        """Records what was found of the topics of these resources. Returns why it could not; empty
+        if it could.
+        """
         previous = dict(self._written)
         for resource, record in found:
             if record is not None:

@@ -1,5 +1,5 @@
-"""Reconciles Topics, all of one Cluster together: the brokers are asked once for all of them, and what differs is
-changed, many topics at a time."""
+"""Reconciles Topics, all of one Cluster together: the brokers are asked once for all of them, and
+what differs is changed, many topics at a time."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -52,7 +52,9 @@ TRANSIENT_ERRORS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """A Topic after its reconcile. `observed`: None if its topic does not exist, or if that is unknown."""
+    """A Topic after its reconcile. `observed`: None if its topic does not exist, or if that is
+    unknown.
+    """
 
     resource: TopicResource
     observed: ObservedTopic | None
@@ -60,7 +62,9 @@ class TopicResult:
 
     @property
     def deletion_record(self) -> DeletionRecord | None:
-        """What has to be recorded before the Topic may be Ready, if its topic is to be deleted with it."""
+        """What has to be recorded before the Topic may be Ready, if its topic is to be deleted with
+        it.
+        """
         if self.observed is None or not self.resource.deletes_topic or self.resource.topic is None:
             return None
         return DeletionRecord(self.resource.name, self.observed.name, self.observed.topic_id)
@@ -107,8 +111,8 @@ class TopicReconciler:
         deletion: TopicDeletion,
         cluster: Json,
     ) -> float:
-        """Deletes topics whose resources are deleted, brings the others to their specs and reports. Returns the requeue
-        delay in seconds."""
+        """Deletes topics whose resources are deleted, brings the others to their specs and reports.
+        Returns the requeue delay in seconds."""
         deleted_ids = await deletion.delete_topics(client, resources)
         owners = topic_owners(resources)
         observed = await _observe(client, [it.topic for it in owners.values() if it.topic], deleted_ids)
@@ -145,8 +149,8 @@ class TopicReconciler:
         all_observed: Mapping[str, ObservedTopic] | None,
         brokers: int,
     ) -> TopicResult:
-        """Brings one topic to its spec. `all_observed`: None where brokers refused to describe one of them. `brokers`:
-        as many as the Cluster asks for."""
+        """Brings one topic to its spec. `all_observed`: None where brokers refused to describe one
+        of them. `brokers`: as many as the Cluster asks for."""
         topic, observed = resource.topic, None
         assert topic is not None
         try:
@@ -185,8 +189,8 @@ class TopicReconciler:
         await for_each(resources, one)
 
     async def _report(self, resource: TopicResource, observed: ObservedTopic | None, readiness: Readiness) -> float:
-        """Writes the status; what was known of the topic stays in it while no broker can be asked. Returns the requeue
-        delay in seconds."""
+        """Writes the status; what was known of the topic stays in it while no broker can be asked.
+        Returns the requeue delay in seconds."""
         status = resource.body.get("status") or {}
         fields: dict[str, Json] = {key: status.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}
         if observed is not None:
@@ -218,8 +222,8 @@ def is_reconciling(readiness: Readiness) -> bool:
 async def _observe(
     client: KafkaClient, topics: Sequence[Topic], deleted_ids: Collection[str]
 ) -> dict[str, ObservedTopic] | None:
-    """All topics at once; None if the brokers refuse to describe one of them, so that each has to be asked for by
-    itself. `deleted_ids`: brokers may show deleted topics for a moment."""
+    """All topics at once; None if the brokers refuse to describe one of them, so that each has to
+    be asked for by itself. `deleted_ids`: brokers may show deleted topics for a moment."""
     try:
         found = await topic_changes.observe_topics(client, topics)
     except KafkaError:

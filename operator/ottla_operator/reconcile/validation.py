@@ -12,7 +12,9 @@ from ottla_operator.resources.validation import find_spec_problems
 
 @dataclass(slots=True)
 class ValidationCache:
-    """Validates each change of a spec once. `find_unsupported`: why the platform cannot run a valid resource."""
+    """Validates each change of a spec once. `find_unsupported`: why the platform cannot run a valid
+    resource.
+    """
 
     find_unsupported: Callable[[Json], str]
     _found: dict[Key, tuple[tuple[str, int], str]] = field(default_factory=dict)

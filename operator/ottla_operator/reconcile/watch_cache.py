@@ -23,9 +23,9 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class WatchCache:
-    """`topics`: by their Cluster's key and their own name. `deleted_topics`: by their Cluster's key, the uids of Topics
-    whose deletion a watch has shown, and whether their last deletionPolicy was Delete; entries stay until the
-    TopicReconciler has recorded them."""
+    """`topics`: by their Cluster's key and their own name. `deleted_topics`: by their Cluster's
+    key, the uids of Topics whose deletion a watch has shown, and whether their last deletionPolicy
+    was Delete; entries stay until the TopicReconciler has recorded them."""
 
     clusters: dict[Key, Json] = field(default_factory=dict)
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
@@ -48,7 +48,9 @@ class WatchCache:
         }
 
     def update(self, body: Mapping[str, Json], *, is_deleted: bool) -> Key | None:
-        """Takes in what a watch has shown. The key to reconcile; None if nothing changed that reconcilers read."""
+        """Takes in what a watch has shown. The key to reconcile; None if nothing changed that
+        reconcilers read.
+        """
         resource = reduce_resource(body)
         key = reconcile_key(resource)
         if resource["kind"] == "Topic" and is_deleted:
@@ -59,8 +61,8 @@ class WatchCache:
         return key if self._replace(key, resource, is_deleted) else None
 
     def forget(self, resource: Json) -> Key:
-        """Drops a resource whose deletion no watch has shown, so that its last deletionPolicy is unknown. The key to
-        reconcile."""
+        """Drops a resource whose deletion no watch has shown, so that its last deletionPolicy is
+        unknown. The key to reconcile."""
         key = reconcile_key(resource)
         self._replace(key, resource, is_deleted=True)
         return key
@@ -93,7 +95,9 @@ def reconcile_key(resource: Json) -> Key:
 
 
 def _replace(cached: dict[K, Json], key: K, resource: Json, is_deleted: bool) -> bool:
-    """True if a reconcile is needed. The deletion of one resource does not drop another that has its name by now."""
+    """True if a reconcile is needed. The deletion of one resource does not drop another that has
+    its name by now.
+    """
     if is_deleted:
         if key in cached and cached[key]["metadata"]["uid"] == resource["metadata"]["uid"]:
             del cached[key]

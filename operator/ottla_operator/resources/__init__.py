@@ -1,1 +1,3 @@
-"""The custom resources of `ottla.dev/v1alpha1` as types. The CRDs in `crds/` are generated from them."""
+"""The custom resources of `ottla.dev/v1alpha1` as types. The CRDs in `crds/` are generated from
+them.
+"""

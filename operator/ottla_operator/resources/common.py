@@ -1,4 +1,6 @@
-"""Types that several kinds share: names, references, quantities, durations, status and conditions."""
+"""Types that several kinds share: names, references, quantities, durations, status and
+conditions.
+"""
 
 import datetime
 import re
@@ -87,7 +89,9 @@ def is_time(text: str) -> bool:
 
 
 def format_setting(value: Json) -> str:
-    """A setting's value as Kafka's protocol and properties files carry it. Raises TypeError for lists and objects."""
+    """A setting's value as Kafka's protocol and properties files carry it. Raises TypeError for
+    lists and objects.
+    """
     match value:
         case bool():
             return "true" if value else "false"

@@ -119,7 +119,8 @@ KINDS: Final = (
     ),
 )
 GROUP, VERSION = API_VERSION.split("/")
-# Status of a new resource until the operator reconciles it. Without a Ready condition, tools would report it as done.
+# Status of a new resource until the operator reconciles it. Without a Ready condition, tools would
+# report it as done.
 INITIAL_STATUS: Final = {
     "conditions": [
         {

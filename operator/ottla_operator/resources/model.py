@@ -1,7 +1,8 @@
-"""Base of the custom resources' types: strict structs, and rules declared for the API server and for Python.
+"""Base of the custom resources' types: strict structs, and rules declared for the API server and
+for Python.
 
-A rule is written twice, side by side: in CEL, which the API server evaluates, and as a Python predicate, which
-`ottla up` and the pipeline runner evaluate. A test compares the two on examples.
+A rule is written twice, side by side: in CEL, which the API server evaluates, and as a Python
+predicate, which `ottla up` and the pipeline runner evaluate. A test compares the two on examples.
 """
 
 from collections.abc import Callable
@@ -17,10 +18,11 @@ Json: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition on one object. `cel` refers to `self`; `holds` takes the same object as plain JSON.
+    """A condition on one object. `cel` refers to `self`; `holds` takes the same object as plain
+    JSON.
 
-    `cel` is None where the API server cannot evaluate it (values of unknown type, keys of unbounded length). Then
-    `ottla up` refuses the object and the operator reports `Stalled`.
+    `cel` is None where the API server cannot evaluate it (values of unknown type, keys of unbounded
+    length). Then `ottla up` refuses the object and the operator reports `Stalled`.
     """
 
     cel: str | None
@@ -46,15 +48,17 @@ class Transition:
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """An object in a resource: camelCase in YAML, snake_case in Python. Unknown fields are errors.
 
-    Optional fields hold the default that applies when the resource leaves them out. The CRDs declare no defaults, so
-    the API server stores what was applied.
+    Optional fields hold the default that applies when the resource leaves them out. The CRDs
+    declare no defaults, so the API server stores what was applied.
     """
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = ()
 
     @classmethod
     def parse(cls, data: Json) -> Self:
-        """Raises msgspec.ValidationError if the shape or a value is invalid. Rules are not evaluated."""
+        """Raises msgspec.ValidationError if the shape or a value is invalid. Rules are not
+        evaluated.
+        """
         return msgspec.convert(data, cls)
 
     def to_json(self) -> dict[str, Json]:
@@ -66,7 +70,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 def doc(description: str, schema: dict[str, Json] | None = None) -> Meta:
     """Description of a field in the CRD, and further keywords of its schema.
 
-    The description of an optional field ends with "Defaults to …." where the default is not simply "not set".
+    The description of an optional field ends with "Defaults to …." where the default is not simply
+    "not set".
     """
     return Meta(description=description, extra_json_schema=schema)
 

@@ -1,7 +1,7 @@
 """Pipeline: a Spark Structured Streaming application from topics to topics, files and tables.
 
-The only model of a Pipeline: the operator generates the CRD and the pods from it, and the runner (`ottla_spark`)
-reads its own configuration with it.
+The only model of a Pipeline: the operator generates the CRD and the pods from it, and the runner
+(`ottla_spark`) reads its own configuration with it.
 """
 
 from typing import Annotated, ClassVar, Final, Literal
@@ -267,9 +267,9 @@ class Spark(Model, frozen=True):
     pod_template: Annotated[
         PodTemplate | None,
         doc(
-            "Additions to the pods of driver and executors: imagePullSecrets, tolerations, nodeSelector, volumes, and so "
-            "on. The container named spark stands for the driver's and the executors': its env, envFrom, volumeMounts and "
-            "securityContext are added to theirs. Ignored by `ottla up`."
+            "Additions to the pods of driver and executors: imagePullSecrets, tolerations, nodeSelector, "
+            "volumes, and so on. The container named spark stands for the driver's and the executors': its "
+            "env, envFrom, volumeMounts and securityContext are added to theirs. Ignored by `ottla up`."
         ),
     ] = None
 
@@ -280,7 +280,7 @@ def _views(spec: dict[str, Json]) -> set[str]:
 
 
 class PipelineSpec(Model, frozen=True):
-    """Desired state of the pipeline: what is read, how it is transformed, and where it is written."""
+    """Desired state of the pipeline: what it reads, how it transforms that, and where it writes."""
 
     cluster_ref: Annotated[ObjectRef, doc("Cluster whose topics are read and written.")]
     sources: Annotated[
@@ -352,8 +352,8 @@ class PipelineSpec(Model, frozen=True):
             lambda spec: {sink["from"] for sink in spec["sinks"]} <= _views(spec),
             "sinks",
             lambda spec: (
-                f"{', '.join(sorted(repr(sink['from']) for sink in spec['sinks'] if sink['from'] not in _views(spec)))} "
-                f"is none of {', '.join(sorted(_views(spec)))}"
+                ", ".join(sorted(repr(sink["from"]) for sink in spec["sinks"] if sink["from"] not in _views(spec)))
+                + f" is none of {', '.join(sorted(_views(spec)))}"
             ),
         ),
     )

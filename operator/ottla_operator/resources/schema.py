@@ -1,7 +1,7 @@
 """Kubernetes structural schemas from the resources' types.
 
-In a structural schema every node has one type, there are no references, and unknown fields are pruned, so
-`additionalProperties: false` is not allowed. Nothing is defaulted.
+In a structural schema every node has one type, there are no references, and unknown fields are
+pruned, so `additionalProperties: false` is not allowed. Nothing is defaulted.
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 """
 
@@ -50,7 +50,9 @@ def models_within(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def nested_model(annotation: Any) -> tuple[type[Model] | None, bool]:
-    """The model in a field of type `M`, `M | None`, `list[M]` or `dict[str, M]`, and whether it is a dict's value."""
+    """The model in a field of type `M`, `M | None`, `list[M]` or `dict[str, M]`, and whether it is
+    a dict's value.
+    """
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return annotation, False
     for argument in get_args(annotation):

@@ -102,5 +102,7 @@ class Sink(Model, frozen=True):
 
     @property
     def query_name(self) -> str:
-        """Name of the streaming query, of its folder in the checkpoint and in its progress events."""
+        """Name of the streaming query, of its folder in the checkpoint and in its progress
+        events.
+        """
         return self.name or self.source

@@ -9,7 +9,7 @@ from ottla_operator.resources.model import Model, Rule, Transition, doc, immutab
 
 
 class TopicSpec(Model, frozen=True):
-    """Desired state of the topic. Fields that are not set are left to the brokers and not managed."""
+    """Desired state of the topic. The operator does not manage fields that are not set."""
 
     cluster_ref: Annotated[ObjectRef, doc("Cluster that the topic belongs to. Immutable.")]
     topic_name: Annotated[
@@ -58,7 +58,10 @@ class TopicSpec(Model, frozen=True):
         ),
         Transition(
             "!has(oldSelf.partitions) || (has(self.partitions) && self.partitions >= oldSelf.partitions)",
-            "partitions cannot be decreased, because records cannot move between partitions; create a new topic instead",
+            (
+                "partitions cannot be decreased, because records cannot move between partitions; create a "
+                "new topic instead"
+            ),
             lambda new, old: "partitions" not in old or new.get("partitions", 0) >= old["partitions"],
             "partitions",
             lambda new, old: f"{new.get('partitions', 'unset')} is less than the current {old['partitions']}",

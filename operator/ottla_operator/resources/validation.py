@@ -1,7 +1,7 @@
 """Validation of resources in plain JSON: unknown fields, the CRD's schema, then the rules.
 
-The API server rejects the same resources. Here each problem has the path of the field, the value and what is allowed,
-and a suggestion for a misspelt name.
+The API server rejects the same resources. Here each problem has the path of the field, the value
+and what is allowed, and a suggestion for a misspelt name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,9 @@ def find_kind(name: str) -> Kind | None:
 
 
 def validate_resource(data: Json) -> list[Problem]:
-    """Problems of one resource; empty if it is valid. Rules are evaluated only if the schema matches."""
+    """Problems of one resource; empty if it is valid. Rules are evaluated only if the schema
+    matches.
+    """
     if not isinstance(data, dict):
         return [Problem((), f"a resource is an object with apiVersion, kind, metadata and spec, not {_quote(data)}")]
     if data.get("apiVersion") != API_VERSION:
@@ -57,8 +59,9 @@ def validate_resource(data: Json) -> list[Problem]:
 
 
 def find_spec_problems(resource: Json) -> str:
-    """Problems of a resource that an API server has stored, in one line; empty if it is valid. Metadata and status, which
-    are the API server's, are not validated."""
+    """Problems of a resource that an API server has stored, in one line; empty if it is valid.
+    Metadata and status, which are the API server's, are not validated.
+    """
     stored = {key: resource[key] for key in ("apiVersion", "kind", "spec")}
     found = validate_resource({**stored, "metadata": {"name": resource["metadata"]["name"]}})
     return "; ".join(map(str, found))
@@ -78,7 +81,9 @@ def _schema(kind: Kind) -> Schema:
 
 @cache
 def _validator(kind: Kind) -> Draft4Validator:
-    """OpenAPI v3.0 matches draft 4 of JSON Schema in what is used here: exclusiveMinimum is a flag."""
+    """OpenAPI v3.0 matches draft 4 of JSON Schema in what is used here: exclusiveMinimum is a
+    flag.
+    """
     return Draft4Validator(_schema(kind))
 
 

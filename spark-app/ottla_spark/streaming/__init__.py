@@ -1,1 +1,3 @@
-"""What runs on Spark. Only these modules import PySpark, so that everything else works where it is not installed."""
+"""What runs on Spark. Only these modules import PySpark, so that everything else works where it is
+not installed.
+"""

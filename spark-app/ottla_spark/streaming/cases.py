@@ -1,6 +1,7 @@
 """`validate` and `test`: a pipeline's views on rows from files, without brokers.
 
-A test case is a folder beside the pipeline's file: for `delays.yaml`, each folder in `delays.test/`.
+A test case is a folder beside the pipeline's file: for `delays.yaml`, each folder in
+`delays.test/`.
 
     delays.test/late-rows/
         given/flights.jsonl         records of the source `flights`, one for each line
@@ -8,9 +9,9 @@ A test case is a folder beside the pipeline's file: for `delays.yaml`, each fold
         expect/delays.jsonl         rows of the sink `delays`, in any order
         expect/dead-letters.jsonl   optional: {"reason": …} and other columns to compare
 
-A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. A line that is not JSON is a
-record that is not JSON. A line of `expect` has the columns to compare. All records are in one batch, so aggregates are
-over all rows, and late rows are not tested.
+A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. A line that
+is not JSON is a record that is not JSON. A line of `expect` has the columns to compare. All records
+are in one batch, so aggregates are over all rows, and late rows are not tested.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def _check_output_mode(spark: SparkSession, target: Sink, rows: DataFrame) -> No
 
 
 def run_cases(pipeline: PipelineDefinition, cases: Path, report: Callable[[str], None]) -> int:
-    """Runs every test case and reports the results in lines. Returns the number of cases that failed.
+    """Runs every test case and reports the results in lines. Returns the number of cases that
+    failed.
 
     Raises PipelineError if there is no case or one cannot run.
     """
@@ -94,7 +96,9 @@ def run_cases(pipeline: PipelineDefinition, cases: Path, report: Callable[[str],
 
 @contextmanager
 def local_session(pipeline: PipelineDefinition) -> Iterator[SparkSession]:
-    """Spark on this machine with the pipeline's configuration, and few partitions for the little data."""
+    """Spark on this machine with the pipeline's configuration, and few partitions for the little
+    data.
+    """
     session.check_java()
     with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
@@ -174,7 +178,9 @@ def _parse_record(line: str) -> tuple[bytes | None, bytes | None]:
 
 
 def parse_expected(file: Path) -> list[Row]:
-    """Rows of a file of JSON lines. Raises PipelineError with the number of a line that is not JSON."""
+    """Rows of a file of JSON lines. Raises PipelineError with the number of a line that is not
+    JSON.
+    """
     rows = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         if line.strip():
@@ -186,7 +192,9 @@ def parse_expected(file: Path) -> list[Row]:
 
 
 def compare_rows(expected: Sequence[Row], actual: Sequence[Row]) -> list[str]:
-    """Missing and unexpected rows, in any order. Only the columns that an expected row has are compared."""
+    """Missing and unexpected rows, in any order. Only the columns that an expected row has are
+    compared.
+    """
     columns = sorted({name for row in expected for name in row})
     narrowed = [{name: row.get(name) for name in columns} for row in actual] if columns else list(actual)
     have = Counter(_text(row) for row in narrowed)

@@ -1,13 +1,15 @@
 """The runner's files beside Spark's checkpoint, and the changes of a pipeline that they detect.
 
     <checkpoint>/ottla.json          pipeline, topics and their ids, state store, shuffle partitions
-    <checkpoint>/letters.json        offsets up to which records were searched for dead letters (dead_letter_writer.py)
-    <checkpoint>/queries/<name>/     Spark's offsets, commits and state of each query
+    <checkpoint>/letters.json        offsets up to which records were searched for dead letters
+    (dead_letter_writer.py) <checkpoint>/queries/<name>/     Spark's offsets, commits and state of
+    each query
 
-Spark's checkpoint identifies topics by name. A topic that was deleted, re-created and has grown past the old offset
-looks unchanged to Spark, and records are skipped silently. So topic ids are stored, and another id is an error. Spark
-also ignores changes of the shuffle partitions of batch 0; here they are an error. A second pipeline with the same
-checkpoint would resume where the first one is, so the pipeline's name is stored too.
+Spark's checkpoint identifies topics by name. A topic that was deleted, re-created and has grown
+past the old offset looks unchanged to Spark, and records are skipped silently. So topic ids are
+stored, and another id is an error. Spark also ignores changes of the shuffle partitions of batch 0;
+here they are an error. A second pipeline with the same checkpoint would resume where the first one
+is, so the pipeline's name is stored too.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ _MAX_DEFAULT_SHUFFLE_PARTITIONS: Final = 200
 class CheckpointMetadata:
     """Properties that must not change while a checkpoint is in use.
 
-    topics: topic → id. streams: source → topic. pipeline: name. The last two are empty in checkpoints that were
-    created before they were stored.
+    topics: topic → id. streams: source → topic. pipeline: name. The last two are empty in
+    checkpoints that were created before they were stored.
     """
 
     topics: Mapping[str, str]
@@ -50,7 +52,9 @@ class CheckpointMetadata:
 def new_metadata(
     pipeline: PipelineDefinition, topics: Mapping[str, str], conf: Mapping[str, str], cores: int
 ) -> CheckpointMetadata:
-    """Metadata of a new checkpoint. The default of shuffle partitions is two for each core, at most 200."""
+    """Metadata of a new checkpoint. The default of shuffle partitions is two for each core, at most
+    200.
+    """
     default_partitions = min(_MAX_DEFAULT_SHUFFLE_PARTITIONS, 2 * cores)
     return CheckpointMetadata(
         topics=dict(topics),
@@ -68,7 +72,9 @@ def resume_metadata(
     conf: Mapping[str, str],
     cores: int,
 ) -> CheckpointMetadata:
-    """Metadata to resume with: what is stored, and new topics. Raises PipelineError if the pipeline contradicts it."""
+    """Metadata to resume with: what is stored, and new topics. Raises PipelineError if the pipeline
+    contradicts it.
+    """
     current = new_metadata(pipeline, topics, conf, cores)
     if stored is None:
         return current
@@ -110,7 +116,8 @@ def check_topic_ids(stored: Mapping[str, str], current: Mapping[str, str]) -> No
 def parse_offset_log(text: str) -> dict[TopicPartition, int]:
     """End offsets of a batch from Spark's offset log.
 
-    Its lines are a version, the batch's metadata, and the offsets of each source: `-` if it has none yet.
+    Its lines are a version, the batch's metadata, and the offsets of each source: `-` if it has
+    none yet.
     """
     ends: dict[TopicPartition, int] = {}
     for line in text.splitlines()[2:]:
@@ -162,7 +169,8 @@ class Checkpoint:
 
     def read_text(self, name: str) -> str | None:
         """Text of a file; None if it does not exist."""
-        # `write_text` deletes the old file before it renames the new one. In between, the new one is complete.
+        # `write_text` deletes the old file before it renames the new one. In between, the new one
+        # is complete.
         for path in (self._new_path(f"{self.location}/{name}"), self._new_path(f"{self.location}/.{name}.new")):
             if self._file_system.exists(path):
                 return self._call(path, partial(self._read, path))

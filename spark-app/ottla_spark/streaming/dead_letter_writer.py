@@ -1,9 +1,10 @@
 """Writing of dead letters, and the offsets up to which that is done.
 
-Queries only *count* the rows that do not decode or do not satisfy an expectation: mostly there are none, and counting
-is cheap. When a batch has some, its records are read again and those rows are written as dead letters. The file
-`letters.json` beside the checkpoint has the offset of each partition up to which records were searched. A process that
-was killed between a batch and its dead letters searches again from there, so dead letters are written at least once.
+Queries only *count* the rows that do not decode or do not satisfy an expectation: mostly there are
+none, and counting is cheap. When a batch has some, its records are read again and those rows are
+written as dead letters. The file `letters.json` beside the checkpoint has the offset of each
+partition up to which records were searched. A process that was killed between a batch and its dead
+letters searches again from there, so dead letters are written at least once.
 
 Records of tables are searched as they arrive, independent of the batches that join them.
 """
@@ -29,7 +30,9 @@ _SAVE_INTERVAL_S: Final = 10.0
 
 
 class DeadLetterWriter:
-    """Writes the dead letters of a running pipeline, except those of `deferred` steps, which the sinks write."""
+    """Writes the dead letters of a running pipeline, except those of `deferred` steps, which the
+    sinks write.
+    """
 
     def __init__(
         self,
@@ -90,13 +93,16 @@ class DeadLetterWriter:
             self._searched[partition] = max(end, self._searched.get(partition, 0))
 
     def _search(self, ends: Offsets) -> None:
-        """Writes the dead letters of the streams' records between the offsets searched so far and these ends."""
+        """Writes the dead letters of the streams' records between the offsets searched so far and
+        these ends.
+        """
         raw: dict[str, DataFrame] = {}
         for name, spec in self._pipeline.spec.sources.items():
             if spec.mode == "table":
                 raw[name] = source.read_table(self._spark, spec, self._kafka)
             else:
-                # A query that does not read this source has no end offsets of it: there is nothing new to search.
+                # A query that does not read this source has no end offsets of it: there is nothing
+                # new to search.
                 known = ends if any(topic == spec.topic for topic, _ in ends) else self._searched
                 upto = {partition: end for (topic, partition), end in known.items() if topic == spec.topic}
                 raw[name] = self._unsearched(spec, upto)

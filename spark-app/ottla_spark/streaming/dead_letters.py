@@ -1,8 +1,10 @@
-"""Dead letters: records that did not decode, and rows that do not satisfy an expectation, with the reason.
+"""Dead letters: records that did not decode, and rows that do not satisfy an expectation, with the
+reason.
 
-A dead letter is a record in the pipeline's dead-letter topic. A record that did not decode keeps its key and value; a
-row is written as JSON. Headers are `ottla.pipeline`, `ottla.reason` and, where the row still has the columns
-(aggregates do not), `ottla.topic`, `ottla.partition` and `ottla.offset` of the original record.
+A dead letter is a record in the pipeline's dead-letter topic. A record that did not decode keeps
+its key and value; a row is written as JSON. Headers are `ottla.pipeline`, `ottla.reason` and, where
+the row still has the columns (aggregates do not), `ottla.topic`, `ottla.partition` and
+`ottla.offset` of the original record.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def to_records(letters: DataFrame, pipeline: str) -> DataFrame:
 
 
 def check_rate(dead_letters: int, rows: int, spec: DeadLetter) -> None:
-    """Raises PipelineError if the share of a batch's rows that are dead letters is above maxRate."""
+    """Raises PipelineError if the share of a batch's rows that are dead letters is above
+    maxRate.
+    """
     if rows and dead_letters / rows > spec.max_rate:
         raise PipelineError(
             f"{dead_letters} of {rows} rows of a batch are dead letters, above maxRate {spec.max_rate:g}; "

@@ -1,7 +1,8 @@
 """Decoding of raw rows into the source's columns.
 
-- json: the schema is Spark DDL. Fields that are not in the schema are ignored, missing fields are null. A value of
-  another type, text that is not one JSON object, and a missing NOT NULL column are decode errors.
+- json: the schema is Spark DDL. Fields that are not in the schema are ignored, missing fields are
+  null. A value of another type, text that is not one JSON object, and a missing NOT NULL column are
+  decode errors.
 - raw: the columns `key` and `value`, as bytes. Every record decodes.
 """
 
@@ -24,7 +25,9 @@ _CORRUPT_RECORD: Final = "_corrupt"
 
 
 def decode_rows(raw: DataFrame, source: Source, name: str) -> DataFrame:
-    """Adds the source's columns and `_decode_error` to raw rows. Raises PipelineError for an invalid schema."""
+    """Adds the source's columns and `_decode_error` to raw rows. Raises PipelineError for an
+    invalid schema.
+    """
     if source.format.type == "raw":
         rows = raw.select("*", F.col("_key").alias("key"), F.col("_value").alias("value"))
         return rows.withColumn(DECODE_ERROR, F.lit(None).cast("string"))
@@ -35,8 +38,9 @@ def decode_rows(raw: DataFrame, source: Source, name: str) -> DataFrame:
         nullable.add(_CORRUPT_RECORD, "string"),
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT_RECORD},
     )
-    # A generator, unlike a column, is evaluated once. The optimizer would evaluate a column again in the filter on
-    # `_decode_error`, and prune the schema to the columns that are used, so that errors in the others go unnoticed.
+    # A generator, unlike a column, is evaluated once. The optimizer would evaluate a column again
+    # in the filter on `_decode_error`, and prune the schema to the columns that are used, so that
+    # errors in the others go unnoticed.
     rows = raw.select("*", F.inline(F.array(parsed)))
     if source.key is not None:
         rows = rows.withColumn(source.key, F.col("_key").cast("string"))
@@ -74,7 +78,9 @@ def drop_undecoded(rows: DataFrame) -> DataFrame:
 
 
 def fail_on_undecoded(rows: DataFrame) -> DataFrame:
-    """As `drop_undecoded`, but a row that did not decode fails the batch with an error that names the record."""
+    """As `drop_undecoded`, but a row that did not decode fails the batch with an error that names
+    the record.
+    """
     topic, partition, offset, _ = (F.col(name) for name in ORIGIN_COLUMNS)
     before, after = mark_message("\0").split("\0")
     message = F.concat(

@@ -1,7 +1,8 @@
-"""Requests of the runner to the brokers, through the Kafka client in the JVM: topic ids, offsets, record timestamps.
+"""Requests of the runner to the brokers, through the Kafka client in the JVM: topic ids, offsets,
+record timestamps.
 
-Spark commits no offsets, so tools that show consumer groups would not see a pipeline. After each batch the runner
-commits the batch's end offsets to the pipeline's consumer group.
+Spark commits no offsets, so tools that show consumer groups would not see a pipeline. After each
+batch the runner commits the batch's end offsets to the pipeline's consumer group.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         consumer_defaults = {
             "enable.auto.commit": "false",
             "auto.offset.reset": "none",
-            # One record of each partition is needed. Brokers send the first batch whole regardless of the limit.
+            # One record of each partition is needed. Brokers send the first batch whole regardless
+            # of the limit.
             "max.poll.records": "1",
             "max.partition.fetch.bytes": "1",
             "isolation.level": "read_committed",
@@ -90,7 +92,9 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all().get())
 
     def read_timestamps(self, offsets: Offsets, timeout_s: float) -> dict[TopicPartition, int]:
-        """Timestamp in ms of the first record at or after each offset, without those not read in time."""
+        """Timestamp in ms of the first record at or after each offset, without those not read in
+        time.
+        """
         found: dict[TopicPartition, int] = {}
         if not offsets:
             return found

@@ -1,8 +1,9 @@
 """The streaming queries of a pipeline: one for each sink, started, monitored and stopped.
 
-Spark's `stop()` aborts the batch in flight, whose work is then repeated and, for topics, written twice. So a pipeline
-that is stopped lets batches complete: the next batch is refused before it writes anything, and a query between batches
-is stopped directly. After `spec.stop.graceful`, batches are aborted.
+Spark's `stop()` aborts the batch in flight, whose work is then repeated and, for topics, written
+twice. So a pipeline that is stopped lets batches complete: the next batch is refused before it
+writes anything, and a query between batches is stopped directly. After `spec.stop.graceful`,
+batches are aborted.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def source_topics(pipeline: PipelineDefinition) -> set[str]:
 
 
 class QueryRunner:
-    """Runs the queries. The main thread does everything but the batches and the listener's callbacks."""
+    """Runs the queries. The main thread does everything but the batches and the listener's
+    callbacks.
+    """
 
     def __init__(
         self,
@@ -125,7 +128,9 @@ class QueryRunner:
         self._dead_letter_writer: DeadLetterWriter | None = None
 
     def run(self) -> None:
-        """Starts the queries and monitors them until all have ended. Raises PipelineError if one fails."""
+        """Starts the queries and monitors them until all have ended. Raises PipelineError if one
+        fails.
+        """
         self._spark.streams.addListener(EventListener(self._events))
         try:
             self._start()
@@ -229,7 +234,8 @@ class QueryRunner:
         self._offsets.add_batch(batch)
         self._check_topic_ids()
         self._admin.commit_offsets(self._pipeline.resource.consumer_group, self._offsets.committable)
-        # Spark's `latestOffset` is older than the batch: a pipeline that reads all records would never have a lag.
+        # Spark's `latestOffset` is older than the batch: a pipeline that reads all records would
+        # never have a lag.
         processed = self._offsets.processed
         lag_records = self._offsets.lag_records(self._admin.list_end_offsets(processed))
         lagging = {partition: processed[partition] for partition, records in lag_records.items() if records}
@@ -261,7 +267,9 @@ class QueryRunner:
                 self._process_events(wait_s=_POLL_INTERVAL_S)
 
     def _await_last_events(self) -> None:
-        """Stops the queries and waits for their events, which arrive late; termination is the last event of a query."""
+        """Stops the queries and waits for their events, which arrive late; termination is the last
+        event of a query.
+        """
         for query in self._queries:
             if query.isActive:
                 query.stop()
@@ -280,7 +288,9 @@ class QueryRunner:
 
 
 def count_rows(rows: DataFrame, deferred: transform.DeferredExpectations | None = None) -> DataFrame:
-    """The same rows, counted in the progress event: `rows` that are written, and `dead` ones that are rejected."""
+    """The same rows, counted in the progress event: `rows` that are written, and `dead` ones that
+    are rejected.
+    """
     if deferred is None:
         return rows.observe("counts", F.count(F.lit(1)).alias("rows"))
     satisfied = dead_letters.satisfies_all(deferred.expectations)
@@ -288,7 +298,9 @@ def count_rows(rows: DataFrame, deferred: transform.DeferredExpectations | None 
 
 
 class EventListener(StreamingQueryListener):
-    """Puts the progress of batches, and the run id of each query that has terminated, into a queue."""
+    """Puts the progress of batches, and the run id of each query that has terminated, into a
+    queue.
+    """
 
     def __init__(self, events: queue.SimpleQueue[BatchProgress | str]) -> None:
         self._events = events

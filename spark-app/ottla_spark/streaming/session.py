@@ -1,6 +1,7 @@
 """The Spark session: its configuration, and its log.
 
-The checkpoint fixes the state store and spark.sql.shuffle.partitions at batch 0, so both are always set.
+The checkpoint fixes the state store and spark.sql.shuffle.partitions at batch 0, so both are always
+set.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _MIN_JAVA_VERSION: Final = 17
 
-# On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of examples/flights
-# takes half the CPU time, and the whole year two thirds. The pipeline's own options come later and take precedence.
+# On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of
+# examples/flights takes half the CPU time, and the whole year two thirds. The pipeline's own
+# options come later and take precedence.
 _C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1"
 
 _LOG4J_PROPERTIES: Final = """\
@@ -71,7 +73,9 @@ def check_java() -> None:
 def spark_conf(
     conf: Mapping[str, str], *, master: str | None, jars: Sequence[Path], scratch: Path, log: Path
 ) -> dict[str, str]:
-    """Spark's configuration: the runner's defaults, overridden by `conf`. Writes the log configuration to `scratch`."""
+    """Spark's configuration: the runner's defaults, overridden by `conf`. Writes the log
+    configuration to `scratch`.
+    """
     defaults = {
         # 4: a failed task is retried, as on a cluster. The default of a local master is no retry.
         "spark.master": master or "local[*,4]",
@@ -109,7 +113,8 @@ def start_session(name: str, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    # Spark installs a SIGINT handler that cancels the jobs in flight. The runner stops the pipeline gracefully instead.
+    # Spark installs a SIGINT handler that cancels the jobs in flight. The runner stops the pipeline
+    # gracefully instead.
     handler = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():

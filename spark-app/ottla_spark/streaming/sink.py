@@ -1,12 +1,12 @@
 """Sinks: how the rows of a batch are written.
 
-A batch that failed, or whose process was killed, runs again with the same number and the same records. So the
-guarantees are:
+A batch that failed, or whose process was killed, runs again with the same number and the same
+records. So the guarantees are:
 
-- topic: at least once. Headers `ottla.batch` and `ottla.sequence` (unique in the batch) identify duplicates. Keyed
-  results in `update` mode need neither: the latest record of a key is the result.
-- parquet: exactly once. Each batch has its own folder `batch=<number>`, which is overwritten as a whole; `complete`
-  results have one folder.
+- topic: at least once. Headers `ottla.batch` and `ottla.sequence` (unique in the batch) identify
+  duplicates. Keyed results in `update` mode need neither: the latest record of a key is the result.
+- parquet: exactly once. Each batch has its own folder `batch=<number>`, which is overwritten as a
+  whole; `complete` results have one folder.
 - console: at least once.
 """
 
@@ -51,7 +51,9 @@ def check_columns(sink: Sink, rows: DataFrame) -> None:
 
 
 def check_folder(sink: Sink, folder: Path) -> None:
-    """Raises PipelineError if the sink is a local folder that is not writable. `folder`: base of relative paths."""
+    """Raises PipelineError if the sink is a local folder that is not writable. `folder`: base of
+    relative paths.
+    """
     if sink.parquet is None or "://" in sink.parquet.path:
         return
     path = folder / sink.parquet.path
@@ -83,7 +85,8 @@ def to_records(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
         value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).cast("binary")
     records = rows.select((F.lit(None).cast("binary") if key is None else key).alias("key"), value.alias("value"))
     if "_offset" not in rows.columns:
-        # Rows from state have no fixed order. Sorted, each row has the same sequence number if the batch runs again.
+        # Rows from state have no fixed order. Sorted, each row has the same sequence number if the
+        # batch runs again.
         records = records.sortWithinPartitions("key", "value")
     sequence = F.monotonically_increasing_id().cast("string")
     headers = (("ottla.batch", F.lit(str(batch))), ("ottla.sequence", sequence))

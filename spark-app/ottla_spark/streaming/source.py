@@ -1,11 +1,13 @@
 """Sources: topics as raw rows, through Spark's Kafka connector.
 
-A raw row has `_key` and `_value` (bytes), `_topic`, `_partition`, `_offset` and `_timestamp` (of the record).
+A raw row has `_key` and `_value` (bytes), `_topic`, `_partition`, `_offset` and `_timestamp` (of
+the record).
 
 - A *stream* reads each record once, starting at the checkpoint.
-- A *table* is the latest record of each key; a record without a value deletes the row. The connector reads the whole
-  topic for every batch, after the records of the batch were chosen: a record sees the rows that were written before
-  it, and a change is visible to the next batch. This suits reference data of up to some 100,000 rows.
+- A *table* is the latest record of each key; a record without a value deletes the row. The
+  connector reads the whole topic for every batch, after the records of the batch were chosen: a
+  record sees the rows that were written before it, and a change is visible to the next batch. This
+  suits reference data of up to some 100,000 rows.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from pyspark.sql import functions as F
 from ottla_operator.resources.pipeline import Source
 
 ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_timestamp")
-"""Columns of every source that say where a row came from. Sinks omit columns that start with `_`."""
+"""Columns of every source that say where a row came from. Sinks omit columns that start with
+`_`.
+"""
 
 _RAW_COLUMNS: Final = (
     "key AS _key",
@@ -81,7 +85,9 @@ def read_table(spark: SparkSession, source: Source, kafka: Mapping[str, str]) ->
 def read_range(
     spark: SparkSession, source: Source, kafka: Mapping[str, str], starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> DataFrame:
-    """Records between two offsets of each partition, the end exclusive. Records that were deleted are skipped."""
+    """Records between two offsets of each partition, the end exclusive. Records that were deleted
+    are skipped.
+    """
     reader = spark.read.format("kafka").options(**_client_options(kafka))
     return (
         reader.option("subscribe", source.topic)
@@ -99,7 +105,9 @@ def _as_json(topic: str, offsets: Mapping[int, int]) -> str:
 
 
 def latest_by_key(raw: DataFrame) -> DataFrame:
-    """The latest row of each key, without rows that have no key and keys whose latest row has no value."""
+    """The latest row of each key, without rows that have no key and keys whose latest row has no
+    value.
+    """
     last = (
         raw.where("_key IS NOT NULL")
         .groupBy("_key")

@@ -1,4 +1,5 @@
-"""Views of a pipeline: sources are decoded and deduplicated, then steps in SQL or Python and their expectations.
+"""Views of a pipeline: sources are decoded and deduplicated, then steps in SQL or Python and their
+expectations.
 
 Only DataFrames are handled here. They are streams from brokers or, in `cases.py`, rows from files.
 """
@@ -32,8 +33,8 @@ STATEFUL_OPERATORS: Final = frozenset(
 
 
 class RejectedRows(Protocol):
-    """Handling of rows that do not decode or do not satisfy an expectation. Each method returns the rows to go on with,
-    from which the rejected ones are then dropped."""
+    """Handling of rows that do not decode or do not satisfy an expectation. Each method returns the
+    rows to go on with, from which the rejected ones are then dropped."""
 
     def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
         """Decoded rows of a source, some of which may have a decode error."""
@@ -55,7 +56,9 @@ class RejectedRowCounter:
 
 
 class RejectedRowCollector:
-    """Collects the rejected rows as dead letters, except those of the sources and steps in `skip`."""
+    """Collects the rejected rows as dead letters, except those of the sources and steps in
+    `skip`.
+    """
 
     def __init__(self, skip: Collection[str] = ()) -> None:
         self.letters: list[DataFrame] = []
@@ -74,7 +77,8 @@ class RejectedRowCollector:
 
 @dataclass(frozen=True, slots=True)
 class DeferredExpectations:
-    """Expectations of a stateful step (aggregates, for example), and its rows before they are applied.
+    """Expectations of a stateful step (aggregates, for example), and its rows before they are
+    applied.
 
     They cannot be counted in the query's plan, so the sink applies them to each batch.
     """
@@ -86,7 +90,9 @@ class DeferredExpectations:
 
 @dataclass(slots=True)
 class Views:
-    """DataFrames of the sources and steps by name, and the expectations that are left to the sinks, by step."""
+    """DataFrames of the sources and steps by name, and the expectations that are left to the sinks,
+    by step.
+    """
 
     frames: dict[str, DataFrame] = field(default_factory=dict)
     deferred: dict[str, DeferredExpectations] = field(default_factory=dict)
@@ -96,11 +102,14 @@ class Views:
         rows.createOrReplaceTempView(name)
 
     def check_deferred(self, written: Iterable[str]) -> None:
-        """Raises PipelineError if a step has deferred expectations and no sink writes it. `written`: views of sinks."""
+        """Raises PipelineError if a step has deferred expectations and no sink writes it.
+        `written`: views of sinks.
+        """
         if unwritten := set(self.deferred) - set(written):
             raise PipelineError(
                 f"rows of {', '.join(sorted(unwritten))} come from aggregates or joins and are read by further steps, "
-                "where dead letters cannot be written; move the expectation to the last step, or use onFail: drop or fail"
+                "where dead letters cannot be written; move the expectation to the last step, or use "
+                "onFail: drop or fail"
             )
 
 
@@ -140,13 +149,17 @@ def _with_location(where: str, build: Callable[[], DataFrame]) -> DataFrame:
 
 
 def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
-    """Spark remembers rows for deduplication as long as the watermark's delay, so that is the longer of both."""
+    """Spark remembers rows for deduplication as long as the watermark's delay, so that is the
+    longer of both.
+    """
     delays = [watermark.delay, *([dedupe.within] if dedupe is not None and dedupe.within is not None else [])]
     return spark_interval(max(delays, key=parse_duration_ms))
 
 
 def _deduplicate(rows: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
-    """Drops duplicate rows. Of several streams, those without one of the columns are not deduplicated."""
+    """Drops duplicate rows. Of several streams, those without one of the columns are not
+    deduplicated.
+    """
     dedupe = pipeline.spec.dedupe
     if dedupe is None:
         return rows
@@ -205,7 +218,9 @@ def _load_function(reference: str, folder: Path) -> Callable[[dict[str, DataFram
 def _apply_expectations(
     views: Views, step: Transform, rows: DataFrame, rejected: RejectedRows, *, has_dead_letters: bool
 ) -> DataFrame:
-    """Rows that satisfy the step's expectations. Others are dropped, fail the batch or become dead letters."""
+    """Rows that satisfy the step's expectations. Others are dropped, fail the batch or become dead
+    letters.
+    """
     by_reaction: dict[str, list[Expectation]] = {"deadLetter": [], "drop": [], "fail": []}
     for expectation in step.expect:
         without_dead_letters = expectation.on_fail == "deadLetter" and not has_dead_letters
@@ -230,7 +245,9 @@ def _satisfied_or_fail(step: str, expectation: Expectation) -> Column:
 
 
 def is_stateful(rows: DataFrame) -> bool:
-    """Whether the rows are computed from streams with state (aggregates, dedupe, joins of two streams)."""
+    """Whether the rows are computed from streams with state (aggregates, dedupe, joins of two
+    streams).
+    """
 
     def has_state(plan: Any) -> bool:
         if not plan.isStreaming():

@@ -16,7 +16,7 @@ def produce(generator: StepGenerator) -> Step:
     data = []
     for topic in generator.topics():
         partitions = [
-            {"index": index, "records": batches(generator, topic, index)} for index in generator.partitions(topic)
+            {"index": index, "records": build_batches(generator, topic, index)} for index in generator.partitions(topic)
         ]
         data.append({**generator.topic_fields(topic), "partition_data": partitions})
     if len(data) == len(data[0]["partition_data"]) == 1 and generator.rarely():
@@ -27,11 +27,11 @@ def produce(generator: StepGenerator) -> Step:
     return generator.step("produce", low=3, acks=acks, timeout=10_000, topic_data=data)
 
 
-def batches(generator: StepGenerator, topic: str, index: int) -> tuple[BatchSpec, ...]:
-    return tuple(a_batch(generator, topic, index) for _ in range(1 if generator.random.random() < 0.95 else 2))
+def build_batches(generator: StepGenerator, topic: str, index: int) -> tuple[BatchSpec, ...]:
+    return tuple(build_batch(generator, topic, index) for _ in range(1 if generator.random.random() < 0.95 else 2))
 
 
-def a_batch(generator: StepGenerator, topic: str, index: int) -> BatchSpec:
+def build_batch(generator: StepGenerator, topic: str, index: int) -> BatchSpec:
     values = tuple(
         generator.random.choices((b"v", b"w", None, b"x" * 150), (6, 3, 1, 2))[0]
         for _ in range(generator.choose(1, 1, 2, 3))
@@ -47,12 +47,12 @@ def a_batch(generator: StepGenerator, topic: str, index: int) -> BatchSpec:
         batch |= {
             "producer": producer,
             "epoch": generator.random.choices((0, 1, 2), (8, 3, 1))[0],
-            "sequence": sequence(generator, topic, index, producer),
+            "sequence": choose_sequence(generator, topic, index, producer),
         }
     return BatchSpec(**batch)
 
 
-def sequence(generator: StepGenerator, topic: str, index: int, producer: int) -> int | Reference:
+def choose_sequence(generator: StepGenerator, topic: str, index: int, producer: int) -> int | Reference:
     if generator.rarely(0.7):
         return Reference(
             "sequence", (topic, index, producer), generator.random.choices((0, -1, -2, -3, 1), (8, 2, 1, 1, 1))[0]
@@ -66,7 +66,7 @@ def fetch(generator: StepGenerator) -> Step:
     # Only newer versions can report divergence, so a session that also uses older ones must not ask
     # for it. From version 13 on topics have ids, and a session uses either names or ids.
     low, high = (0, 99) if alone else (12, 99) if name == "b" else (7, 99 if generator.rarely() else 12)
-    topics = [wanted(generator, topic, alone=alone, diverges=low != 7) for topic in generator.topics()]
+    topics = [fetched_topic(generator, topic, alone=alone, diverges=low != 7) for topic in generator.topics()]
     common = {
         "replica_id": -1,
         "max_wait": 0,
@@ -103,7 +103,7 @@ def fetch(generator: StepGenerator) -> Step:
     )
 
 
-def wanted(generator: StepGenerator, topic: str, *, alone: bool, diverges: bool) -> dict[str, Any]:
+def fetched_topic(generator: StepGenerator, topic: str, *, alone: bool, diverges: bool) -> dict[str, Any]:
     partitions = [
         {
             "partition": index,

@@ -27,6 +27,7 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.principal import Principal
 from ottla_broker.server import Server
+from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
@@ -54,6 +55,7 @@ class SmallBroker:
         self.controller = None
         self.controller_channel = MissingController()
         self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")
+        self.channels = ChannelBuilder()
         self.ready = True
         self.started = asyncio.Event()
         self._storage = Storage(OsDisk(), self.runtime)

@@ -1,5 +1,5 @@
-"""Requests of a client with quotas: what is charged, what the response says, and when the connection is muted. Time
-passes only where a test says so, and all bytes are counted.
+"""Requests of a client with quotas: what is charged, what the response says, and when the
+connection is muted. Time passes only where a test says so, and all bytes are counted.
 """
 
 import asyncio

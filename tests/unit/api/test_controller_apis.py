@@ -33,7 +33,7 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.authorizers import DenyAll
-from tests.unit.metadata.small_controller import SmallController, on_a_loop
+from tests.unit.metadata.small_controller import SmallController, async_test
 
 
 class ControllerApis:
@@ -85,7 +85,7 @@ def heartbeat(broker: int, epoch: int, offset: int, *, want_shut_down: bool = Fa
     )
 
 
-@on_a_loop
+@async_test
 async def test_broker_registers_sends_heartbeats_and_is_unregistered() -> None:
     small = SmallController()
     send = ControllerApis(small).send
@@ -112,7 +112,7 @@ async def test_broker_registers_sends_heartbeats_and_is_unregistered() -> None:
     assert (response.error_code, "no broker 7" in response.error_message) == (ErrorCode.broker_id_not_registered, True)
 
 
-@on_a_loop
+@async_test
 async def test_invalid_registrations_are_rejected() -> None:
     send = ControllerApis(SmallController()).send
     for request, code in (
@@ -137,7 +137,7 @@ REQUESTS: list[Any] = [
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
 def test_requests_need_the_controller_and_authorization(request_: Any) -> None:
-    @on_a_loop
+    @async_test
     async def scenario() -> None:
         small = SmallController()
         response = await ControllerApis(small, is_controller=False).send(request_)
@@ -148,10 +148,10 @@ def test_requests_need_the_controller_and_authorization(request_: Any) -> None:
     scenario()
 
 
-@on_a_loop
+@async_test
 async def test_leader_changes_the_isr_in_both_versions() -> None:
-    small = await SmallController().come(1, 2, 3)
-    [state, _] = await small.topic(partitions=2)
+    small = await SmallController().add_brokers(1, 2, 3)
+    [state, _] = await small.add_topic(partitions=2)
     send = ControllerApis(small).send
     epochs = {broker: small.image.brokers[broker].epoch for broker in (1, 2)}
     members = tuple(BrokerState(broker_id=BrokerId(b), broker_epoch=i64(epoch)) for b, epoch in epochs.items())
@@ -214,10 +214,10 @@ def reassignment(
     )
 
 
-@on_a_loop
+@async_test
 async def test_reassignments_are_started_listed_and_cancelled() -> None:
-    small = await SmallController().come(1, 2, 3)
-    await small.topic(partitions=3, replicas=(1, 2))
+    small = await SmallController().add_brokers(1, 2, 3)
+    await small.add_topic(partitions=3, replicas=(1, 2))
     send = ControllerApis(small).send
     response = await send(reassignment((0, (3, 2)), (1, None), (2, (1,)), (2, (2,))))
     codes = [it.error_code for it in response.responses[0].partitions]
@@ -251,10 +251,10 @@ async def test_reassignments_are_started_listed_and_cancelled() -> None:
     assert (await send(ListPartitionReassignmentsRequest(topics=None))).topics == ()
 
 
-@on_a_loop
+@async_test
 async def test_administrators_elect_leaders() -> None:
-    small = await SmallController().come(1, 2)
-    await small.topic(partitions=2, replicas=(1, 2))
+    small = await SmallController().add_brokers(1, 2)
+    await small.add_topic(partitions=2, replicas=(1, 2))
     send = ControllerApis(small).send
     partitions = (TopicPartitions(topic=TopicName("t"), partitions=(i32(0), i32(5))),)
     response = await send(ElectLeadersRequest(election_type=i8(0), topic_partitions=partitions))

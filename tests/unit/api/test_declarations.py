@@ -50,7 +50,9 @@ def test_ottlas_own_apis_are_served_and_not_listed_to_clients() -> None:
 
 
 def test_rule_16_produce_is_offered_from_version_0() -> None:
-    """librdkafka decides by the lowest version of Produce whether it may send compressed batches."""
+    """librdkafka decides by the lowest version of Produce whether it may send compressed
+    batches.
+    """
     assert SERVED_VERSIONS[ApiKey.PRODUCE][0] == 0
 
 

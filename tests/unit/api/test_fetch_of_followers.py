@@ -40,7 +40,9 @@ def add_replicated_topic(broker: SmallBroker, partitions: int = 1, name: str = "
 
 
 class AllRegistered:
-    """A view of the cluster in which each broker epoch is registered and no broker may join an ISR."""
+    """A view of the cluster in which each broker epoch is registered and no broker may join an
+    ISR.
+    """
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()

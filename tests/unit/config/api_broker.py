@@ -14,7 +14,9 @@ from tests.unit.topic_creation import ensure_topic
 
 @asynccontextmanager
 async def broker_with_topic(folder: Path, **settings: str) -> AsyncIterator[Broker]:
-    """A started broker with the topic `t` of two partitions. `settings`: with underscores for dots."""
+    """A started broker with the topic `t` of two partitions. `settings`: with underscores for
+    dots.
+    """
     async with run_broker(folder / "data", disk=None, broker_rack="r1", **settings) as broker:
         await ensure_topic(broker.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "5"}))
         yield broker

@@ -1,4 +1,6 @@
-"""Compares the settings with what Apache Kafka 4.1.1 returned for DescribeConfigs (the JSON file)."""
+"""Compares the settings with what Apache Kafka 4.1.1 returned for DescribeConfigs (the JSON
+file).
+"""
 
 import ast
 import dataclasses
@@ -70,6 +72,7 @@ def test_defaults_and_types_are_those_of_kafka_or_the_difference_is_documented(k
 def test_dynamic_settings_are_those_of_kafka() -> None:
     restart = {"listeners", "listener.security.protocol.map"}  # rebinding sockets while running comes later
     restart |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # certificates are read at start
+    restart.add("sasl.mechanism.inter.broker.protocol")  # brokers connect as they were started to
     for name, setting in BROKER_SETTINGS.items():
         if name in KAFKA["broker"] and name not in restart:
             dynamic = KAFKA["broker"][name][2] == "dynamic"
@@ -98,13 +101,15 @@ def test_no_name_is_both_a_setting_and_ignored() -> None:
 
 
 def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
-    """Code reads a setting by its constant, or as a field of LogConfig or of the coordinator's config."""
+    """Code reads a setting by its constant, or as a field of LogConfig or of the coordinator's
+    config.
+    """
     package = Path(ottla_broker.config.__file__).parents[1]
     rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
     config = package / "config"
     named = {
         name.id if isinstance(name, ast.Name) else name.attr
-        for path in [*rooms, config / "config.py"]
+        for path in [*rooms, config / "config.py", config / "listener_security.py"]
         for name in ast.walk(ast.parse(path.read_text()))
         if isinstance(name, ast.Name | ast.Attribute)
     }

@@ -16,6 +16,15 @@ from ottla_broker.config import (
 )
 
 # The keys and the format of the file that Kafka ships for a single node.
+SASL_BETWEEN_BROKERS = {
+    "listeners": "SASL_SSL://:1",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+}
+PLAIN_LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="broker" password="one" user_broker="two";'
+)
 KAFKA_FILE = """\
 process.roles=broker,controller
 node.id=7
@@ -99,9 +108,39 @@ def test_unreadable_files_are_reported(tmp_path: Path) -> None:
         ({"log.dirs": ""}, "log.dirs is not set; allowed: directories separated by commas"),
         ({"log.dirs": "/a,/a"}, "log.dirs names a directory twice"),
         (
-            {"listeners": "SSL://:1"},
-            "brokers would connect to each other on SSL, whose protocol is SSL; allowed: PLAINTEXT",
+            {"listeners": "SASL_SSL://:1", "sasl.enabled.mechanisms": "SCRAM-SHA-512"},
+            "brokers would connect to each other on SASL_SSL, which has SASL, and sasl.mechanism.inter.broker.protocol "
+            "is not set; allowed: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
         ),
+        (
+            SASL_BETWEEN_BROKERS | {"sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+            "sasl.mechanism.inter.broker.protocol is SCRAM-SHA-512; allowed: those of sasl.enabled.mechanisms",
+        ),
+        (
+            SASL_BETWEEN_BROKERS,
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config has no username and password, with which",
+        ),
+        (
+            SASL_BETWEEN_BROKERS
+            | {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "listener.name.sasl_ssl.plain.sasl.jaas.config": PLAIN_LOGIN,
+            },
+            "listener.name.sasl_ssl.plain.sasl.jaas.config has no user_broker with the same password",
+        ),
+        ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "(GSSAPI (Kerberos) is not implemented); allowed: a comma-"),
+        (
+            SASL_BETWEEN_BROKERS
+            | {
+                "listeners": "SASL_SSL://:1,PLAINTEXT://:2",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+            },
+            "with OAUTHBEARER, and sasl.oauthbearer.jwks.endpoint.url is not set; allowed: a URL with https://",
+        ),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://a"}, "allowed: a URL with https://, http:// or file://"),
+        ({"ssl.principal.mapping.rules": "RULE:a/b"}, "the rule 'RULE:a/b' has another form"),
         (
             {"listeners": "SASL_SSL://:1"},
             "with SASL, and sasl.enabled.mechanisms is empty; allowed: a comma-separated list of PLAIN",

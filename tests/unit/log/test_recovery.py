@@ -19,7 +19,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.log_fixtures import NOW, FailingDisk, LogFolder, append_committed, batch, marker, offsets
 
 
-def filled(folder: LogFolder, count: int = 60, **config: int) -> PartitionLog:
+def create_filled_log(folder: LogFolder, count: int = 60, **config: int) -> PartitionLog:
     folder.config = LogConfig(**({"segment_bytes": 1_500, "index_interval_bytes": 200} | config))  # type: ignore[arg-type]
     log = folder.create()
     for _ in range(count):
@@ -32,7 +32,7 @@ def files(folder: LogFolder, suffix: str) -> list[Path]:
 
 
 def test_killed_process_loses_no_written_record(folder: LogFolder) -> None:
-    log = filled(folder)
+    log = create_filled_log(folder)
     again = folder.reopen()
     assert (again.start, again.end, again.failure) == (0, log.end, None)
     assert offsets(again) == list(range(120))
@@ -43,7 +43,7 @@ def test_killed_process_loses_no_written_record(folder: LogFolder) -> None:
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 100])
 def test_torn_tail_is_cut_off(folder: LogFolder, cut: int) -> None:
-    log = filled(folder)
+    log = create_filled_log(folder)
     last = files(folder, ".log")[-1]
     os.truncate(last, last.stat().st_size - cut)
     again = folder.reopen()
@@ -61,7 +61,7 @@ def test_empty_segment_of_a_failed_roll_is_removed_without_loss(
     folder: LogFolder, recovery_point: int, clean: bool, last: bool
 ) -> None:
     """Later offsets are in the segment before it."""
-    log = filled(folder, segment_bytes=1_500)
+    log = create_filled_log(folder, segment_bytes=1_500)
     base = log.segments.active.base + 1 if last else log.segments[1].base + 1
     leftover = Path(file_names.segment_file(folder.directory, base, file_names.LOG))
     leftover.touch()
@@ -72,7 +72,7 @@ def test_empty_segment_of_a_failed_roll_is_removed_without_loss(
 
 
 def test_garbage_after_the_end_is_cut_off(folder: LogFolder) -> None:
-    log = filled(folder)
+    log = create_filled_log(folder)
     for tail in (b"\0" * 300, os.urandom(200), b"\xff" * 61):
         with files(folder, ".log")[-1].open("ab") as file:
             file.write(tail)
@@ -81,7 +81,7 @@ def test_garbage_after_the_end_is_cut_off(folder: LogFolder) -> None:
 
 
 def test_corrupt_batch_ends_the_log_and_later_segments_are_removed(folder: LogFolder) -> None:
-    filled(folder)
+    create_filled_log(folder)
     third = files(folder, ".log")[2]
     data = bytearray(third.read_bytes())
     data[200] ^= 1
@@ -94,7 +94,7 @@ def test_corrupt_batch_ends_the_log_and_later_segments_are_removed(folder: LogFo
 
 
 def test_recovery_reads_only_what_follows_the_recovery_point(failing_folder: LogFolder) -> None:
-    log = filled(failing_folder, 2_000, segment_bytes=1 << 20)
+    log = create_filled_log(failing_folder, 2_000, segment_bytes=1 << 20)
     log.seal()
     log.snapshots.write(3_900, encode_producer_snapshot([]))
     disk = failing_folder.disk
@@ -108,7 +108,7 @@ def test_recovery_reads_only_what_follows_the_recovery_point(failing_folder: Log
 
 @pytest.mark.parametrize("point", [0, 1, 55, 56, 57, 118, 120])
 def test_any_recovery_point_gives_the_same_log(folder: LogFolder, point: int) -> None:
-    log = filled(folder)
+    log = create_filled_log(folder)
     expected = [segment.offsets.entries() for segment in log.segments], [s.times.entries() for s in log.segments]
     log.seal()
     again = folder.reopen(LogCheckpoint(recovery_point=point))
@@ -119,7 +119,7 @@ def test_any_recovery_point_gives_the_same_log(folder: LogFolder, point: int) ->
 
 
 def test_corruption_below_the_recovery_point_takes_the_partition_offline(folder: LogFolder) -> None:
-    log = filled(folder, 40, segment_bytes=1 << 20)
+    log = create_filled_log(folder, 40, segment_bytes=1 << 20)
     path = files(folder, ".log")[0]
     data = bytearray(path.read_bytes())
     data[8:12] = b"\xff\xff\xff\xff"  # the first batch's length, without an index
@@ -137,7 +137,7 @@ def test_corruption_below_the_recovery_point_takes_the_partition_offline(folder:
 
 
 def test_corruption_found_while_reading_takes_the_partition_offline(folder: LogFolder) -> None:
-    log = filled(folder)
+    log = create_filled_log(folder)
     log.seal()
     again = folder.reopen(LogCheckpoint(clean=True, recovery_point=log.end))
     path = files(folder, ".log")[1]
@@ -155,7 +155,7 @@ def test_corruption_found_while_reading_takes_the_partition_offline(folder: LogF
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_missing_index_is_rebuilt(folder: LogFolder, suffix: str, clean: bool) -> None:
-    log = filled(folder)
+    log = create_filled_log(folder)
     log.seal()
     before = {path.name: path.read_bytes() for path in files(folder, suffix)}
     for path in files(folder, suffix):
@@ -168,7 +168,7 @@ def test_missing_index_is_rebuilt(folder: LogFolder, suffix: str, clean: bool) -
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_corrupt_index_is_rebuilt(folder: LogFolder, clean: bool) -> None:
-    log = filled(folder)
+    log = create_filled_log(folder)
     log.seal()
     last = files(folder, ".index")[-1]
     last.write_bytes(os.urandom(8 * 20))
@@ -179,7 +179,7 @@ def test_corrupt_index_is_rebuilt(folder: LogFolder, clean: bool) -> None:
 
 def test_preallocated_zeros_after_an_index_are_no_entries(folder: LogFolder) -> None:
     """Apache Kafka preallocates its indexes; the zeros stay when it is killed."""
-    log = filled(folder)
+    log = create_filled_log(folder)
     log.seal()
     active = log.segments.active
     entries, times = active.offsets.entries(), active.times.entries()
@@ -198,7 +198,7 @@ def test_preallocated_zeros_after_an_index_are_no_entries(folder: LogFolder) -> 
 
 class TestUnfinishedSwaps:
     def test_deleted_and_cleaned_files_are_removed(self, folder: LogFolder) -> None:
-        log = filled(folder)
+        log = create_filled_log(folder)
         path = Path(folder.directory)
         for name in ("00000000000000000000.log.deleted", "00000000000000000000.log.cleaned", "x.index.deleted"):
             (path / name).write_bytes(b"rest")
@@ -207,7 +207,7 @@ class TestUnfinishedSwaps:
         assert not [one for one in path.iterdir() if one.suffix in (".deleted", ".cleaned")]
 
     def test_swap_file_replaces_the_segments_it_covers(self, folder: LogFolder) -> None:
-        log = filled(folder)
+        log = create_filled_log(folder)
         bases = list(log.segments.bases)
         assert len(bases) > 2
         path = Path(folder.directory)
@@ -219,14 +219,14 @@ class TestUnfinishedSwaps:
         assert not list(path.glob("*.swap"))
 
     def test_swap_file_of_an_unfinished_split_is_removed(self, folder: LogFolder) -> None:
-        log = filled(folder, 5)
+        log = create_filled_log(folder, 5)
         path = Path(folder.directory)
         (path / f"{0:020d}.log.swap").write_bytes(batch(1))
         (path / f"{0:020d}.log.cleaned").write_bytes(b"")
         assert folder.reopen().end == log.end
 
     def test_index_without_a_log_is_removed(self, folder: LogFolder) -> None:
-        filled(folder, 5)
+        create_filled_log(folder, 5)
         orphan = Path(folder.directory) / f"{777:020d}.index"
         orphan.write_bytes(b"12345678")
         folder.reopen()
@@ -299,7 +299,7 @@ def test_recovery_point_does_not_lie_in_a_hole(folder: LogFolder) -> None:
 @pytest.mark.parametrize("compacted", [False, True])
 def test_gap_between_segments_is_a_loss_unless_the_log_may_have_gaps(folder: LogFolder, compacted: bool) -> None:
     """After a loss of power a closed segment may be shorter than it was, and the next one whole."""
-    log = filled(folder)
+    log = create_filled_log(folder)
     folder.config = replace(folder.config, cleanup_compact=compacted)
     bases = list(log.segments.bases)
     os.truncate(log.segments[1].path, 0)

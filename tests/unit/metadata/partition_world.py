@@ -1,7 +1,9 @@
-"""One partition on a few brokers, in a model: logs, leaders that know less than the controller, lost and repeated words, crashes, wiped disks.
+"""A model of one partition on a few brokers: logs, leaders with outdated metadata, lost and
+repeated proposals, crashes, wiped disks.
 
-The controller's part is the real one (the pure plans on a real image); brokers follow the rules of replication in their simplest form. What is
-checked is what all of it is for: whoever the controller has made leader has every acknowledged record.
+The controller's part is the real one: the pure plans on a real image. Brokers follow the rules of
+replication in their simplest form. The invariant: the leader that the controller has elected has
+every acknowledged record.
 """
 
 from collections.abc import Sequence
@@ -28,19 +30,22 @@ TOPIC = UUID(int=77)
 
 @dataclass
 class Process:
-    """One life of a broker. `known`, `registered`: the partition and the epochs of brokers as this one has heard of them; `ends`: follower → (its
-    epoch, its log's end) in this leader epoch."""
+    """A running broker. `partition` and `broker_epochs`: from the metadata that it has read last.
+    `follower_ends`: follower → (broker epoch, log end offset) in this leader epoch.
+    """
 
     epoch: int
-    known: PartitionRecord
-    registered: dict[int, int]
-    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    watermark: int = 0
+    partition: PartitionRecord
+    broker_epochs: dict[int, int]
+    follower_ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    high_watermark: int = 0
     pending: IsrChangeRequest | None = None
 
 
 class World:
-    """`began_with`: so many of the replicas were there when the partition was made. `synced`: what is fetched or appended is on the device at once."""
+    """`initial_replicas`: so many replicas were unfenced when the partition was created. `synced`:
+    records are on disk before they are acknowledged.
+    """
 
     def __init__(
         self,
@@ -50,32 +55,31 @@ class World:
         *,
         unclean: bool = False,
         synced: bool = False,
-        began_with: int | None = None,
+        initial_replicas: int | None = None,
     ) -> None:
         self.rules = TopicElectionRules(min_insync, unclean, synced)
         self.image = MetadataImage()
-        self.lives: dict[int, Process] = {}
-        self.logs: dict[int, list[tuple[int, int]]] = {
-            broker: [] for broker in range(brokers)
-        }  # (leader epoch, record)
+        self.processes: dict[int, Process] = {}
+        # Broker → its log of (leader epoch, record)
+        self.logs: dict[int, list[tuple[int, int]]] = {broker: [] for broker in range(brokers)}
         self.directories = {broker: UUID(int=1000 + broker) for broker in range(brokers)}
         self.acknowledged: list[tuple[int, int]] = []
-        self._kept: dict[int, int] = {}  # brokers that are down and lost nothing → the epoch of their last life
-        self.losses = 0  # brokers that lost what others may rely on
-        self.sent: list[
-            tuple[int, int, IsrChangeRequest]
-        ] = []  # on the way, or lost, or to come twice: (broker, its epoch, …)
+        # Stopped brokers that lost no records → epoch of their last incarnation
+        self._trusted_epochs: dict[int, int] = {}
+        self.losses = 0  # brokers that may have lost acknowledged records
+        # Proposals that may be delivered, lost or repeated: (broker, broker epoch, proposal)
+        self.sent: list[tuple[int, int, IsrChangeRequest]] = []
         self._records = 0
         self._incarnations = 0
         for broker in range(brokers):
             self._register(broker, previous_epoch=-1)
         self.commit([TopicRecord("t", TOPIC)])
-        everywhere, isr = tuple(replicas), tuple(replicas[:began_with])
-        known = tuple(self.directories[broker] for broker in everywhere)
-        made = PartitionRecord(TOPIC, 0, everywhere, isr, isr[0], directories=known)
-        self.commit([election.with_initial_eligible_replicas(made, self.rules)])
+        all_replicas, isr = tuple(replicas), tuple(replicas[:initial_replicas])
+        directories = tuple(self.directories[broker] for broker in all_replicas)
+        initial = PartitionRecord(TOPIC, 0, all_replicas, isr, isr[0], directories=directories)
+        self.commit([election.with_initial_eligible_replicas(initial, self.rules)])
         for broker in range(brokers):
-            self.lives[broker] = self._life(broker)
+            self.processes[broker] = self._new_process(broker)
             self.commit(broker_plans.plan_unfencing(self.image, broker, self.rules_of))
 
     def rules_of(self, topic: UUID) -> TopicElectionRules:
@@ -107,136 +111,145 @@ class World:
 
     def _register(self, broker: int, previous_epoch: int) -> None:
         self._incarnations += 1
-        coming = RegisterBrokerRecord(
+        registration = RegisterBrokerRecord(
             broker, UUID(int=self._incarnations), {"P": Endpoint("h", 1)}, directories=(self.directories[broker],)
         )
-        broker_plans.validate_registration(self.image, coming, in_session=False)
-        self.commit(broker_plans.plan_registration(self.image, coming, previous_epoch, self.rules_of))
+        broker_plans.validate_registration(self.image, registration, in_session=False)
+        self.commit(broker_plans.plan_registration(self.image, registration, previous_epoch, self.rules_of))
 
-    def _life(self, broker: int) -> Process:
+    def _new_process(self, broker: int) -> Process:
         return Process(self.image.brokers[broker].epoch, self.state, self._epochs())
 
     def _epochs(self) -> dict[int, int]:
         return {broker.id: broker.epoch for broker in self.image.brokers.values()}
 
     def kill(self, broker: int) -> None:
-        """The process alone: what it wrote is in the machine's memory."""
-        if (life := self.lives.pop(broker, None)) is not None:
-            self._kept[broker] = life.epoch
+        """Kills the process. Its records stay in the page cache."""
+        if (process := self.processes.pop(broker, None)) is not None:
+            self._trusted_epochs[broker] = process.epoch
 
     def lose_power(self, broker: int, keeps: int) -> None:
-        """What it had not synced is gone."""
+        """Loses records that were not synced: all but the first `keeps`."""
         if self.rules.acks_are_synced:
             self.kill(broker)
-            self._kept.pop(broker, None)
+            self._trusted_epochs.pop(broker, None)
         elif self.losses < self.rules.min_insync - 1:
             self.losses += 1
             self.kill(broker)
-            self._kept.pop(broker, None)
+            self._trusted_epochs.pop(broker, None)
             del self.logs[broker][keeps:]
 
     def wipe(self, broker: int) -> None:
         if self.losses < self.rules.min_insync - 1:
             self.losses += 1
             self.kill(broker)
-            self._kept.pop(broker, None)
+            self._trusted_epochs.pop(broker, None)
             self.logs[broker] = []
             self.directories[broker] = UUID(int=self.directories[broker].int + 1000)
 
     def start(self, broker: int) -> None:
-        if broker not in self.lives:
-            self._register(broker, previous_epoch=self._kept.pop(broker, -1))
-            self.lives[broker] = self._life(broker)
+        if broker not in self.processes:
+            self._register(broker, previous_epoch=self._trusted_epochs.pop(broker, -1))
+            self.processes[broker] = self._new_process(broker)
 
     def restart(self, broker: int) -> None:
-        """In order: it leaves, stops cleanly, and comes again."""
-        if (life := self.lives.get(broker)) is not None and life.epoch == self.image.brokers[broker].epoch:
+        """Restarts a broker cleanly: controlled shutdown, fencing, registration."""
+        if (process := self.processes.get(broker)) is not None and process.epoch == self.image.brokers[broker].epoch:
             self.commit(broker_plans.plan_controlled_shutdown(self.image, broker, self.rules_of))
             self.commit(broker_plans.plan_fencing(self.image, broker, self.rules_of))
-            self._register(broker, previous_epoch=life.epoch)
-            self.lives[broker] = self._life(broker)
+            self._register(broker, previous_epoch=process.epoch)
+            self.processes[broker] = self._new_process(broker)
 
-    def hear(self, broker: int) -> None:
-        """Its heartbeat comes to the controller."""
-        life = self.lives.get(broker)
-        if life is not None and life.epoch == self.image.brokers[broker].epoch:
+    def send_heartbeat(self, broker: int) -> None:
+        """The controller gets a heartbeat of the broker and unfences it."""
+        process = self.processes.get(broker)
+        if process is not None and process.epoch == self.image.brokers[broker].epoch:
             self.commit(broker_plans.plan_unfencing(self.image, broker, self.rules_of))
 
-    def leave(self, broker: int) -> None:
-        life = self.lives.get(broker)
-        if life is not None and life.epoch == self.image.brokers[broker].epoch:
+    def shut_down(self, broker: int) -> None:
+        process = self.processes.get(broker)
+        if process is not None and process.epoch == self.image.brokers[broker].epoch:
             self.commit(broker_plans.plan_controlled_shutdown(self.image, broker, self.rules_of))
 
     def fence(self, broker: int) -> None:
-        """Whether it is dead or only slow."""
+        """The controller fences the broker, which may still be running."""
         self.commit(broker_plans.plan_fencing(self.image, broker, self.rules_of))
 
-    def learn(self, broker: int) -> None:
-        """It hears of the newest metadata."""
-        if (life := self.lives.get(broker)) is not None:
-            if self.state.leader_epoch != life.known.leader_epoch:
-                life.ends = {}
-            if life.pending and self.state.partition_epoch > life.pending.partition_epoch:
-                life.pending = None
-            life.known, life.registered = self.state, self._epochs()
+    def read_metadata(self, broker: int) -> None:
+        """The broker applies the newest metadata."""
+        if (process := self.processes.get(broker)) is not None:
+            if self.state.leader_epoch != process.partition.leader_epoch:
+                process.follower_ends = {}
+            if process.pending and self.state.partition_epoch > process.pending.partition_epoch:
+                process.pending = None
+            process.partition, process.broker_epochs = self.state, self._epochs()
             self._advance(broker)
 
     # --- replication, in its simplest form
 
     def produce(self, broker: int) -> None:
-        life = self.lives.get(broker)
-        if life is not None and life.known.leader == broker:
+        process = self.processes.get(broker)
+        if process is not None and process.partition.leader == broker:
             self._records += 1
-            self.logs[broker].append((life.known.leader_epoch, self._records))
+            self.logs[broker].append((process.partition.leader_epoch, self._records))
             self._advance(broker)
 
     def fetch(self, follower: int) -> None:
-        life = self.lives.get(follower)
-        if life is None or life.known.leader in (NO_LEADER, follower) or follower not in life.known.replicas:
-            return
-        leader = self.lives.get(life.known.leader)
-        if leader is None or leader.known.leader_epoch != life.known.leader_epoch:
-            return
-        if follower not in leader.known.replicas:
-            return
-        self.logs[follower] = list(self.logs[life.known.leader])
+        process = self.processes.get(follower)
         if (
-            leader.registered[follower] == life.epoch
-        ):  # a life that the leader has not heard of may have left the ISR as it came
-            leader.ends[follower] = (life.epoch, len(self.logs[follower]))
-        life.watermark = max(life.watermark, leader.watermark)
-        self._advance(life.known.leader)
+            process is None
+            or process.partition.leader in (NO_LEADER, follower)
+            or follower not in process.partition.replicas
+        ):
+            return
+        leader = self.processes.get(process.partition.leader)
+        if leader is None or leader.partition.leader_epoch != process.partition.leader_epoch:
+            return
+        if follower not in leader.partition.replicas:
+            return
+        self.logs[follower] = list(self.logs[process.partition.leader])
+        # A new incarnation that the leader does not know may have left the ISR.
+        if leader.broker_epochs[follower] == process.epoch:
+            leader.follower_ends[follower] = (process.epoch, len(self.logs[follower]))
+        process.high_watermark = max(process.high_watermark, leader.high_watermark)
+        self._advance(process.partition.leader)
 
     def _advance(self, broker: int) -> None:
-        life = self.lives[broker]
-        state = life.known
+        process = self.processes[broker]
+        state = process.partition
         if state.leader != broker or len(state.isr) < effective_min_isr(state, self.rules.min_insync):
             return
-        maximal = {*state.isr, *(b for b, _ in life.pending.isr)} if life.pending else set(state.isr)
-        ends = [len(self.logs[broker]) if b == broker else life.ends.get(b, (0, 0))[1] for b in maximal]
-        life.watermark = max(life.watermark, min(ends))
-        if life.watermark > len(self.acknowledged):
-            self.acknowledged = self.logs[broker][: life.watermark]
+        maximal = {*state.isr, *(b for b, _ in process.pending.isr)} if process.pending else set(state.isr)
+        follower_ends = [
+            len(self.logs[broker]) if b == broker else process.follower_ends.get(b, (0, 0))[1] for b in maximal
+        ]
+        process.high_watermark = max(process.high_watermark, min(follower_ends))
+        if process.high_watermark > len(self.acknowledged):
+            self.acknowledged = self.logs[broker][: process.high_watermark]
 
-    def propose(self, broker: int, drop: int) -> None:
-        """The ISR with all that have caught up, or without one."""
-        life = self.lives.get(broker)
-        if life is None or life.known.leader != broker or life.pending is not None:
+    def propose(self, broker: int, excluded: int) -> None:
+        """The leader proposes an ISR of all replicas that have caught up but `excluded`."""
+        process = self.processes.get(broker)
+        if process is None or process.partition.leader != broker or process.pending is not None:
             return
         end = len(self.logs[broker])
         members = [
-            b for b in life.known.replicas if b == broker or (b in life.ends and life.ends[b][1] == end and b != drop)
+            b
+            for b in process.partition.replicas
+            if b == broker or (b in process.follower_ends and process.follower_ends[b][1] == end and b != excluded)
         ]
-        isr = [(b, life.epoch if b == broker else life.ends[b][0]) for b in members]
-        life.pending = IsrChangeRequest(TOPIC, 0, life.known.leader_epoch, life.known.partition_epoch, isr)
-        self.sent.append((broker, life.epoch, life.pending))
+        isr = [(b, process.epoch if b == broker else process.follower_ends[b][0]) for b in members]
+        process.pending = IsrChangeRequest(
+            TOPIC, 0, process.partition.leader_epoch, process.partition.partition_epoch, isr
+        )
+        self.sent.append((broker, process.epoch, process.pending))
 
-    def deliver(self, which: int, *, again: bool) -> None:
-        """One of the proposals on the way comes to the controller; it may come once more later."""
+    def deliver(self, which: int, *, duplicate: bool) -> None:
+        """The controller gets one of the sent proposals. `duplicate`: it may get it once more."""
         if not self.sent:
             return
         broker, epoch, proposal = self.sent[which % len(self.sent)]
-        if not again:
+        if not duplicate:
             self.sent.remove((broker, epoch, proposal))
         if self.image.brokers[broker].epoch != epoch:
             return
@@ -247,15 +260,15 @@ class World:
             return
         self.commit([new])
 
-    # --- people
+    # --- administrators
 
     def reassign(self, targets: Sequence[int]) -> None:
         if len(targets) < self.rules.min_insync:
-            return  # so few replicas promise less than `losses` allows
-        places = {broker: self.directories[broker] for broker in targets}
+            return  # with fewer replicas the losses that `losses` allows would be data loss
+        directories = {broker: self.directories[broker] for broker in targets}
         try:
             new = reassignment.begin_reassignment(
-                self.state, targets, places, election_candidates(self.image), self.rules
+                self.state, targets, directories, election_candidates(self.image), self.rules
             )
         except KafkaError:
             return
@@ -268,17 +281,17 @@ class World:
             return
         self.commit([] if new is None else [new])
 
-    def prefer(self) -> None:
+    def elect_preferred(self) -> None:
         new = election.elect_preferred_leader(self.state, election_candidates(self.image))
         self.commit([] if new is None else [new])
 
-    # --- what must hold
+    # --- invariants
 
     def check(self) -> None:
         leader = self.state.leader
-        if leader in self.lives:  # what is dead serves nobody, until it comes and registers
-            has = self.logs[leader][: len(self.acknowledged)]
-            assert has == self.acknowledged, (
+        if leader in self.processes:  # a stopped broker serves nobody until it has registered again
+            prefix = self.logs[leader][: len(self.acknowledged)]
+            assert prefix == self.acknowledged, (
                 f"broker {leader} leads without {len(self.acknowledged)} acknowledged records"
             )
             assert not self.image.brokers[leader].fenced

@@ -1,13 +1,15 @@
-"""The quorum's rules in a world of values: replicas with logs and votes, a leader that commits, messages that are late
-or lost, crashes, wiped disks.
+"""A model of the metadata quorum: replicas with logs and votes, a leader that commits, messages
+that are late or lost, crashes and wiped disks.
 
-A `World` is one state, and `steps` are all that can come next; `raft_search` explores them. Decisions are those of the
-broker (`Rules`), called as the broker calls them. A step checks what must always hold and raises `Broken`.
+A `World` is one immutable state, and `steps` yields every state that can follow; `raft_search`
+explores them. Decisions are made by the broker's own functions (`Rules`). A step checks the
+invariants and raises `InvariantViolated`.
 
-What is in flight is modelled by what it can change. A vote request stays for ever and may be delivered again and late;
-its answer is counted at once or is lost. A pre-vote, which no replica remembers, is one step. A fetch has two halves, each of which may be the last: the leader learns the
-follower's position, the follower receives a record. Records need no value: a leader writes at an offset once in its
-epoch, so the epoch identifies the record.
+A vote request stays in flight for ever and may be delivered late and repeatedly. Its response is
+counted at once or is lost. A pre-vote is one step, because no replica stores it. A fetch is two
+independent steps: the leader learns the follower's position, and the follower receives a record.
+Records need no value: a leader writes at an offset once in its epoch, so the epoch identifies the
+record.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,17 +26,18 @@ from ottla_broker.metadata.voter_set import ReplicaKey, Voter, has_majority
 
 Voters = frozenset[ReplicaKey]
 Step = tuple[str, Callable[[], "World"]]
-"""What happens, and the world after it."""
+"""The step's label, and a function that returns the world after it."""
 
 
-class Broken(AssertionError):
-    """Something that must always hold does not."""
+class InvariantViolated(AssertionError):
+    """A step violates an invariant of the quorum."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The broker's decisions, to be exchanged for wrong ones. `syncs_first`: a vote is on disk before it is answered.
-    `directories_differ`: an empty disk gets another id."""
+    """The broker's decisions, which tests replace by wrong ones. `syncs_first`: a vote is on disk
+    before it is answered. `directories_differ`: an empty disk gets another directory id.
+    """
 
     answer_vote: Callable[[RaftState, VoteRequest, Replica], tuple[RaftState, bool]] = raft_rules.answer_vote
     count_vote: Callable[..., RaftState] = raft_rules.count_vote
@@ -63,8 +66,9 @@ def newest_voters(log: tuple[Entry, ...]) -> tuple[int, Voters]:
 
 
 class Node(NamedTuple):
-    """A broker. `stored` and `log[:synced]` are on its disk. The last two matter to a leader: where its epoch starts,
-    and what followers have."""
+    """A broker. `stored` and `log[:synced]` are on its disk. Of a leader, `epoch_start` is the
+    offset at which its epoch starts, and `acknowledged` the log end of each follower.
+    """
 
     key: ReplicaKey
     raft: RaftState
@@ -102,25 +106,27 @@ class Node(NamedTuple):
         return self.raft.role is Role.LEADER
 
 
-class Ballot(NamedTuple):
-    """A vote request on its way to every voter, sent by this process of its candidate."""
+class SentVoteRequest(NamedTuple):
+    """A vote request in flight to every voter. `process`: the candidate's incarnation that sent
+    it.
+    """
 
     request: VoteRequest
     process: int
 
 
 class Resignation(NamedTuple):
-    """An EndQuorumEpoch on its way to every voter."""
+    """An EndQuorumEpoch request in flight to every voter."""
 
     epoch: int
     leader: int
     successors: tuple[ReplicaKey, ...]
 
 
-class Left(NamedTuple):
-    """How much may still happen in a bounded search."""
+class Budget(NamedTuple):
+    """How many events of each kind may still happen in a bounded search."""
 
-    epochs: int = 2  # the newest that a replica may reach
+    epochs: int = 2  # the newest epoch that a replica may reach
     crashes: int = 0
     wipes: int = 0
     records: int = 0
@@ -129,12 +135,14 @@ class Left(NamedTuple):
 
 
 class World(NamedTuple):
-    """`leaders`, `votes`, `committed` are what has happened, for the checks: (epoch, leader, process), (epoch, voter,
-    candidate), and the committed records with the epoch of the leader that committed each."""
+    """A state of the whole cluster. The last three fields are history, for the invariants:
+    `leaders` has (epoch, leader, process), `votes` (epoch, voter, candidate), `committed` each
+    committed record with the epoch of the leader that committed it.
+    """
 
     nodes: tuple[Node, ...]
-    left: Left
-    sent: frozenset[Ballot | Resignation] = frozenset()
+    budget: Budget
+    sent: frozenset[SentVoteRequest | Resignation] = frozenset()
     leaders: frozenset[tuple[int, ReplicaKey, int]] = frozenset()
     votes: frozenset[tuple[int, ReplicaKey, ReplicaKey]] = frozenset()
     committed: tuple[tuple[Entry, int], ...] = ()
@@ -142,47 +150,55 @@ class World(NamedTuple):
     def with_node(self, at: int, node: Node) -> "World":
         return self._replace(nodes=(*self.nodes[:at], node, *self.nodes[at + 1 :]))
 
-    def without(self, **used: int) -> "World":
-        """The world in which less may still happen."""
-        return self._replace(left=self.left._replace(**{k: getattr(self.left, k) - n for k, n in used.items()}))
+    def spend(self, **used: int) -> "World":
+        """Returns the world with a smaller budget."""
+        return self._replace(budget=self.budget._replace(**{k: getattr(self.budget, k) - n for k, n in used.items()}))
 
 
 def key(broker: int, disk: int = 0) -> ReplicaKey:
     return broker, UUID(int=broker * 100 + disk)
 
 
-def world_of(brokers: int, voters: int, left: Left) -> World:
-    """Brokers 1 to `brokers` of a cluster that broker 1 founded; the first `voters` vote, and all know it."""
+def world_of(brokers: int, voters: int, budget: Budget) -> World:
+    """Returns a cluster of brokers 1 to `brokers`, founded by broker 1, whose first `voters`
+    brokers are voters.
+    """
     founded = (Entry(0, frozenset(key(broker) for broker in range(1, voters + 1))),)
     nodes = (Node(key(broker), RaftState(), ElectionState(), founded, 1) for broker in range(1, brokers + 1))
-    return World(tuple(nodes), left, committed=((founded[0], 0),))
+    return World(tuple(nodes), budget, committed=((founded[0], 0),))
 
 
-def after(world: World, *happened: str) -> World:
-    """The world after these steps, by the broker's own rules."""
-    for what in happened:
-        world = next(take for step, take in steps(world, Rules()) if step == what)()
+def run_steps(world: World, *steps_taken: str) -> World:
+    """Returns the world after the steps with these labels, by the broker's own rules."""
+    for label in steps_taken:
+        world = next(apply_step for step, apply_step in steps(world, Rules()) if step == label)()
     return world
 
 
-def led_world(brokers: int, left: Left) -> World:
-    """A world of up to three brokers, all of them voters. Broker 1 leads in epoch 1 and has committed its first record."""
+def led_world(brokers: int, budget: Budget) -> World:
+    """Returns a world of up to three brokers, all of them voters. Broker 1 leads in epoch 1 and has
+    committed its first record.
+    """
     others = range(2, brokers + 1)
-    return after(
-        world_of(brokers, brokers, left),
+    return run_steps(
+        world_of(brokers, brokers, budget),
         "broker 1: timer expires",
         *(f"broker 1: pre-vote by broker {other}" for other in others[:1]),
         *(f"broker {other}: vote request of 1 in 1" for other in others[:1]),
         "broker 1: log is synced",
-        *(f"broker {other}: {what}" for other in others for what in ("hears of epoch by broker 1", "fetches", "has 2")),
+        *(
+            f"broker {other}: {label}"
+            for other in others
+            for label in ("hears of epoch by broker 1", "fetches", "has 2")
+        ),
     )
 
 
-def contested_world(left: Left) -> World:
-    """A world of three voters. Broker 1 leads in epoch 3 and has a record of epoch 1 that no other broker has; broker 3
-    has one of epoch 2 instead (figure 8 of the Raft paper)."""
-    return after(
-        world_of(3, 3, left),
+def contested_world(budget: Budget) -> World:
+    """Returns a world of three voters. Broker 1 leads in epoch 3 and has a record of epoch 1 that
+    no other broker has; broker 3 has one of epoch 2 instead (figure 8 of the Raft paper)."""
+    return run_steps(
+        world_of(3, 3, budget),
         *("broker 1: timer expires", "broker 1: pre-vote by broker 2", "broker 2: vote request of 1 in 1"),
         *("broker 1: log is synced", "broker 3: hears of epoch by broker 2"),
         *("broker 3: timer expires", "broker 3: pre-vote by broker 2", "broker 2: vote request of 3 in 2"),
@@ -191,76 +207,98 @@ def contested_world(left: Left) -> World:
     )
 
 
-# --- every step
+# --- steps
 
 
 def steps(world: World, rules: Rules) -> Iterator[Step]:
-    """What can happen next; some of it changes nothing."""
+    """Yields every step that is possible in a world. Some change nothing."""
     for at, node in enumerate(world.nodes):
         yield from leader_steps(world, at, rules) if node.leads else follower_steps(world, at, rules)
-        yield from failures(world, at, rules)
+        yield from failure_steps(world, at, rules)
         for other in range(len(world.nodes)):
             if other != at:
-                yield from exchanges(world, at, other, rules)
+                yield from peer_steps(world, at, other, rules)
     for message in world.sent:
         for at, node in enumerate(world.nodes):
             if isinstance(message, Resignation):
                 if message.epoch < node.raft.epoch:
                     continue
-                told = raft_rules.end_quorum_epoch(node.raft, *message, node.replica)
-                yield f"{name(node)}: EndQuorumEpoch {message.epoch}", partial(with_raft, world, at, told, rules)
+                next_state = raft_rules.end_quorum_epoch(node.raft, *message, node.replica)
+                yield (
+                    f"{broker_name(node)}: EndQuorumEpoch {message.epoch}",
+                    partial(with_raft, world, at, next_state, rules),
+                )
             elif message.request.candidate[0] != node.key[0] and message.request.epoch >= node.raft.epoch:
                 for lost in (False, True):
-                    what = f"{name(node)}: vote request of {message.request.candidate[0]} in {message.request.epoch}"
-                    yield what + ", answer lost" * lost, partial(answer, world, at, message, rules, lost=lost)
+                    candidate, epoch = message.request.candidate[0], message.request.epoch
+                    label = f"{broker_name(node)}: vote request of {candidate} in {epoch}"
+                    yield (
+                        label + ", answer lost" * lost,
+                        partial(deliver_vote_request, world, at, message, rules, lost=lost),
+                    )
 
 
 def follower_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
     node = world.nodes[at]
-    yield f"{name(node)}: timer expires", partial(with_raft, world, at, rules.expire(node.raft, node.replica), rules)
+    yield (
+        f"{broker_name(node)}: timer expires",
+        partial(with_raft, world, at, rules.expire(node.raft, node.replica), rules),
+    )
     if node.stored != node.raft.stored:
         stored = node._replace(stored=node.raft.stored)
-        yield f"{name(node)}: quorum-state is synced", partial(world.with_node, at, stored)
+        yield f"{broker_name(node)}: quorum-state is synced", partial(world.with_node, at, stored)
 
 
 def leader_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
     node = world.nodes[at]
     if node.synced < len(node.log):
         synced = node._replace(synced=len(node.log))
-        yield f"{name(node)}: log is synced", partial(advance, world.with_node(at, synced), at, rules)
-    if world.left.records:
-        yield f"{name(node)}: appends", partial(append, world.without(records=1), at, Entry(node.raft.epoch))
-    for other in world.nodes if world.left.changes else ():
-        wanted = node.voters ^ {other.key}
-        if other is not node and may_change(node, wanted, rules):
-            entry = Entry(node.raft.epoch, wanted)
-            yield f"{name(node)}: voters {names(wanted)}", partial(append, world.without(changes=1), at, entry)
-    if world.left.resignations:
+        yield f"{broker_name(node)}: log is synced", partial(advance, world.with_node(at, synced), at, rules)
+    if world.budget.records:
+        yield f"{broker_name(node)}: appends", partial(append, world.spend(records=1), at, Entry(node.raft.epoch))
+    for other in world.nodes if world.budget.changes else ():
+        new_voters = node.voters ^ {other.key}
+        if other is not node and can_change_voters_to(node, new_voters, rules):
+            entry = Entry(node.raft.epoch, new_voters)
+            yield (
+                f"{broker_name(node)}: voters {broker_list(new_voters)}",
+                partial(append, world.spend(changes=1), at, entry),
+            )
+    if world.budget.resignations:
         others = tuple(sorted(node.voters - {node.key}))
         for successors in sorted({others, others[::-1]}):
             message = Resignation(node.raft.epoch, node.key[0], successors)
-            told = world.without(resignations=1)._replace(sent=world.sent | {message})
-            yield f"{name(node)}: resigns", partial(with_raft, told, at, raft_rules.resign(node.raft), rules)
+            next_state = world.spend(resignations=1)._replace(sent=world.sent | {message})
+            yield (
+                f"{broker_name(node)}: resigns",
+                partial(with_raft, next_state, at, raft_rules.resign(node.raft), rules),
+            )
 
 
-def may_change(node: Node, wanted: Voters, rules: Rules) -> bool:
+def can_change_voters_to(node: Node, new_voters: Voters, rules: Rules) -> bool:
     return rules.can_change_voters(
         tuple(Voter(*voter) for voter in sorted(node.voters)),
-        tuple(Voter(*voter) for voter in sorted(wanted)),
+        tuple(Voter(*voter) for voter in sorted(new_voters)),
         voters_offset=node.voters_offset,
         high_watermark=node.high_watermark,
         epoch_start_offset=node.epoch_start,
     )
 
 
-def exchanges(world: World, at: int, other: int, rules: Rules) -> Iterator[Step]:
-    """What a node and one peer tell each other at once."""
+def peer_steps(world: World, at: int, other: int, rules: Rules) -> Iterator[Step]:
+    """Steps of a node and one peer: epochs observed, pre-votes, truncation and fetches."""
     node, peer = world.nodes[at], world.nodes[other]
     if peer.raft.epoch > node.raft.epoch or (peer.leads and peer.raft.epoch == node.raft.epoch):
-        told = raft_rules.observe_epoch(node.raft, peer.raft.epoch, peer.raft.leader, node.replica)
-        yield f"{name(node)}: hears of epoch by {name(peer)}", partial(with_raft, world, at, told, rules)
+        next_state = raft_rules.observe_epoch(node.raft, peer.raft.epoch, peer.raft.leader, node.replica)
+        yield (
+            f"{broker_name(node)}: hears of epoch by {broker_name(peer)}",
+            partial(with_raft, world, at, next_state, rules),
+        )
     if node.raft.role is Role.PROSPECTIVE and peer.key in node.voters:
-        yield f"{name(node)}: pre-vote by {name(peer)}", partial(ask_pre_vote, world, at, other, rules)
+        yield (
+            f"{broker_name(node)}: pre-vote by {broker_name(peer)}",
+            partial(exchange_pre_vote, world, at, other, rules),
+        )
     follows = node.raft.role is Role.FOLLOWER and peer.leads
     if not follows or (node.raft.epoch, node.raft.leader) != (peer.raft.epoch, peer.key[0]):
         return
@@ -268,31 +306,31 @@ def exchanges(world: World, at: int, other: int, rules: Rules) -> Iterator[Step]
     diverging = find_diverging_epoch(peer.epochs, len(peer.log), node.log_end)
     if diverging is not None:
         cut = truncation_offset(node.epochs, len(node.log), diverging)
-        yield f"{name(node)}: truncates to {cut}", partial(truncate, synced, at, cut)
+        yield f"{broker_name(node)}: truncates to {cut}", partial(truncate, synced, at, cut)
         return
     acknowledged = dict(peer.acknowledged)
     if acknowledged.get(node.key) != len(node.log):
         acknowledged[node.key] = len(node.log)
         acknowledging = synced.with_node(other, peer._replace(acknowledged=frozenset(acknowledged.items())))
-        yield f"{name(node)}: has {len(node.log)}", partial(advance, acknowledging, other, rules)
+        yield f"{broker_name(node)}: has {len(node.log)}", partial(advance, acknowledging, other, rules)
     if len(node.log) < len(peer.log) or node.high_watermark < peer.high_watermark or not node.raft.hears_leader:
-        yield f"{name(node)}: fetches", partial(fetch, synced, at, peer)
+        yield f"{broker_name(node)}: fetches", partial(fetch, synced, at, peer)
 
 
-def failures(world: World, at: int, rules: Rules) -> Iterator[Step]:
+def failure_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
     node = world.nodes[at]
-    if world.left.crashes:
+    if world.budget.crashes:
         for kept in sorted({node.synced, len(node.log)}):
             raft = rules.restart(node.stored, node.key)
             started = Node(node.key, raft, node.stored, node.log[:kept], kept, 0, node.process + 1)
-            yield f"{name(node)}: restarts with {kept}", partial(world.without(crashes=1).with_node, at, started)
-    if world.left.wipes and may_wipe(world, node):
+            yield f"{broker_name(node)}: restarts with {kept}", partial(world.spend(crashes=1).with_node, at, started)
+    if world.budget.wipes and can_lose_disk(world, node):
         disk = node.key[1].int - node.key[0] * 100 + (1 if rules.directories_differ else 0)
         empty = Node(key(node.key[0], disk), RaftState(), ElectionState(), process=node.process + 1)
-        yield f"{name(node)}: loses its disk", partial(world.without(wipes=1).with_node, at, empty)
+        yield f"{broker_name(node)}: loses its disk", partial(world.spend(wipes=1).with_node, at, empty)
 
 
-def may_wipe(world: World, node: Node) -> bool:
+def can_lose_disk(world: World, node: Node) -> bool:
     """True if a majority of each voter set that may be in effect keeps its disk."""
     intact = frozenset(one.key for one in world.nodes if one.log) - {node.key}
     sets = {e.voters for one in world.nodes for e in one.log[one.voters_offset :] if e.voters is not None}
@@ -300,57 +338,61 @@ def may_wipe(world: World, node: Node) -> bool:
     return all(has_majority(intact, voters) for voters in (*sets, committed[-1]))
 
 
-# --- what a step does, and what must hold after it
+# --- effects of steps, and their invariants
 
 
 def with_raft(world: World, at: int, raft: RaftState, rules: Rules) -> World:
-    """The world in which a replica has this state, after what the state asks for. How often elections have failed
-    matters only to timers."""
+    """Gives a replica a new state and does what that state requires: vote requests, the first
+    record of a leader. `failed_elections` is dropped, because only timers use it.
+    """
     node, raft = world.nodes[at], replace(raft, failed_elections=0)
     if raft == node.raft:
         return world
     if raft.epoch < node.raft.epoch:
-        raise Broken(f"{name(node)} goes back from epoch {node.raft.epoch} to {raft.epoch}")
+        raise InvariantViolated(f"{broker_name(node)} goes back from epoch {node.raft.epoch} to {raft.epoch}")
     changed = node._replace(raft=raft, stored=raft.stored if rules.syncs_first else node.stored)
     world = world.with_node(at, changed)
     if raft.epoch > node.raft.epoch and raft.role in (Role.CANDIDATE, Role.LEADER):
-        check_undisturbed(world, at)
+        check_no_disruption(world, at)
         world = world._replace(votes=add_vote(world.votes, raft.epoch, node.key, node.key))
     if raft.role is Role.CANDIDATE:
-        ballot = Ballot(VoteRequest(node.key, raft.epoch, node.log_end), node.process)
-        world = world._replace(sent=world.sent | {ballot})
-    return establish(world, at) if raft.role is Role.LEADER and not node.leads else world
+        sent_request = SentVoteRequest(VoteRequest(node.key, raft.epoch, node.log_end), node.process)
+        world = world._replace(sent=world.sent | {sent_request})
+    return begin_epoch(world, at) if raft.role is Role.LEADER and not node.leads else world
 
 
-def check_undisturbed(world: World, at: int) -> None:
-    """A majority that hears a leader does not let another voter of its set stand for election. (With more than three
-    voters it may: by pre-votes from before they heard the leader.)"""
+def check_no_disruption(world: World, at: int) -> None:
+    """No voter becomes a candidate while a majority of its voter set hears a leader. Not checked
+    with more than three voters, where pre-votes from before they heard the leader may count.
+    """
     node = world.nodes[at]
     for leader in world.nodes:
         if leader.leads and leader.key != node.key and leader.voters == node.voters and len(node.voters) <= 3:
             here = (leader.raft.epoch, leader.key[0])
             hear = [n.key for n in world.nodes if n.raft.hears_leader and (n.raft.epoch, n.raft.leader) == here]
             if has_majority({leader.key, *hear} - {node.key}, node.voters):
-                raise Broken(f"{name(node)} stands although a majority hears {name(leader)}")
+                raise InvariantViolated(
+                    f"{broker_name(node)} becomes a candidate although a majority hears {broker_name(leader)}"
+                )
 
 
-def answer(world: World, at: int, ballot: Ballot, rules: Rules, *, lost: bool) -> World:
-    """A voter receives a vote request; if the answer is not lost, the candidate counts it."""
-    node, request = world.nodes[at], ballot.request
+def deliver_vote_request(world: World, at: int, sent_request: SentVoteRequest, rules: Rules, *, lost: bool) -> World:
+    """A voter handles a vote request. The candidate counts the response unless it is lost."""
+    node, request = world.nodes[at], sent_request.request
     raft, granted = rules.answer_vote(node.raft, request, node.replica)
     world = with_raft(world, at, raft, rules)
     if not granted:
         return world
     world = world._replace(votes=add_vote(world.votes, request.epoch, node.key, request.candidate))
     for sender, candidate in enumerate(world.nodes):
-        if not lost and (candidate.key, candidate.process) == (request.candidate, ballot.process):
+        if not lost and (candidate.key, candidate.process) == (request.candidate, sent_request.process):
             asked = RaftState(Role.CANDIDATE, request.epoch)
             won = rules.count_vote(candidate.raft, node.key, asked, granted=True, me=candidate.replica)
             return with_raft(world, sender, won, rules)
     return world
 
 
-def ask_pre_vote(world: World, at: int, other: int, rules: Rules) -> World:
+def exchange_pre_vote(world: World, at: int, other: int, rules: Rules) -> World:
     node, peer = world.nodes[at], world.nodes[other]
     request = VoteRequest(node.key, node.raft.epoch, node.log_end, is_pre_vote=True)
     raft, granted = rules.answer_vote(peer.raft, request, peer.replica)
@@ -365,20 +407,24 @@ def add_vote(
 ) -> frozenset[tuple[int, ReplicaKey, ReplicaKey]]:
     for vote in votes:
         if vote[:2] == (epoch, voter) and vote[2] != candidate:
-            raise Broken(f"broker {voter[0]} votes in epoch {epoch} for {vote[2][0]} and for {candidate[0]}")
+            raise InvariantViolated(f"broker {voter[0]} votes in epoch {epoch} for {vote[2][0]} and for {candidate[0]}")
     return votes | {(epoch, voter, candidate)}
 
 
-def establish(world: World, at: int) -> World:
-    """The first record of an epoch, by a leader that must be the only one and have all committed records."""
+def begin_epoch(world: World, at: int) -> World:
+    """A new leader appends the first record of its epoch. It must be the only leader of that epoch
+    and have all committed records.
+    """
     node = world.nodes[at]
     me = (node.raft.epoch, node.key, node.process)
     for other in world.leaders:
         if other[0] == me[0] and other != me:
-            raise Broken(f"two lead in epoch {me[0]}: brokers {other[1][0]} and {me[1][0]}, or one of them twice")
+            raise InvariantViolated(
+                f"two leaders in epoch {me[0]}: brokers {other[1][0]} and {me[1][0]}, or one of them twice"
+            )
     before = [entry for entry, epoch in world.committed if epoch < node.raft.epoch]
     if list(node.log[: len(before)]) != before:
-        raise Broken(f"the leader of epoch {node.raft.epoch} lacks committed records")
+        raise InvariantViolated(f"the leader of epoch {node.raft.epoch} lacks committed records")
     leading = node._replace(epoch_start=len(node.log), acknowledged=frozenset())
     world = world.with_node(at, leading)._replace(leaders=world.leaders | {me})
     return append(world, at, Entry(node.raft.epoch))
@@ -390,7 +436,7 @@ def append(world: World, at: int, entry: Entry) -> World:
 
 
 def advance(world: World, at: int, rules: Rules) -> World:
-    """The leader's high watermark, and the records that it commits."""
+    """Advances the leader's high watermark and commits the records below it."""
     node = world.nodes[at]
     to = rules.next_high_watermark(
         dict(node.acknowledged) | {node.key: node.synced},
@@ -398,35 +444,39 @@ def advance(world: World, at: int, rules: Rules) -> World:
         high_watermark=node.high_watermark,
         epoch_start_offset=node.epoch_start,
     )
-    known = [entry for entry, _ in world.committed[:to]]
-    if list(node.log[: len(known)]) != known:
-        raise Broken(f"epoch {node.raft.epoch} commits other records than were committed before")
-    new = tuple((entry, node.raft.epoch) for entry in node.log[len(known) : to])
+    shared = [entry for entry, _ in world.committed[:to]]
+    if list(node.log[: len(shared)]) != shared:
+        raise InvariantViolated(f"epoch {node.raft.epoch} commits other records than were committed before")
+    new = tuple((entry, node.raft.epoch) for entry in node.log[len(shared) : to])
     return world.with_node(at, node._replace(high_watermark=to))._replace(committed=world.committed + new)
 
 
 def truncate(world: World, at: int, offset: int) -> World:
     node = world.nodes[at]
     if offset < node.high_watermark:
-        raise Broken(f"{name(node)} truncates to {offset}, below its high watermark {node.high_watermark}")
+        raise InvariantViolated(
+            f"{broker_name(node)} truncates to {offset}, below its high watermark {node.high_watermark}"
+        )
     if offset >= len(node.log):
-        raise Broken(f"{name(node)} truncates nothing")
+        raise InvariantViolated(f"{broker_name(node)} truncates nothing")
     return world.with_node(at, node._replace(log=node.log[:offset], synced=min(node.synced, offset)))
 
 
 def fetch(world: World, at: int, leader: Node) -> World:
-    """The next record, and the leader's high watermark once it has committed a record of its epoch."""
+    """A follower receives the next record, and the leader's high watermark once that has committed
+    a record of its epoch.
+    """
     node = world.nodes[at]
     raft = replace(raft_rules.hear_leader(node.raft), failed_elections=0)
     log = node.log + leader.log[len(node.log) : len(node.log) + 1]
-    known = leader.high_watermark if leader.high_watermark > leader.epoch_start else 0
-    high_watermark = max(node.high_watermark, min(known, len(log)))
+    shared = leader.high_watermark if leader.high_watermark > leader.epoch_start else 0
+    high_watermark = max(node.high_watermark, min(shared, len(log)))
     return world.with_node(at, node._replace(raft=raft, log=log, high_watermark=high_watermark))
 
 
-def name(node: Node) -> str:
+def broker_name(node: Node) -> str:
     return f"broker {node.key[0]}"
 
 
-def names(voters: Voters) -> str:
+def broker_list(voters: Voters) -> str:
     return ", ".join(str(broker) for broker, _ in sorted(voters))

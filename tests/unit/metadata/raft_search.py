@@ -1,11 +1,11 @@
-"""Explores the worlds of `raft_model`: all that are within bounds, or some long ones at random."""
+"""Explores the worlds of `raft_model`: all within a budget, or long random walks."""
 
 from dataclasses import dataclass
 from random import Random
 
-from tests.unit.metadata.raft_model import Broken, Rules, World, steps
+from tests.unit.metadata.raft_model import InvariantViolated, Rules, World, steps
 
-# Of steps that contain these words; other steps weigh 1.
+# Weights of steps whose label contains these words; other steps have weight 1.
 WEIGHTS = {
     "timer expires": 0.3,
     "restarts": 0.1,
@@ -19,63 +19,69 @@ WEIGHTS = {
 
 
 @dataclass
-class Explored:
-    """`trace`: what happened before `broken`, the first violation; None if there was none."""
+class Exploration:
+    """Result of a search. `violation`: the first violated invariant, None if there was none;
+    `trace`: labels of the steps that led to it.
+    """
 
     worlds: int
-    broken: str | None = None
+    violation: str | None = None
     trace: tuple[str, ...] = ()
     complete: bool = True
 
     def __str__(self) -> str:
-        return "\n".join((*self.trace, f"BROKEN after {self.worlds} worlds: {self.broken}"))
+        return "\n".join((*self.trace, f"VIOLATION after {self.worlds} worlds: {self.violation}"))
 
 
-def explore(start: World, rules: Rules, most: int) -> Explored:
-    """Every world that can be reached within the bounds of `start`, nearest first, up to `most`: a violation is found
-    by its shortest trace."""
+def explore(start: World, rules: Rules, max_worlds: int) -> Exploration:
+    """Searches breadth-first every world within the budget of `start`, up to `max_worlds`. A
+    violation is found with its shortest trace.
+    """
     came_from: dict[World, tuple[World, str] | None] = {start: None}
     frontier = [start]
     while frontier:
         reached: list[World] = []
         for world in frontier:
-            for what, take in steps(world, rules):
+            for label, apply_step in steps(world, rules):
                 try:
-                    after = take()
-                except Broken as reason:
-                    return Explored(len(came_from), str(reason), (*trace_to(came_from, world), what))
-                if after not in came_from and max(node.raft.epoch for node in after.nodes) <= after.left.epochs:
-                    came_from[after] = world, what
-                    reached.append(after)
-            if len(came_from) >= most:
-                return Explored(len(came_from), complete=False)
+                    next_world = apply_step()
+                except InvariantViolated as reason:
+                    return Exploration(len(came_from), str(reason), (*trace_to(came_from, world), label))
+                if (
+                    next_world not in came_from
+                    and max(node.raft.epoch for node in next_world.nodes) <= next_world.budget.epochs
+                ):
+                    came_from[next_world] = world, label
+                    reached.append(next_world)
+            if len(came_from) >= max_worlds:
+                return Exploration(len(came_from), complete=False)
         frontier = reached
-    return Explored(len(came_from))
+    return Exploration(len(came_from))
 
 
 def trace_to(came_from: dict[World, tuple[World, str] | None], world: World) -> tuple[str, ...]:
     trace: list[str] = []
     while (before := came_from[world]) is not None:
-        world, what = before
-        trace.append(what)
+        world, label = before
+        trace.append(label)
     return tuple(reversed(trace))
 
 
-def wander(start: World, rules: Rules, random: Random, length: int) -> Explored:
-    """One random trace."""
+def random_walk(start: World, rules: Rules, random: Random, length: int) -> Exploration:
+    """Takes `length` random steps."""
     world: World = start
     trace: list[str] = []
     while len(trace) < length:
         possible = list(steps(world, rules))
-        weights = [weight_of(what) for what, _ in possible]
-        what, take = random.choices(possible, weights)[0]
-        trace.append(what)
+        weights = [weight_of(label) for label, _ in possible]
+        label, apply_step = random.choices(possible, weights)[0]
+        trace.append(label)
         try:
-            world = take()
-        except Broken as reason:
-            return Explored(len(trace), str(reason), tuple(trace))
-    return Explored(length, trace=tuple(trace))
+            world = apply_step()
+        except InvariantViolated as reason:
+            return Exploration(len(trace), str(reason), tuple(trace))
+    return Exploration(length, trace=tuple(trace))
 
 
-def weight_of(what: str) -> float:
-    return next((weight for words, weight in WEIGHTS.items() if words in what), 1.0)
+def weight_of(label: str) -> float:
+    return next((weight for words, weight in WEIGHTS.items() if words in label), 1.0)

@@ -1,4 +1,4 @@
-"""A controller over an image, with a metadata log that commits at once (or fails, or waits)."""
+"""A controller with its image and a metadata log in memory, for unit tests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -17,7 +17,7 @@ from ottla_broker.wire.errors import KafkaError
 from tests.unit.topic_creation import create_topic
 
 
-def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def async_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
         asyncio.run(asyncio.wait_for(test(*arguments, **named), 20))
@@ -26,74 +26,78 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Looks again and again; the test's own deadline ends it."""
-    while not holds():  # noqa: ASYNC110 (what is waited for has no event: it is what a test is about)
+    """Polls the condition. The deadline of `async_test` bounds the wait."""
+    while not holds():  # noqa: ASYNC110 (tests wait for state that has no event)
         await asyncio.sleep(0.002)
 
 
 class MemoryLog:
-    """`refuses`: what the next commits raise; `commits`: how many records each had; `majority`: whether one is heard."""
+    """A metadata log that commits at once. `commit_error`: raised by the next commits. `commits`:
+    the number of records of each commit. `majority_heard`: what `hears_majority` returns.
+    """
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self.refuses: KafkaError | None = None
+        self.commit_error: KafkaError | None = None
         self.commits: list[int] = []
-        self.majority = True
+        self.majority_heard = True
 
     def hears_majority(self, within_s: float) -> bool:
-        return self.majority
+        return self.majority_heard
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
         await asyncio.sleep(0)
-        if self.refuses is not None:
-            raise self.refuses
+        if self.commit_error is not None:
+            raise self.commit_error
         self.commits.append(len(records))
         return self._image.apply_records((self._image.end_offset + n, record) for n, record in enumerate(records))
 
 
 class SmallController:
-    """Over a new image, or this one. `settings`: the controller's own."""
+    """Broker 1 as the active controller. `image`: a new one if None. `settings`: of the broker,
+    with underscores for dots.
+    """
 
     def __init__(self, image: MetadataImage | None = None, **settings: str) -> None:
         self.image = image or MetadataImage(end_offset=100)
         self.log = MemoryLog(self.image)
-        given = {name.replace("_", "."): value for name, value in settings.items()}
-        config = Config.of({"log.dirs": "/nowhere", "node.id": "1", **given})
+        config_values = {name.replace("_", "."): value for name, value in settings.items()}
+        config = Config.of({"log.dirs": "/nowhere", "node.id": "1", **config_values})
         self.controller = Controller(self.image, self.log, Runtime(), config, broker_id=1)
         self.brokers, self.replicas = self.controller.cluster_control, self.controller.replication_control
 
-    async def come(self, *brokers: int) -> "SmallController":
+    async def add_brokers(self, *brokers: int) -> "SmallController":
         for broker in brokers:
             await self.register(broker)
-            assert not (await self.beat(broker)).is_fenced
+            assert not (await self.heartbeat(broker)).is_fenced
         return self
 
     async def register(
         self, broker: int, *, incarnation: int = 0, directories: tuple[int, ...] | None = None, previous: int = -1
     ) -> int:
-        coming = RegisterBrokerRecord(
+        registration = RegisterBrokerRecord(
             broker,
             UUID(int=incarnation or 100 + broker),
             {"PLAINTEXT": Endpoint(f"host-{broker}", 9092)},
             rack=f"r{broker % 2}",
             directories=tuple(UUID(int=d) for d in (directories or (1000 + broker,))),
         )
-        return await self.brokers.register_broker(coming, previous)
+        return await self.brokers.register_broker(registration, previous)
 
-    async def beat(self, broker: int, **how: Any) -> BrokerHeartbeatReply:
-        beat = {
+    async def heartbeat(self, broker: int, **fields: Any) -> BrokerHeartbeatReply:
+        heartbeat = {
             "broker_epoch": self.image.brokers[broker].epoch,
             "metadata_offset": self.image.end_offset - 1,
-        } | how
-        return await self.brokers.process_heartbeat(BrokerHeartbeat(broker, **beat))
+        } | fields
+        return await self.brokers.process_heartbeat(BrokerHeartbeat(broker, **heartbeat))
 
-    async def topic(
+    async def add_topic(
         self, name: str = "t", partitions: int = 1, replicas: Sequence[int] = (1, 2, 3), **config: str
     ) -> list[PartitionRecord]:
-        """With the same replicas for each partition."""
-        given = {key.replace("_", "."): value for key, value in config.items()}
+        """Creates a topic whose partitions all have the same replicas."""
+        config_values = {key.replace("_", "."): value for key, value in config.items()}
         assignment = dict.fromkeys(range(partitions), replicas)
-        await create_topic(self.controller, NewTopic(name, partitions, len(replicas), assignment, given))
+        await create_topic(self.controller, NewTopic(name, partitions, len(replicas), assignment, config_values))
         return list(self.image.topics[name].partitions.values())
 
     def state(self, partition: int = 0, topic: str = "t") -> PartitionRecord:

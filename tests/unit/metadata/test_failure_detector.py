@@ -1,4 +1,6 @@
-"""Pulses over real sockets: who is gone, and who is left to its session."""
+"""Peer probes over real sockets: which brokers fail at once, and which at the end of their
+session.
+"""
 
 import asyncio
 import errno
@@ -11,19 +13,21 @@ from ottla_broker.metadata.failure_detector import PROBE_REQUEST, FailureDetecto
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
-from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
+from tests.unit.metadata.small_controller import SmallController, async_test, until
 
-ANSWER = b"\0\0\0\2ok"
+RESPONSE = b"\0\0\0\2ok"
 
 
 class Broker:
-    """`ended`: how many of its connections are over. `answers`: whether it lives, or only its sockets."""
+    """A broker's port. `is_responding`: if False, connections are accepted and requests get no
+    response, as from a paused process.
+    """
 
     def __init__(self) -> None:
-        self.answers = True
+        self.is_responding = True
         self.connections: list[asyncio.StreamWriter] = []
         self.port = 0
-        self.ended = 0
+        self.closed_connections = 0
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -33,19 +37,19 @@ class Broker:
         self.connections.append(writer)
         try:
             while await reader.readexactly(len(PROBE_REQUEST)):
-                if self.answers:
-                    writer.write(ANSWER)
+                if self.is_responding:
+                    writer.write(RESPONSE)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            self.ended += 1
+            self.closed_connections += 1
             writer.close()
 
-    def die(self) -> None:
+    def close_port(self) -> None:
         self._server.close()
-        self.hang_up()
+        self.close_connections()
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         for writer in self.connections:
             writer.close()
 
@@ -55,28 +59,27 @@ def image_of(broker: Broker, epoch: int = 5) -> MetadataImage:
     return MetadataImage(brokers={2: BrokerRegistration(2, epoch, UUID(int=1), at, None, (), fenced=False)})
 
 
-def felt(image: MetadataImage) -> tuple[FailureDetector, list[tuple[int, int]]]:
-    """Broker 1's detector, and who it said was gone."""
-    detector, gone = FailureDetector(1, image, "PLAINTEXT"), list[tuple[int, int]]()
-    detector.on_broker_failed = lambda broker, epoch, why: gone.append((broker, epoch))
+def start_detector(image: MetadataImage) -> tuple[FailureDetector, list[tuple[int, int]]]:
+    """Returns broker 1's detector, and (broker, epoch) of the brokers that it has reported."""
+    detector, failed = FailureDetector(1, image, "PLAINTEXT"), list[tuple[int, int]]()
+    detector.on_broker_failed = lambda broker, epoch, why: failed.append((broker, epoch))
     detector.update_peers()
-    return detector, gone
+    return detector, failed
 
 
-@on_a_loop
+@async_test
 async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_epoch() -> None:
     broker = Broker()
     await broker.open()
     image = image_of(broker)
-    detector, gone = felt(image)
+    detector, failed = start_detector(image)
     await until(lambda: detector._probes)
     assert not detector.has_suspects
-    broker.die()
-    await until(lambda: gone)
-    assert gone == [(2, 5)]
-    assert [(who, epoch) for who, epoch, _ in detector.failed_brokers()] == [
-        (2, 5)
-    ]  # for one who becomes controller later
+    broker.close_port()
+    await until(lambda: failed)
+    assert failed == [(2, 5)]
+    # For a controller that is elected later
+    assert [(broker_id, epoch) for broker_id, epoch, _ in detector.failed_brokers()] == [(2, 5)]
     assert detector.has_suspects
     waiting = asyncio.create_task(detector.wait_until_resolved(within_s=10))
     await asyncio.sleep(0)
@@ -88,88 +91,88 @@ async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_e
     await detector.close()
 
 
-@on_a_loop
+@async_test
 async def test_a_broken_probe_is_connected_again() -> None:
     broker = Broker()
     await broker.open()
-    detector, gone = felt(image_of(broker))
+    detector, failed = start_detector(image_of(broker))
     await until(lambda: detector._probes)
-    broker.hang_up()
+    broker.close_connections()
     await until(lambda: len(broker.connections) == 2)
     await until(lambda: not detector.has_suspects)
-    assert gone == []
+    assert failed == []
     await detector.close()
-    await until(lambda: broker.ended == 2)
-    broker.die()
+    await until(lambda: broker.closed_connections == 2)
+    broker.close_port()
 
 
-@on_a_loop
+@async_test
 async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is_not() -> None:
     broker = Broker()
     await broker.open()
-    detector, _ = felt(image_of(broker))
+    detector, _ = start_detector(image_of(broker))
     await until(lambda: detector._probes)
     await detector.probe_brokers([2], within_s=10)
     assert not detector.has_suspects
-    broker.answers = False
-    feeling = asyncio.create_task(detector.probe_brokers([2, 3], within_s=10))
+    broker.is_responding = False
+    probing = asyncio.create_task(detector.probe_brokers([2, 3], within_s=10))
     await asyncio.sleep(0.01)
-    assert not feeling.done()
-    broker.hang_up()
-    await feeling
+    assert not probing.done()
+    broker.close_connections()
+    await probing
     assert detector.has_suspects
-    await until(lambda: len(broker.connections) == 2)  # its port takes connections still, and answers nothing
+    await until(lambda: len(broker.connections) == 2)  # its port still accepts connections
     await asyncio.sleep(0.01)
     assert detector.has_suspects
     await detector.close()
-    broker.die()
+    broker.close_port()
 
 
-@on_a_loop
+@async_test
 async def test_concurrent_probes_share_a_request() -> None:
     broker = Broker()
     await broker.open()
-    detector, _ = felt(image_of(broker))
+    detector, _ = start_detector(image_of(broker))
     await until(lambda: detector._probes)
-    (pulse,) = detector._probes.values()
-    first, second, third = pulse.beat(), pulse.beat(), pulse.beat()
-    assert second is third is not first  # what is sent already may have been answered before they asked
+    (probe,) = detector._probes.values()
+    first, second, third = probe.beat(), probe.beat(), probe.beat()
+    assert second is third is not first  # the first request may have been answered before they began
     await asyncio.wait([first, second], timeout=10)
     assert first.done()
     assert second.done()
     await detector.close()
-    broker.die()
+    broker.close_port()
 
 
-@on_a_loop
+@async_test
 async def test_a_broker_that_never_answered_is_left_to_its_session() -> None:
     broker = Broker()
     await broker.open()
-    broker.die()
-    detector, gone = felt(image_of(broker))
-    await asyncio.sleep(0.05)  # a refusal takes no time on loopback; nothing may come of it
-    assert gone == []
+    broker.close_port()
+    detector, failed = start_detector(image_of(broker))
+    await asyncio.sleep(0.05)  # loopback refuses at once, and that must not be reported
+    assert failed == []
     assert not detector.has_suspects
     await detector.close()
 
 
-@on_a_loop
+@async_test
 async def test_a_suspect_delays_clients_only_for_a_moment() -> None:
     broker = Broker()
     await broker.open()
-    detector, gone = felt(image_of(broker))
+    detector, failed = start_detector(image_of(broker))
     await until(lambda: detector._probes)
-    broker.die()
-    await until(lambda: gone)
-    before = asyncio.get_running_loop().time()
+    broker.close_port()
+    await until(lambda: failed)
+    began = asyncio.get_running_loop().time()
     await detector.wait_until_resolved(within_s=0.05)
-    assert asyncio.get_running_loop().time() - before < 5
+    assert asyncio.get_running_loop().time() - began < 5
     await detector.close()
 
 
-@on_a_loop
+@async_test
 async def test_the_controller_fences_brokers_that_failed_before_and_after_its_election() -> None:
-    small = await SmallController().come(1, 2, 3)
+    small = await SmallController().add_brokers(1, 2, 3)
     detector = FailureDetector(1, small.image, "PLAINTEXT")
     key = 2, small.image.brokers[2].epoch
     detector._on_failed(key, "a test")

@@ -1,4 +1,4 @@
-"""Rules 1, 3, 4, 5 and 12 together, on a model of everything that can happen to a partition."""
+"""Rules 1, 3, 4, 5 and 12 together, on a model of a partition."""
 
 from collections.abc import Callable
 
@@ -17,41 +17,41 @@ Step = Callable[[World], None]
 steps: st.SearchStrategy[Step] = st.one_of(
     one.map(lambda b: lambda w: w.produce(b)),
     one.map(lambda b: lambda w: w.fetch(b)),
-    one.map(lambda b: lambda w: w.learn(b)),
-    st.just(lambda w: [w.learn(b) for b in range(BROKERS)]),
+    one.map(lambda b: lambda w: w.read_metadata(b)),
+    st.just(lambda w: [w.read_metadata(b) for b in range(BROKERS)]),
     st.just(lambda w: [w.fetch(b) for b in range(BROKERS)]),
     st.just(lambda w: [w.produce(b) for b in range(BROKERS)]),
     st.tuples(one, st.integers(-1, BROKERS - 1)).map(lambda s: lambda w: w.propose(*s)),
-    st.tuples(one, st.booleans()).map(lambda s: lambda w: w.deliver(s[0], again=s[1])),
+    st.tuples(one, st.booleans()).map(lambda s: lambda w: w.deliver(s[0], duplicate=s[1])),
     one.map(lambda b: lambda w: w.kill(b)),
     one.map(lambda b: lambda w: w.start(b)),
     one.map(lambda b: lambda w: w.restart(b)),
     one.map(lambda b: lambda w: w.fence(b)),
-    one.map(lambda b: lambda w: w.hear(b)),
-    one.map(lambda b: lambda w: w.leave(b)),
+    one.map(lambda b: lambda w: w.send_heartbeat(b)),
+    one.map(lambda b: lambda w: w.shut_down(b)),
     st.tuples(one, st.integers(0, 3)).map(lambda s: lambda w: w.lose_power(*s)),
     one.map(lambda b: lambda w: w.wipe(b)),
     st.lists(one, min_size=1, max_size=3, unique=True).map(lambda t: lambda w: w.reassign(t)),
     st.just(lambda w: w.cancel()),
-    st.just(lambda w: w.prefer()),
+    st.just(lambda w: w.elect_preferred()),
 )
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.lists(steps, max_size=80))
 @settings(max_examples=300, deadline=None)
-def test_whoever_is_made_leader_has_all_that_was_acknowledged(
-    min_insync: int, began_with: int, synced: bool, happens: list[Step]
+def test_an_elected_leader_has_every_acknowledged_record(
+    min_insync: int, initial_replicas: int, synced: bool, events: list[Step]
 ) -> None:
-    world = World(BROKERS, (0, 1, 2), min_insync, synced=synced, began_with=began_with)
-    for step in happens:
+    world = World(BROKERS, (0, 1, 2), min_insync, synced=synced, initial_replicas=initial_replicas)
+    for step in events:
         step(world)
         world.check()
 
 
-def test_who_lost_power_leads_when_the_last_that_was_trusted_has_lost_its_disk() -> None:
+def test_a_replica_that_lost_power_leads_when_the_last_trusted_one_has_lost_its_disk() -> None:
     world = World(3, (0, 1, 2), 2, synced=True)
     for broker in range(3):
-        world.learn(broker)
+        world.read_metadata(broker)
     world.produce(0)
     world.fetch(1)
     world.fetch(2)
@@ -62,33 +62,33 @@ def test_who_lost_power_leads_when_the_last_that_was_trusted_has_lost_its_disk()
         world.start(broker)
     world.start(0)
     for broker in range(3):
-        world.hear(broker)
+        world.send_heartbeat(broker)
     assert world.state.leader in (1, 2)
     world.check()
 
 
-def test_where_nothing_was_synced_a_person_has_to_choose_and_is_told_whom() -> None:
+def test_without_synced_records_an_administrator_has_to_elect_from_the_last_known_replicas() -> None:
     world = World(3, (0, 1, 2), 3)
     for broker in (1, 2):
         world.lose_power(broker, keeps=0)
         world.start(broker)
-    world.losses = 0  # more than is promised
+    world.losses = 0  # one more than the topic tolerates
     world.wipe(0)
     world.start(0)
     for broker in range(3):
-        world.hear(broker)
+        world.send_heartbeat(broker)
     assert (world.state.leader, world.state.isr, world.state.last_known) == (NO_LEADER, (), (1, 2))
     chosen = elect_unclean_leader(world.state, election_candidates(world.image), world.rules)
     assert chosen is not None
     assert (chosen.leader, chosen.isr) == (1, (1,))
 
 
-def test_who_lost_power_and_was_left_behind_since_is_not_asked() -> None:
+def test_a_replica_that_lost_power_and_fell_behind_since_is_not_elected() -> None:
     world = World(3, (0, 1, 2), 2, synced=True)
     world.lose_power(1, keeps=0)
     world.start(1)
     for broker in range(3):
-        world.learn(broker)
+        world.read_metadata(broker)
     world.produce(0)
     world.fetch(2)
     assert len(world.acknowledged) == 1, "the high watermark has moved without broker 1"
@@ -97,8 +97,8 @@ def test_who_lost_power_and_was_left_behind_since_is_not_asked() -> None:
     world.start(2)
     world.start(0)
     for broker in (1, 0):
-        world.hear(broker)
+        world.send_heartbeat(broker)
     assert world.state.leader == NO_LEADER
-    world.hear(2)
+    world.send_heartbeat(2)
     assert world.state.leader == 2
     world.check()

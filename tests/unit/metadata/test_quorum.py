@@ -1,75 +1,77 @@
-"""Whole brokers follow and succeed one another: whatever becomes of a leader, what it committed stays, and what it did not commit was never true."""
+"""The metadata quorum on whole brokers: committed records survive every change of leader, and
+records that were not committed are never applied.
+"""
 
 import pytest
 
 from ottla_broker.metadata.records import ConfigRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.whole_cluster import FETCH_TIMEOUT_S, WholeCluster, commit, played
+from tests.unit.metadata.whole_cluster import FETCH_TIMEOUT_S, WholeCluster, commit, run_scenario
 
 SEEDS = (1, 2, 3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_leader_that_is_gone_is_followed_at_once(seed: int) -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
+def test_a_killed_leader_is_replaced_at_once(seed: int) -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
         for name in ("one", "two", "three"):
-            await cluster.make_topic(name)
+            await cluster.create_topic(name)
             leader.kill()
-            assert await cluster.new_leader(leader) < 0.4
+            assert await cluster.wait_for_new_leader(leader) < 0.4
             assert len(cluster.leaders) == 1
             leader.start()
             await cluster.until(lambda: all(node.is_serving for node in cluster))
             leader = cluster.leader
-        await cluster.make_topic("four")
-        await cluster.all_agree("one", "two", "three", "four")
+        await cluster.create_topic("four")
+        await cluster.wait_until_equal("one", "two", "three", "four")
 
-    played(scene, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_leader_that_is_silent_is_followed_at_the_fetch_timeout(seed: int) -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
+def test_a_paused_leader_is_replaced_at_the_fetch_timeout(seed: int) -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
         assert leader.process is not None
         leader.process.pause()
-        took_s = await cluster.new_leader(leader)
-        assert FETCH_TIMEOUT_S * 0.8 < took_s < 2.5
-        await cluster.make_topic("made-meanwhile")
+        duration_s = await cluster.wait_for_new_leader(leader)
+        assert FETCH_TIMEOUT_S * 0.8 < duration_s < 2.5
+        await cluster.create_topic("made-meanwhile")
         await cluster.pause(2.0)
         leader.process.resume()
         await cluster.until(lambda: leader not in cluster.leaders)
-        await cluster.all_agree("made-meanwhile")
+        await cluster.wait_until_equal("made-meanwhile")
 
-    played(scene, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
-def test_a_leader_that_stops_is_succeeded_before_it_is_gone() -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
-        await cluster.make_topic("one")
+def test_a_leader_that_shuts_down_is_replaced_before_its_process_ends() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        await cluster.create_topic("one")
         assert await leader.stop()
-        assert cluster.leaders  # nobody had to wait
+        assert cluster.leaders  # the successor is elected before the stop ends
         assert cluster.leader is not leader
         leader.start()
         await cluster.until(lambda: leader.is_serving)
-        await cluster.all_agree("one")
+        await cluster.wait_until_equal("one")
 
-    played(scene)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_cut_off_leader_could_not_commit_was_never_true(seed: int) -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
+def test_records_that_an_isolated_leader_could_not_commit_are_applied_nowhere(seed: int) -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
         broker = leader.broker
         assert broker is not None
         others = [node.host for node in cluster.others(leader)]
         cluster.network.isolate_host(leader.host, others)
-        wish = ConfigRecord(2, "nothing", "retention.ms", "1")
-        commits = [commit(leader, [wish]) for _ in range(3)]
-        await cluster.new_leader(leader)
-        await cluster.make_topic("one")
+        change = ConfigRecord(2, "nothing", "retention.ms", "1")
+        commits = [commit(leader, [change]) for _ in range(3)]
+        await cluster.wait_for_new_leader(leader)
+        await cluster.create_topic("one")
         assert not any(one.done() for one in commits) or all(one.exception() is not None for one in commits)
         cluster.network.rejoin_host(leader.host, others)
         await cluster.until(lambda: all(one.done() for one in commits))
@@ -77,100 +79,100 @@ def test_what_a_cut_off_leader_could_not_commit_was_never_true(seed: int) -> Non
             reason = one.exception()
             assert isinstance(reason, KafkaError)
             assert reason.code is ErrorCode.not_controller
-        await cluster.all_agree("one")
+        await cluster.wait_until_equal("one")
         assert all(node.broker is not None and not node.broker.image.configs for node in cluster)
 
-    played(scene, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_was_committed_survives_a_loss_of_all_power(seed: int) -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        await cluster.all_up()
+def test_committed_records_survive_a_power_failure_of_all_brokers(seed: int) -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        await cluster.start_all()
         for number in range(10):
-            await cluster.make_topic(f"topic-{number}")
+            await cluster.create_topic(f"topic-{number}")
         for node in cluster:
             node.lose_power()
         for node in cluster:
             node.power_on()
-        await cluster.all_up()
-        await cluster.all_agree(*(f"topic-{number}" for number in range(10)))
+        await cluster.start_all()
+        await cluster.wait_until_equal(*(f"topic-{number}" for number in range(10)))
 
-    played(scene, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
-def test_a_wiped_broker_comes_back_as_another_member() -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
-        await cluster.make_topic("one")
-        before = cluster.member_keys
+def test_a_wiped_broker_returns_as_another_voter() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        await cluster.create_topic("one")
+        before = cluster.voter_keys
         leader.kill()
         leader.wipe()
         leader.start()
         await cluster.until(lambda: all(node.is_serving for node in cluster))
-        await cluster.until(lambda: len(cluster.member_keys - before) == 1 and len(cluster.member_keys) == 3)
-        await cluster.all_agree("one")
+        await cluster.until(lambda: len(cluster.voter_keys - before) == 1 and len(cluster.voter_keys) == 3)
+        await cluster.wait_until_equal("one")
 
-    played(scene)
+    run_scenario(scenario)
 
 
-def test_five_brokers_bear_the_loss_of_two() -> None:
-    async def scene(cluster: WholeCluster) -> None:
+def test_five_voters_tolerate_the_loss_of_two() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
         for node in cluster:
             node.start()
-        await cluster.until(lambda: len(cluster.members) == 5)
+        await cluster.until(lambda: len(cluster.voters) == 5)
         await cluster.until(lambda: all(node.is_serving for node in cluster))
         for name in ("one", "two"):
             leader = cluster.leader
             leader.kill()
-            await cluster.new_leader(leader)
-            await cluster.make_topic(name)
+            await cluster.wait_for_new_leader(leader)
+            await cluster.create_topic(name)
 
-    played(scene, brokers=5, settings={"controller.quorum.voter.count": "5"})
+    run_scenario(scenario, brokers=5, settings={"controller.quorum.voter.count": "5"})
 
 
-def test_all_restarted_at_once_find_a_leader_again() -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        await cluster.all_up()
-        await cluster.make_topic("one")
+def test_brokers_that_are_all_restarted_at_once_elect_a_leader() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        await cluster.start_all()
+        await cluster.create_topic("one")
         for node in cluster:
             node.kill()
         await cluster.pause(1.0)
         for node in cluster:
             node.start()
         assert await cluster.until(lambda: all(node.is_serving for node in cluster)) < 2.0
-        await cluster.all_agree("one")
+        await cluster.wait_until_equal("one")
 
-    played(scene)
+    run_scenario(scenario)
 
 
-def test_a_leader_whose_disk_is_full_leaves_the_lead_to_others_and_stays() -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
-        await cluster.make_topic("one")
+def test_a_leader_whose_disk_is_full_resigns_and_keeps_running() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        await cluster.create_topic("one")
         leader.disk.full = True
         with pytest.raises(KafkaError) as refused:
             await commit(leader, [ConfigRecord(4, "", "log.cleaner.backoff.ms", "17000")])
         assert refused.value.code is ErrorCode.kafka_storage_error
-        assert await cluster.new_leader(leader) < 0.4
-        await cluster.make_topic("two")
+        assert await cluster.wait_for_new_leader(leader) < 0.4
+        await cluster.create_topic("two")
         leader.disk.full = False
-        await cluster.all_agree("one", "two")
+        await cluster.wait_until_equal("one", "two")
         assert leader.is_running
 
-    played(scene)
+    run_scenario(scenario)
 
 
-def test_the_only_broker_says_that_its_disk_is_full_and_goes_on_when_it_is_not() -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
+def test_the_only_broker_reports_its_full_disk_and_continues_when_there_is_space() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
         leader.disk.full = True
         with pytest.raises(KafkaError) as refused:
             await commit(leader, [ConfigRecord(4, "", "log.cleaner.backoff.ms", "17000")])
         assert refused.value.code is ErrorCode.kafka_storage_error
         assert cluster.leaders == [leader]
         leader.disk.full = False
-        await cluster.make_topic("one")
-        await cluster.all_agree("one")
+        await cluster.create_topic("one")
+        await cluster.wait_until_equal("one")
 
-    played(scene, brokers=1)
+    run_scenario(scenario, brokers=1)

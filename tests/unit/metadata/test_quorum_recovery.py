@@ -1,4 +1,6 @@
-"""Orders to recover a cluster: stored, carried out by the next start, and repeated after a crash."""
+"""Orders to recover a cluster: stored, carried out by the next start, and repeated after a
+crash.
+"""
 
 import asyncio
 from pathlib import Path
@@ -38,43 +40,45 @@ class Start:
         asyncio.run(self.close())
 
     async def close(self) -> None:
-        for one in self.dirs:
-            await one.close()
+        for log_dir in self.dirs:
+            await log_dir.close()
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a metadata log."""
+    """A folder of a broker that has a metadata log."""
     log = tmp_path / "a" / "__cluster_metadata-0"
     log.mkdir(parents=True)
     (log / "kept").write_text("records")
     return tmp_path
 
 
-def reattach(folder: Path) -> list[LogDir]:
+def open_log_dirs(folder: Path) -> list[LogDir]:
     return [
         LogDir.attach(str(folder / name), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id=None) for name in "ab"
     ]
 
 
-def test_the_leader_keeps_its_log_in_a_newer_epoch_and_another_cluster(folder: Path) -> None:
+def test_the_new_leader_keeps_its_log_under_a_newer_epoch_and_the_new_cluster_id(folder: Path) -> None:
     start = Start(folder)
     me = start.dirs[0].directory_id
     start.store(LEADS)
-    assert [one.cluster_id for one in start.dirs] == ["old", "old"], "nothing is changed under a running broker"
+    assert [log_dir.cluster_id for log_dir in start.dirs] == ["old", "old"], (
+        "a running broker's directories are not changed"
+    )
     assert start.orders.carry_out() == LEADS
     start.stop()
     log = folder / "a" / "__cluster_metadata-0"
     assert (log / "kept").exists()
     assert QuorumStateFile(str(log), OsDisk(), runtime(), (1, me)).stored == ElectionState(9)
-    again = reattach(folder)
-    assert [(one.cluster_id, one.previous_cluster_id) for one in again] == 2 * [("new", "old")]
+    again = open_log_dirs(folder)
+    assert [(log_dir.cluster_id, log_dir.previous_cluster_id) for log_dir in again] == 2 * [("new", "old")]
     assert again[0].directory_id == me
-    for one in again:
-        asyncio.run(one.close())
+    for log_dir in again:
+        asyncio.run(log_dir.close())
 
 
-def test_a_follower_sets_its_log_aside(folder: Path) -> None:
+def test_a_follower_moves_its_log_away(folder: Path) -> None:
     start = Start(folder)
     start.store(FOLLOWS)
     assert start.orders.carry_out() == FOLLOWS
@@ -84,16 +88,16 @@ def test_a_follower_sets_its_log_aside(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [LEADS, FOLLOWS])
-def test_an_order_is_carried_out_again_until_it_is_complete(folder: Path, order: RecoveryOrder) -> None:
+def test_an_interrupted_recovery_is_repeated_at_the_next_start(folder: Path, order: RecoveryOrder) -> None:
     start = Start(folder)
     start.store(order)
-    start.dirs[1].move_to_cluster("new")  # and then the machine stopped
+    start.dirs[1].move_to_cluster("new")  # the machine stops here
     assert start.orders.carry_out() == order
     new_log = folder / "a" / "__cluster_metadata-0"
     new_log.mkdir(exist_ok=True)
     (new_log / "copied").write_text("of the leader")
     assert start.orders.carry_out() == order
-    assert (new_log / "copied").exists(), "what was copied meanwhile stays"
+    assert (new_log / "copied").exists(), "records fetched from the new leader must stay"
     start.orders.complete()
     assert start.orders.carry_out() is None
     start.stop()

@@ -1,4 +1,4 @@
-"""What a broker must not forget of elections, as its file says it."""
+"""The quorum-state file: epoch, leader and vote survive a restart."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def open_file(folder: Path) -> QuorumStateFile:
 
 
 @pytest.mark.parametrize("state", [ElectionState(4, -1, OTHER), ElectionState(7, 2, None), ElectionState(9, 1, ME)])
-def test_what_is_stored_is_read_again(tmp_path: Path, state: ElectionState) -> None:
+def test_a_stored_state_is_read_back(tmp_path: Path, state: ElectionState) -> None:
     asyncio.run(open_file(tmp_path).store(state))
     assert open_file(tmp_path).stored == state
 

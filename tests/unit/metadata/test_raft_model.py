@@ -1,5 +1,6 @@
-"""What is committed is in every later leader's log, whatever happens to brokers and messages; and the model notices
-rules that are wrong."""
+"""No committed record is lost and no epoch has two leaders in any explored world; and the model
+detects deliberately wrong rules.
+"""
 
 from dataclasses import replace
 from random import Random
@@ -18,47 +19,51 @@ from ottla_broker.metadata.raft_rules import (
     VoteRequest,
 )
 from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
-from tests.unit.metadata.raft_model import Left, Rules, World, contested_world, led_world, world_of
-from tests.unit.metadata.raft_search import Explored, explore, wander
+from tests.unit.metadata.raft_model import Budget, Rules, World, contested_world, led_world, world_of
+from tests.unit.metadata.raft_search import Exploration, explore, random_walk
 
 WALKS = 24
 STEPS = 250
-AT_MOST_WALKS = 1_000
-LONG = Left(epochs=1_000, crashes=4, wipes=3, records=20, changes=15, resignations=3)
+MAX_WALKS = 1_000
+LONG_BUDGET = Budget(epochs=1_000, crashes=4, wipes=3, records=20, changes=15, resignations=3)
 
 
 def large_world(seed: int) -> World:
     random = Random(seed)
     brokers = random.choice((3, 3, 4, 5))
     return random.choice(
-        (led_world(3, LONG), contested_world(LONG), world_of(brokers, random.randint(2, brokers), LONG))
+        (
+            led_world(3, LONG_BUDGET),
+            contested_world(LONG_BUDGET),
+            world_of(brokers, random.randint(2, brokers), LONG_BUDGET),
+        )
     )
 
 
-def test_no_short_history_breaks_the_quorum() -> None:
-    """All worlds within the bounds, up to a number of them."""
-    for left in (
-        Left(epochs=1, records=1, crashes=1),
-        Left(epochs=2, changes=1, resignations=1),
+def test_no_short_history_violates_an_invariant() -> None:
+    """Explores all worlds within small budgets."""
+    for budget in (
+        Budget(epochs=1, records=1, crashes=1),
+        Budget(epochs=2, changes=1, resignations=1),
     ):
-        explored = explore(world_of(3, 3, left), Rules(), 4_000)
-        assert explored.broken is None, str(explored)
+        explored = explore(world_of(3, 3, budget), Rules(), 4_000)
+        assert explored.violation is None, str(explored)
 
 
-def test_no_long_history_breaks_the_quorum() -> None:
-    walks = [wander(large_world(seed), Rules(), Random(seed), STEPS) for seed in range(WALKS)]
-    assert all(walk.broken is None for walk in walks), "\n".join(str(walk) for walk in walks if walk.broken)
-    happened = [what for walk in walks for what in walk.trace]
-    for what in ("loses its disk", "restarts", "truncates", "EndQuorumEpoch", "voters", "appends"):
-        assert sum(what in one for one in happened) > 5, what
+def test_no_long_history_violates_an_invariant() -> None:
+    walks = [random_walk(large_world(seed), Rules(), Random(seed), STEPS) for seed in range(WALKS)]
+    assert all(walk.violation is None for walk in walks), "\n".join(str(walk) for walk in walks if walk.violation)
+    steps_taken = [label for walk in walks for label in walk.trace]
+    for label in ("loses its disk", "restarts", "truncates", "EndQuorumEpoch", "voters", "appends"):
+        assert sum(label in one for one in steps_taken) > 5, label
 
 
-# --- wrong rules
+# --- deliberately wrong rules
 
 
 def vote_again(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
-    forgets = state if request.epoch > state.epoch else replace(state, voted=None, leader=NO_LEADER)
-    return raft_rules.answer_vote(forgets, request, me)
+    forgetful = state if request.epoch > state.epoch else replace(state, voted=None, leader=NO_LEADER)
+    return raft_rules.answer_vote(forgetful, request, me)
 
 
 def vote_for_any_log(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
@@ -76,7 +81,7 @@ def pre_vote_always_granted(state: RaftState, request: VoteRequest, me: Replica)
     return raft_rules.answer_vote(state, request, me)
 
 
-def stand_without_pre_vote(state: RaftState, me: Replica) -> RaftState:
+def become_candidate_without_pre_vote(state: RaftState, me: Replica) -> RaftState:
     expired = raft_rules.expire(state, me)
     return raft_rules.stand_for_election(expired, me) if expired.role is Role.PROSPECTIVE else expired
 
@@ -101,8 +106,8 @@ def restart_as_leader(stored: ElectionState, me: ReplicaKey) -> RaftState:
 
 
 def several_changes_at_once(current: VoterSet, proposed: VoterSet, **offsets: int) -> bool:
-    settled = offsets | {"voters_offset": -1}
-    return voter_set.can_change_voters(current, proposed, **settled)
+    relaxed = offsets | {"voters_offset": -1}
+    return voter_set.can_change_voters(current, proposed, **relaxed)
 
 
 def commit_older_epochs(acknowledged: dict[ReplicaKey, int], voters: frozenset[ReplicaKey], **offsets: int) -> int:
@@ -114,17 +119,17 @@ def commit_with_half(acknowledged: dict[ReplicaKey, int], voters: frozenset[Repl
     return voter_set.next_high_watermark(acknowledged, fewer, **offsets)
 
 
-WRONG = {
+WRONG_RULES = {
     "a replica votes twice in an epoch": Rules(answer_vote=vote_again),
     "a replica votes for a shorter log": Rules(answer_vote=vote_for_any_log),
     "a replica votes for a longer log of an older epoch": Rules(answer_vote=vote_for_longer_log_of_older_epoch),
     "a vote is answered before it is on disk": Rules(syncs_first=False),
     "pre-votes are granted beside a leader": Rules(answer_vote=pre_vote_always_granted),
-    "a voter stands without a pre-vote": Rules(expire=stand_without_pre_vote),
+    "a voter becomes a candidate without a pre-vote": Rules(expire=become_candidate_without_pre_vote),
     "one other vote elects a leader": Rules(count_vote=lead_with_one_vote),
     "an epoch is used again after a restart": Rules(restart=restart_in_epoch_of_log),
     "a vote is forgotten in a restart": Rules(restart=restart_without_vote),
-    "a leader leads on after a restart": Rules(restart=restart_as_leader),
+    "a leader stays leader after a restart": Rules(restart=restart_as_leader),
     "two changes of voters at once": Rules(can_change_voters=several_changes_at_once),
     "records of older epochs are counted": Rules(next_high_watermark=commit_older_epochs),
     "less than a majority commits": Rules(next_high_watermark=commit_with_half),
@@ -132,20 +137,20 @@ WRONG = {
 }
 
 
-def find_violation(rules: Rules) -> Explored:
-    """By short histories first, then by long ones."""
-    short = Left(epochs=2, records=1, crashes=1, changes=2, wipes=1)
-    for start in (world_of(3, 3, short), led_world(3, short), contested_world(Left(epochs=4))):
+def find_violation(rules: Rules) -> Exploration:
+    """Searches short histories exhaustively, then long ones at random."""
+    short = Budget(epochs=2, records=1, crashes=1, changes=2, wipes=1)
+    for start in (world_of(3, 3, short), led_world(3, short), contested_world(Budget(epochs=4))):
         found = explore(start, rules, 1_500)
-        if found.broken is not None:
+        if found.violation is not None:
             return found
-    for seed in range(AT_MOST_WALKS):
-        found = wander(large_world(seed), rules, Random(seed), STEPS)
-        if found.broken is not None:
+    for seed in range(MAX_WALKS):
+        found = random_walk(large_world(seed), rules, Random(seed), STEPS)
+        if found.violation is not None:
             break
     return found
 
 
-@pytest.mark.parametrize("rule", WRONG)
-def test_a_wrong_rule_is_noticed(rule: str) -> None:
-    assert find_violation(WRONG[rule]).broken is not None
+@pytest.mark.parametrize("rule", WRONG_RULES)
+def test_a_wrong_rule_is_detected(rule: str) -> None:
+    assert find_violation(WRONG_RULES[rule]).violation is not None

@@ -1,4 +1,4 @@
-"""Elections of the metadata log's leader, rule by rule; the model explores them together."""
+"""Rules of electing the metadata log's leader, one by one; `raft_model` explores them together."""
 
 from dataclasses import replace
 from random import Random
@@ -50,13 +50,13 @@ def test_a_vote_is_granted_to_a_log_that_is_as_long() -> None:
 
 
 @pytest.mark.parametrize("shorter", [EpochAndOffset(4, 99), EpochAndOffset(3, 1000)])
-def test_a_shorter_log_gets_no_vote_but_its_epoch_is_known(shorter: EpochAndOffset) -> None:
+def test_a_shorter_log_gets_no_vote_but_its_epoch_is_adopted(shorter: EpochAndOffset) -> None:
     for request in (vote_request(log_end=shorter), pre_vote_request(log_end=shorter)):
         state, granted = answer_vote(RaftState(epoch=4), request, ME)
         assert not granted and state.stored == ElectionState(5)
 
 
-def test_only_one_replica_gets_the_vote_of_an_epoch() -> None:
+def test_a_replica_votes_for_one_candidate_in_an_epoch() -> None:
     state, _ = answer_vote(RaftState(epoch=4), vote_request(candidate=B), ME)
     assert answer_vote(state, vote_request(candidate=C), ME) == (state, False)
     assert answer_vote(state, vote_request(candidate=B), ME) == (state, True)
@@ -94,7 +94,7 @@ def test_a_replica_outside_of_its_own_voter_set_votes() -> None:
     assert answer_vote(RaftState(epoch=4), vote_request(), OBSERVER)[1]
 
 
-def test_an_election_asks_for_pre_votes_first_and_for_votes_of_the_next_epoch_then() -> None:
+def test_an_election_asks_for_pre_votes_and_then_for_votes_in_the_next_epoch() -> None:
     prospective = expire(RaftState(Role.FOLLOWER, 5, leader=3, hears_leader=True), ME)
     assert (prospective.role, prospective.epoch, prospective.leader) == (Role.PROSPECTIVE, 5, 3)
     assert prospective.stored == ElectionState(5, 3)
@@ -129,7 +129,7 @@ def test_a_broker_that_is_no_voter_never_stands() -> None:
     assert ended.role is Role.FOLLOWER
 
 
-def test_a_leader_of_the_epoch_or_a_newer_one_is_followed() -> None:
+def test_a_replica_follows_a_leader_of_its_own_or_a_newer_epoch() -> None:
     assert observe_epoch(RaftState(epoch=5, voted=B), 5, 3, ME) == RaftState(Role.FOLLOWER, 5, 3, B)
     candidate = RaftState(Role.CANDIDATE, 6, voted=A, granted=frozenset({A}))
     assert observe_epoch(candidate, 6, 3, ME) == RaftState(Role.FOLLOWER, 6, 3, A)
@@ -139,7 +139,7 @@ def test_a_leader_of_the_epoch_or_a_newer_one_is_followed() -> None:
     assert observe_epoch(leader, 8, NO_LEADER, ME) == RaftState(epoch=8)
 
 
-def test_what_others_say_of_this_brokers_own_leadership_is_no_news() -> None:
+def test_messages_that_name_this_broker_leader_change_nothing() -> None:
     restarted = restart(ElectionState(5, 1, A), A)
     assert restarted.role is Role.UNATTACHED and restarted.voted == A
     assert observe_epoch(restarted, 5, 1, ME) == restarted

@@ -1,4 +1,4 @@
-"""Secrets in the metadata log: not for consumers, and nothing else is touched."""
+"""Consumers of the metadata log get secrets as asterisks and everything else unchanged."""
 
 from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, decode_record, encode_record
 from ottla_broker.metadata.redaction import redact_secrets
@@ -11,7 +11,7 @@ def batch(base: int, *records: MetadataRecord) -> bytes:
     return encode_batch([Record(1, None, encode_record(one)) for one in records], base_offset=base)
 
 
-def test_a_secret_is_stars_and_all_else_stays() -> None:
+def test_secrets_become_asterisks_and_other_values_stay() -> None:
     plain = batch(0, ConfigRecord(101, "west", "topics", 'sasl.password","value":"not this'))
     telling = batch(
         1,
@@ -24,7 +24,7 @@ def test_a_secret_is_stars_and_all_else_stays() -> None:
     data = plain + telling + removing
     shown = redact_secrets(data)
     assert len(shown) == len(data)
-    records = [decode_record(record.value or b"") for _, record in iter_records(shown)]  # which looks at the checksums
+    records = [decode_record(record.value or b"") for _, record in iter_records(shown)]  # also verifies the checksums
     values = {one.key: one.value for one in records[:5] if isinstance(one, ConfigRecord)}
     assert values["topics"] == 'sasl.password","value":"not this' and values["sasl.username"] == "u"
     assert set(values["sasl.password"] or "") == set(values["ssl.keystore.key"] or "") == {"*"}
@@ -34,7 +34,7 @@ def test_a_secret_is_stars_and_all_else_stays() -> None:
     assert redact_secrets(plain) == plain and redact_secrets(b"") == b""
 
 
-def test_a_brokers_setting_that_only_a_plugin_may_know_is_redacted() -> None:
+def test_an_unknown_broker_setting_is_redacted() -> None:
     data = batch(0, ConfigRecord(4, "1", "my.plugin.password", PASSWORD), ConfigRecord(4, "1", "log.retention.ms", "5"))
     secret, known = [decode_record(record.value or b"") for _, record in iter_records(redact_secrets(data))]
     assert isinstance(secret, ConfigRecord) and set(secret.value or "") == {"*"}

@@ -1,4 +1,4 @@
-"""A snapshot is the image and nothing else; a start reads the newest, and a broker far behind gets it from the leader."""
+"""Snapshots of the metadata image: written, read at start, and fetched by brokers far behind."""
 
 from pathlib import Path
 from random import Random
@@ -33,14 +33,14 @@ from ottla_broker.metadata.snapshots import SnapshotStore
 from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.security.scram import ScramCredential
-from tests.unit.metadata.whole_cluster import WholeCluster, played
+from tests.unit.metadata.whole_cluster import WholeCluster, run_scenario
 
 # --- the image as records
 
 
-def a_history(random: Random, length: int) -> list[MetadataRecord]:
-    """Records as a controller might have committed them."""
-    said: list[MetadataRecord] = []
+def random_records(random: Random, length: int) -> list[MetadataRecord]:
+    """Random records in an order that a controller could have committed."""
+    records: list[MetadataRecord] = []
     topics: dict[str, UUID] = {}
     epochs: dict[int, int] = {}
     for offset in range(length):
@@ -49,80 +49,80 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
         match random.randrange(13):
             case 0 if name not in topics:
                 topics[name] = UUID(int=offset + 1)
-                said.append(TopicRecord(name, topics[name]))
+                records.append(TopicRecord(name, topics[name]))
             case 1 if name in topics:
-                said.append(RemoveTopicRecord(topics.pop(name)))
+                records.append(RemoveTopicRecord(topics.pop(name)))
             case 2 | 3 if name in topics:
-                said.append(
+                records.append(
                     PartitionRecord(
                         topics[name], random.randrange(3), (1, 2), (1,), 1, leader_epoch=offset, eligible=(2,)
                     )
                 )
             case 8 if name in topics:
-                said.append(MirroredTopicRecord(topics[name], "west", name, UUID(int=offset), random.random() < 0.5))
+                records.append(MirroredTopicRecord(topics[name], "west", name, UUID(int=offset), random.random() < 0.5))
             case 9 if name in topics:
-                said.append(PartitionRecord(topics[name], 0, (1, 2), (1,), 1, leader_epoch=offset))
-                said.append(MirroredPartitionRecord(topics[name], 0, ((offset, offset),)))
+                records.append(PartitionRecord(topics[name], 0, (1, 2), (1,), 1, leader_epoch=offset))
+                records.append(MirroredPartitionRecord(topics[name], 0, ((offset, offset),)))
             case 4:
                 value = random.choice(("1", "2", None))
-                said.append(ConfigRecord(2, random.choice(list(topics) or ["nothing"]), random.choice("ab"), value))
+                records.append(ConfigRecord(2, random.choice(list(topics) or ["nothing"]), random.choice("ab"), value))
             case 5:
-                epochs[broker] = len(said)
-                said.append(
+                epochs[broker] = len(records)
+                records.append(
                     RegisterBrokerRecord(
                         broker, UUID(int=offset), {"PLAINTEXT": Endpoint("here", offset)}, rack="r", http="h:1"
                     )
                 )
             case 6 if broker in epochs:
                 if random.random() < 0.2:
-                    said.append(UnregisterBrokerRecord(broker, epochs.pop(broker)))
+                    records.append(UnregisterBrokerRecord(broker, epochs.pop(broker)))
                 else:
                     directories = random.choice((None, (UUID(int=7),)))
-                    said.append(
+                    records.append(
                         BrokerRegistrationChangeRecord(
                             broker, epochs[broker], random.random() < 0.5, random.random() < 0.5, directories
                         )
                     )
             case 10:
                 entry = AccessControlEntry(2, random.choice("ab"), 3, "User:alice", "*", 3, random.choice((2, 3)))
-                ids = [one.id for one in said if isinstance(one, AccessControlEntryRecord)]
-                said.append(AccessControlEntryRecord(UUID(int=offset), entry))
+                ids = [one.id for one in records if isinstance(one, AccessControlEntryRecord)]
+                records.append(AccessControlEntryRecord(UUID(int=offset), entry))
                 if ids and random.random() < 0.5:
-                    said.append(RemoveAccessControlEntryRecord(random.choice(ids)))
+                    records.append(RemoveAccessControlEntryRecord(random.choice(ids)))
             case 11:
                 name, credential = random.choice("ab"), ScramCredential(b"s", b"k", bytes([offset % 256]), 4096)
-                said.append(UserScramCredentialRecord(name, random.choice((1, 2)), credential))
+                records.append(UserScramCredentialRecord(name, random.choice((1, 2)), credential))
                 if random.random() < 0.5:
-                    said.append(RemoveUserScramCredentialRecord(random.choice("ab"), 1))
+                    records.append(RemoveUserScramCredentialRecord(random.choice("ab"), 1))
             case 12:
                 entity = random.choice(((("user", "a"),), (("user", None), ("client-id", "c")), (("ip", "::1"),)))
-                said.append(ClientQuotaRecord(entity, random.choice("kl"), random.choice((1.0, 2.5, None))))
+                records.append(ClientQuotaRecord(entity, random.choice("kl"), random.choice((1.0, 2.5, None))))
             case 7:
-                said.append(random.choice((LeaderChangeRecord(broker, offset), ProducerIdsRecord(offset * 1000))))
-    return said
+                records.append(random.choice((LeaderChangeRecord(broker, offset), ProducerIdsRecord(offset * 1000))))
+    return records
 
 
-def image_of(records: list[MetadataRecord]) -> MetadataImage:
+def build_image(records: list[MetadataRecord]) -> MetadataImage:
     image = MetadataImage()
     image.apply_records(enumerate(records))
     return image
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_an_image_is_what_its_records_say(seed: int) -> None:
-    image = image_of(a_history(Random(seed), 120))
-    again = image_of(image.to_records(epoch=5))
-    again.end_offset = image.end_offset
-    assert again == image
+def test_an_image_is_restored_from_its_records(seed: int) -> None:
+    image = build_image(random_records(Random(seed), 120))
+    restored = build_image(image.to_records(epoch=5))
+    restored.end_offset = image.end_offset
+    assert restored == image
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_becoming_another_image_tells_what_has_changed(seed: int) -> None:
-    history = a_history(Random(seed), 120)
-    image, other = image_of(history[:40]), image_of(history)
+def test_replacing_an_image_returns_what_has_changed(seed: int) -> None:
+    history = random_records(Random(seed), 120)
+    image, target = build_image(history[:40]), build_image(history)
     before = dict(image.topic_names)
-    changes = image.replace_with(other)
-    assert image == image_of(history)
+    changes = image.replace_with(target)
+    assert image == build_image(history)
     assert {topic.id for topic in changes.deleted_topics} == before.keys() - image.topic_names.keys()
     assert {image.topics[name].id for name in changes.created_topics} == image.topic_names.keys() - before.keys()
     assert changes.changed_partitions == {(name, p) for name, topic in image.topics.items() for p in topic.partitions}
@@ -133,7 +133,7 @@ def test_becoming_another_image_tells_what_has_changed(seed: int) -> None:
 VOTERS = (Voter(1, UUID(int=1), "one:9092"), Voter(2, UUID(int=2), "[::1]:9093"))
 
 
-def test_two_are_kept_and_parts_are_not(tmp_path: Path) -> None:
+def test_two_snapshots_are_kept_and_partial_ones_are_deleted(tmp_path: Path) -> None:
     snapshots = SnapshotStore(str(tmp_path), OsDisk())
     for end in (3, 5, 9):
         snapshots.write(EpochAndOffset(1, end), VOTERS, [ProducerIdsRecord(end)], now_ms=0)
@@ -144,15 +144,15 @@ def test_two_are_kept_and_parts_are_not(tmp_path: Path) -> None:
         "00000000000000000009-0000000001.checkpoint",
         "00000000000000000012-0000000002.checkpoint.part",
     ]
-    again = SnapshotStore(str(tmp_path), OsDisk())
-    assert again.snapshot_ids == [EpochAndOffset(1, 5), EpochAndOffset(1, 9)]
-    assert list(again.read_records(EpochAndOffset(1, 9))) == [ProducerIdsRecord(9)]
-    assert again.epoch_before(5) == 1
-    assert again.epoch_before(6) is None
+    restored = SnapshotStore(str(tmp_path), OsDisk())
+    assert restored.snapshot_ids == [EpochAndOffset(1, 5), EpochAndOffset(1, 9)]
+    assert list(restored.read_records(EpochAndOffset(1, 9))) == [ProducerIdsRecord(9)]
+    assert restored.epoch_before(5) == 1
+    assert restored.epoch_before(6) is None
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_snapshot_of_many_records_is_several_batches(tmp_path: Path) -> None:
+def test_a_snapshot_of_many_records_is_written_in_several_batches(tmp_path: Path) -> None:
     snapshots = SnapshotStore(str(tmp_path), OsDisk())
     records: list[MetadataRecord] = [ConfigRecord(2, "t", str(number), "v") for number in range(1_234)]
     snapshots.write(EpochAndOffset(1, 3), VOTERS, records, now_ms=0)
@@ -162,19 +162,19 @@ def test_a_snapshot_of_many_records_is_several_batches(tmp_path: Path) -> None:
 
 # --- brokers
 
-OFTEN = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
+FREQUENT_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
 
 
-async def history_grows(cluster: WholeCluster, topics: int) -> None:
+async def create_topics(cluster: WholeCluster, topics: int) -> None:
     for number in range(topics):
-        await cluster.make_topic(f"topic-{number}")
+        await cluster.create_topic(f"topic-{number}")
         await cluster.pause(0.1)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_start_does_not_grow_with_history(seed: int) -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
+def test_records_read_at_start_do_not_grow_with_history(seed: int) -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
         for _ in range(3):
             for value in range(60):
                 await cluster.configure("retention.ms", str(value + 1))
@@ -182,8 +182,8 @@ def test_a_start_does_not_grow_with_history(seed: int) -> None:
         for node in cluster:
             node.lose_power()
             node.power_on()
-        await cluster.all_up()
-        await cluster.all_agree(alike_from=-1)
+        await cluster.start_all()
+        await cluster.wait_until_equal(compare_from=-1)
         for node in cluster:
             assert node.broker is not None
             assert node.broker.image.end_offset > 180
@@ -191,41 +191,41 @@ def test_a_start_does_not_grow_with_history(seed: int) -> None:
             assert node.broker.quorum.metadata_log.partition_log.start > 60
         assert leader.broker is not None
 
-    played(scene, seed=seed, settings=OFTEN)
+    run_scenario(scenario, seed=seed, settings=FREQUENT_SNAPSHOTS)
 
 
-def test_a_broker_far_behind_gets_a_snapshot() -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
-        late = cluster.others(leader)[0]
-        late.kill()
-        await history_grows(cluster, 40)
+def test_a_broker_far_behind_fetches_a_snapshot() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        lagging = cluster.others(leader)[0]
+        lagging.kill()
+        await create_topics(cluster, 40)
         await cluster.pause(3)
         leader = cluster.leader
         assert leader.broker is not None
         start = leader.broker.quorum.metadata_log.partition_log.start
-        late.start()
-        await cluster.until(lambda: late.is_serving)
-        await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
-        assert late.broker is not None
-        assert late.broker.quorum.metadata_log.partition_log.start >= start > 0
+        lagging.start()
+        await cluster.until(lambda: lagging.is_serving)
+        await cluster.wait_until_equal(*(f"topic-{number}" for number in range(40)), compare_from=-1)
+        assert lagging.broker is not None
+        assert lagging.broker.quorum.metadata_log.partition_log.start >= start > 0
 
-    played(scene, settings=OFTEN)
+    run_scenario(scenario, settings=FREQUENT_SNAPSHOTS)
 
 
-def test_a_snapshot_reaches_a_running_broker_that_was_cut_off() -> None:
-    async def scene(cluster: WholeCluster) -> None:
-        leader = await cluster.all_up()
-        await cluster.make_topic("gone")
-        late = cluster.others(leader)[0]
-        others = [node.host for node in cluster.others(late)]
-        cluster.network.isolate_host(late.host, others)
+def test_a_running_broker_that_was_isolated_fetches_a_snapshot() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        await cluster.create_topic("gone")
+        lagging = cluster.others(leader)[0]
+        others = [node.host for node in cluster.others(lagging)]
+        cluster.network.isolate_host(lagging.host, others)
         await cluster.delete_topic("gone")
-        await history_grows(cluster, 40)
+        await create_topics(cluster, 40)
         await cluster.pause(3)
-        cluster.network.rejoin_host(late.host, others)
-        await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
-        assert late.broker is not None
-        assert "gone" not in late.broker.image.topics
+        cluster.network.rejoin_host(lagging.host, others)
+        await cluster.wait_until_equal(*(f"topic-{number}" for number in range(40)), compare_from=-1)
+        assert lagging.broker is not None
+        assert "gone" not in lagging.broker.image.topics
 
-    played(scene, settings=OFTEN)
+    run_scenario(scenario, settings=FREQUENT_SNAPSHOTS)

@@ -1,4 +1,4 @@
-"""The voters of the metadata log: what they have committed, how they change, and which brokers they are."""
+"""The metadata log's voter set: majorities, the committed offset, and how voters change."""
 
 from uuid import UUID
 
@@ -38,14 +38,14 @@ def candidate(
 def propose(
     current: VoterSet, *candidates: VoterCandidate, max_voters: int = 3, may_remove_surplus: bool = False
 ) -> list[int] | None:
-    found = next_voter_set(
+    proposal = next_voter_set(
         current, current[0].key, candidates, max_voters=max_voters, may_remove_surplus=may_remove_surplus
     )
-    return None if found is None else [it.broker for it in found]
+    return None if proposal is None else [entry.broker for entry in proposal]
 
 
 def test_a_record_is_committed_on_a_majority_with_one_of_the_leaders_epoch() -> None:
-    a, b, c = (it.key for it in voters(1, 2, 3))
+    a, b, c = (entry.key for entry in voters(1, 2, 3))
     acknowledged = {a: 20, b: 12}
     assert committed_offset(acknowledged, (a, b, c)) == 12
     assert next_high_watermark(acknowledged, (a, b, c), high_watermark=5, epoch_start_offset=11) == 12
@@ -53,8 +53,8 @@ def test_a_record_is_committed_on_a_majority_with_one_of_the_leaders_epoch() -> 
     assert next_high_watermark({a: 9, b: 9}, (a, b, c), high_watermark=15, epoch_start_offset=3) == 15
 
 
-def test_two_of_four_are_no_majority_and_nobody_is_none() -> None:
-    keys = [it.key for it in voters(1, 2, 3, 4)]
+def test_half_of_the_voters_and_an_empty_set_are_no_majority() -> None:
+    keys = [entry.key for entry in voters(1, 2, 3, 4)]
     assert not has_majority(keys[:2], keys) and has_majority(keys[:3], keys)
     assert not has_majority(keys, [])
 
@@ -96,22 +96,22 @@ def test_a_lost_voter_is_replaced_by_adding_first() -> None:
     assert propose(voters(1, 2, 3, 4), *lost, candidate(4)) == [1, 2, 4]
 
 
-def test_an_unregistered_voter_goes() -> None:
+def test_an_unregistered_voter_is_removed() -> None:
     assert propose(voters(1, 2, 3), candidate(1), candidate(2)) == [1, 2]
     assert propose(voters(1, 2), candidate(1), candidate(2)) is None
     assert propose(voters(1, 2), candidate(1), candidate(2), may_remove_surplus=True) == [1]
     assert propose(voters(1, 2), candidate(1), candidate(2, leaving=True)) == [1]
 
 
-def test_a_wiped_voter_goes_and_comes_back() -> None:
+def test_a_wiped_voter_is_removed_and_added_again() -> None:
     assert propose(voters(1, 2, 3), candidate(1), candidate(2), candidate(3, disk=1)) == [1, 2]
     assert propose(voters(1, 2), candidate(1), candidate(2), candidate(3, disk=1)) == [1, 2, 3]
 
 
-def test_a_voter_that_an_administrator_added_stays_for_a_while_and_one_that_was_removed_does_not_come_back() -> None:
-    everybody = [candidate(broker) for broker in (1, 2, 3, 4)]
-    assert propose(voters(1, 2, 3, 4), *everybody) is None
-    assert propose(voters(1, 2, 3, 4), *everybody, may_remove_surplus=True) == [1, 3, 4]
+def test_a_voter_added_by_an_administrator_stays_for_a_while_and_a_removed_one_is_not_added_again() -> None:
+    all_candidates = [candidate(broker) for broker in (1, 2, 3, 4)]
+    assert propose(voters(1, 2, 3, 4), *all_candidates) is None
+    assert propose(voters(1, 2, 3, 4), *all_candidates, may_remove_surplus=True) == [1, 3, 4]
     excluded = VoterCandidate(voter(3), is_caught_up=True, is_excluded=True)
     assert propose(voters(1, 2), candidate(1), candidate(2), excluded) is None
 
@@ -128,17 +128,17 @@ def test_every_proposal_is_one_voter_away_and_keeps_the_leader(brokers: list[int
         if broker != brokers[0] and data.draw(st.booleans())
     ]
     for may_remove_surplus in (False, True):
-        found = next_voter_set(
+        proposal = next_voter_set(
             current,
             current[0].key,
             candidates,
             max_voters=data.draw(st.sampled_from([1, 3, 5])),
             may_remove_surplus=may_remove_surplus,
         )
-        if found is not None:
-            assert current[0] in found
-            assert can_change_voters(current, found, voters_offset=0, high_watermark=2, epoch_start_offset=1)
-            assert len({it.broker for it in found}) == len(found)
+        if proposal is not None:
+            assert current[0] in proposal
+            assert can_change_voters(current, proposal, voters_offset=0, high_watermark=2, epoch_start_offset=1)
+            assert len({entry.broker for entry in proposal}) == len(proposal)
 
 
 def test_endpoints_are_read_from_addresses() -> None:

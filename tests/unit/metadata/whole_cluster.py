@@ -1,4 +1,4 @@
-"""Whole brokers on virtual time, for tests of who leads them and what they know."""
+"""Clusters of whole simulated brokers, for tests of the metadata quorum."""
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -25,10 +25,10 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "default.replication.factor": "
 
 
 class WholeCluster(SimulatedCluster):
-    """`all_up` first; then every method looks at the cluster from outside, as a director does."""
+    """Brokers on virtual time, observed from outside. A test calls `start_all` first."""
 
     async def until(self, condition: Callable[[], T], within_s: float = 30.0) -> float:
-        """How long it took, in virtual seconds."""
+        """Waits for a condition. Returns the time that took, in virtual seconds."""
         began = self.loop.time()
         while not condition():
             assert self.loop.time() - began < within_s, f"not within {within_s} s\n" + "\n".join(self.trace.lines[-40:])
@@ -40,21 +40,21 @@ class WholeCluster(SimulatedCluster):
         self.loop.call_later(seconds, waiter.set_result, None)
         await waiter
 
-    async def all_up(self) -> SimulatedBroker:
-        """Starts everybody; returns the leader when all are members."""
+    async def start_all(self) -> SimulatedBroker:
+        """Starts all brokers. Returns the leader when the voter set is complete."""
         for node in self:
             if not node.is_running:
                 node.start()
         await self.until(lambda: all(node.is_serving for node in self))
-        await self.until(lambda: len(self.members) == (3 if len(self.brokers) >= 3 else 1))
+        await self.until(lambda: len(self.voters) == (3 if len(self.brokers) >= 3 else 1))
         return self.leader
 
     @property
-    def members(self) -> set[int]:
-        return {broker for broker, _ in self.member_keys}
+    def voters(self) -> set[int]:
+        return {broker for broker, _ in self.voter_keys}
 
     @property
-    def member_keys(self) -> set[ReplicaKey]:
+    def voter_keys(self) -> set[ReplicaKey]:
         """The voters that the newest leader has committed."""
         if not self.leaders:
             return set()
@@ -65,38 +65,40 @@ class WholeCluster(SimulatedCluster):
 
     @property
     def leaders(self) -> list[SimulatedBroker]:
-        """Those that hold themselves for the active controller."""
+        """Brokers that consider themselves the active controller."""
         return [node for node in self if node.broker is not None and node.broker.controller is not None]
 
     @property
     def leader(self) -> SimulatedBroker:
-        """The one with the newest epoch."""
+        """The controller with the newest epoch."""
         return max(self.leaders, key=lambda node: node.broker.quorum.epoch)  # type: ignore[union-attr]
 
     def others(self, node: SimulatedBroker) -> list[SimulatedBroker]:
         return [other for other in self if other is not node]
 
-    async def new_leader(self, after: SimulatedBroker, within_s: float = 30.0) -> float:
+    async def wait_for_new_leader(self, after: SimulatedBroker, within_s: float = 30.0) -> float:
         return await self.until(lambda: any(node is not after for node in self.leaders), within_s)
 
-    async def make_topic(self, name: str) -> None:
-        await self.controller_does(lambda controller: ensure_topic(controller, NewTopic(name, 1, 1)))
+    async def create_topic(self, name: str) -> None:
+        await self.run_on_controller(lambda controller: ensure_topic(controller, NewTopic(name, 1, 1)))
 
     async def delete_topic(self, name: str) -> None:
-        await self.controller_does(lambda controller: controller.delete_topic(name))
+        await self.run_on_controller(lambda controller: controller.delete_topic(name))
 
     async def configure(self, key: str, value: str) -> None:
-        await self.controller_does(lambda controller: controller.alter_configs(2, "anything", {key: value}))
+        await self.run_on_controller(lambda controller: controller.alter_configs(2, "anything", {key: value}))
 
-    async def controller_does(self, what: Callable[[Controller], Coroutine[Any, Any, None]]) -> None:
-        """Whoever leads, again until it is done."""
+    async def run_on_controller(self, command: Callable[[Controller], Coroutine[Any, Any, None]]) -> None:
+        """Runs a command on the active controller, and again on its successors until it
+        succeeds.
+        """
 
-        async def done() -> bool:
+        async def is_done() -> bool:
             node = self.leader
             assert node.process is not None
             assert node.broker is not None
             assert node.broker.controller is not None
-            work = node.process.run(what(node.broker.controller))
+            work = node.process.run(command(node.broker.controller))
             await self.until(lambda: work.done() or not node.is_running)
             try:
                 work.result()
@@ -104,44 +106,48 @@ class WholeCluster(SimulatedCluster):
                 return False
             return True
 
-        while not (self.leaders and await done()):
+        while not (self.leaders and await is_done()):
             await self.pause(0.01)
 
-    async def all_agree(self, *topics: str, within_s: float = 30.0, alike_from: int = 0) -> None:
-        """Every broker knows these topics, and all logs are the same from an offset on; −1: from the last record on."""
+    async def wait_until_equal(self, *topics: str, within_s: float = 30.0, compare_from: int = 0) -> None:
+        """Waits until every broker has these topics and all logs are equal from an offset on; −1:
+        from the last record on.
+        """
 
-        def agree() -> bool:
+        def are_equal() -> bool:
             images = [node.broker.image for node in self if node.broker is not None and hasattr(node.broker, "quorum")]
             return (
                 len(images) == len(self.brokers)
                 and all(set(topics) <= image.topics.keys() for image in images)
                 and len({image.end_offset for image in images}) == 1
-                and len({self.log_of(node, alike_from) for node in self}) == 1
-                and len({records_of_text(image) for image in images}) == 1
+                and len({self.read_log(node, compare_from) for node in self}) == 1
+                and len({image_text(image) for image in images}) == 1
             )
 
-        await self.until(agree, within_s)
+        await self.until(are_equal, within_s)
 
-    def log_of(self, node: SimulatedBroker, offset: int) -> bytes:
+    def read_log(self, node: SimulatedBroker, offset: int) -> bytes:
         assert node.broker is not None
         log = node.broker.quorum.metadata_log.partition_log
         start = max(log.start, offset if offset >= 0 else log.high_watermark - 1)
         return bytes(log.read(start, 1 << 24, up_to=log.high_watermark))
 
 
-def records_of_text(image: MetadataImage) -> str:
+def image_text(image: MetadataImage) -> str:
     return "\n".join(sorted(encode_record(record).decode() for record in image.to_records(0)))
 
 
 def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
-    """A commit under way, as the controller makes it."""
+    """Starts a commit of the controller on its broker."""
     assert node.process is not None
     assert node.broker is not None
     return node.process.run(node.broker.quorum.commit(records))
 
 
 @contextmanager
-def a_cluster(brokers: int, seed: int, settings: Mapping[str, str]) -> Iterator[tuple[SimulatedLoop, WholeCluster]]:
+def running_cluster(
+    brokers: int, seed: int, settings: Mapping[str, str]
+) -> Iterator[tuple[SimulatedLoop, WholeCluster]]:
     loop = SimulatedLoop()
     trace = Trace(loop.time, None)
     trace.start_capturing_logs(logging.INFO)
@@ -154,13 +160,13 @@ def a_cluster(brokers: int, seed: int, settings: Mapping[str, str]) -> Iterator[
         close_loop(loop)
 
 
-def played(
-    scene: Callable[[WholeCluster], Coroutine[Any, Any, None]],
+def run_scenario(
+    scenario: Callable[[WholeCluster], Coroutine[Any, Any, None]],
     brokers: int = 3,
     seed: int = 1,
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Plays a scene to its end; afterwards nothing may have failed unnoticed."""
-    with a_cluster(brokers, seed, settings or {}) as (loop, cluster):
-        loop.run_until_complete(loop.create_task(scene(cluster)))
+    """Runs a scenario to its end. Fails if a broker had an unhandled error."""
+    with running_cluster(brokers, seed, settings or {}) as (loop, cluster):
+        loop.run_until_complete(loop.create_task(scenario(cluster)))
         assert not cluster.trace.problems

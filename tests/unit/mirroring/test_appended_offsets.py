@@ -1,4 +1,6 @@
-"""The leader of a mirrored partition with appended offsets applies fetch responses to a real log."""
+"""The leader of a mirrored partition with appended offsets applies fetch responses to a real
+log.
+"""
 
 from pathlib import Path
 from uuid import UUID

@@ -23,7 +23,7 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.metadata.small_controller import on_a_loop
+from tests.unit.metadata.small_controller import async_test
 from tests.unit.mirroring.test_plan_identical import HERE, World, view
 
 NEWARK = CarriedSource(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
@@ -71,7 +71,7 @@ class Standby(World):
         return list(found)
 
 
-@on_a_loop
+@async_test
 async def test_carried_sources_are_known_and_updated() -> None:
     world = await Standby().begin()
     assert [(one.producer_id, one.carried) for one in world.sources().values()] == [
@@ -84,7 +84,7 @@ async def test_carried_sources_are_known_and_updated() -> None:
     assert world.steps(region(NEWARK)) == [], "the log still has records of a source that is not reported any more"
 
 
-@on_a_loop
+@async_test
 async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() -> None:
     world = await Standby().begin()
     (refused,) = await world.join()
@@ -104,7 +104,7 @@ async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() 
     assert await world.join() == []
 
 
-@on_a_loop
+@async_test
 async def test_topic_with_active_sources_does_not_fail_back() -> None:
     world = await Standby().begin(on_divergence="Truncate")
     await world.fail_over()

@@ -21,7 +21,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import iter_records
 from tests.unit.log.log_fixtures import NOW, batch
-from tests.unit.metadata.small_controller import on_a_loop
+from tests.unit.metadata.small_controller import async_test
 from tests.unit.replication.leader_partition import (
     BATCH,
     TOPIC,
@@ -32,7 +32,7 @@ from tests.unit.replication.leader_partition import (
 )
 
 
-@on_a_loop
+@async_test
 async def test_truncating_leader_ignores_the_followers_old_log_ends(tmp_path: Path) -> None:
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2), records=10)
     record_fetch(partition, 2, 10)
@@ -79,7 +79,7 @@ def test_log_is_truncated_if_it_starts_later_or_has_only_newer_records(tmp_path:
     assert is_truncated(log, 7, 4)
 
 
-@on_a_loop
+@async_test
 async def test_saved_records_are_complete_and_a_valid_segment(tmp_path: Path) -> None:
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1,), segment_bytes=400)
     log = partition.log
@@ -104,7 +104,7 @@ async def test_saved_records_are_complete_and_a_valid_segment(tmp_path: Path) ->
     assert (again.failure, again.end, again.topic_id) == (None, 60, TOPIC), "recovery ignores the folder"
 
 
-@on_a_loop
+@async_test
 async def test_log_that_starts_above_the_join_offset_is_saved_from_its_start(tmp_path: Path) -> None:
     """The source never had the deleted records, so the logs share nothing, and all records are
     truncated.
@@ -121,7 +121,7 @@ async def test_log_that_starts_above_the_join_offset_is_saved_from_its_start(tmp
     assert is_truncated(log, 4, 1) and (log.start, log.end) == (4, 7)
 
 
-@on_a_loop
+@async_test
 async def test_empty_log_continues_at_the_join_offset(tmp_path: Path) -> None:
     """The old source was down for longer than its retention; its mirror's own records begin below
     the deleted ones.

@@ -19,7 +19,7 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import on_a_loop
+from tests.unit.metadata.small_controller import async_test
 from tests.unit.mirroring.test_plan_identical import World, view
 
 
@@ -28,7 +28,7 @@ class Returning(World):
 
     async def begin(self, **settings: str) -> "Returning":
         await super().begin(**settings)
-        await self.small.topic("t", partitions=2)
+        await self.small.add_topic("t", partitions=2)
         return self
 
     @property
@@ -63,7 +63,7 @@ class Returning(World):
         assert caught.value.code is code
 
 
-@on_a_loop
+@async_test
 async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> None:
     world = await Returning().begin()
     (unproven,) = world.steps(view(t=2))
@@ -86,7 +86,7 @@ async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> N
     )
 
 
-@on_a_loop
+@async_test
 async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() -> None:
     world = await Returning().begin()
     await world.refused(ErrorCode.invalid_topic_exception, joined=5)
@@ -114,7 +114,7 @@ async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() 
         await world.join(1, joined=6, cut=3)
 
 
-@on_a_loop
+@async_test
 async def test_topic_that_has_not_joined_is_never_recreated() -> None:
     world = await Returning().begin(on_source_truncation="Resync")
     await world.adopt()
@@ -126,7 +126,7 @@ async def test_topic_that_has_not_joined_is_never_recreated() -> None:
     assert isinstance(world.planned_steps(other)[0], RecreateMirroredTopic)
 
 
-@on_a_loop
+@async_test
 async def test_topic_can_fail_over_and_be_adopted_again() -> None:
     world = await Returning().begin()
     await world.adopt()

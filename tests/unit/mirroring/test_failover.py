@@ -12,7 +12,7 @@ from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopic
 from ottla_broker.mirroring.failover import abort_open_transactions, report_end_offset
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.log_fixtures import batch, marker
-from tests.unit.metadata.small_controller import on_a_loop, until
+from tests.unit.metadata.small_controller import async_test, until
 from tests.unit.replication.leader_partition import (
     ME,
     TOPIC,
@@ -38,7 +38,7 @@ class Controller:
         self.reports.append(report)
 
 
-@on_a_loop
+@async_test
 async def test_end_offset_is_reported_when_every_in_sync_replica_has_it(tmp_path: Path) -> None:
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2), records=5)
     controller = Controller(rejections=1)
@@ -50,7 +50,7 @@ async def test_end_offset_is_reported_when_every_in_sync_replica_has_it(tmp_path
     assert controller.reports == [MirrorReport(ME, TOPIC, 0, 1, end=5, source_end=9)]
 
 
-@on_a_loop
+@async_test
 async def test_start_of_an_empty_log_is_reported_when_every_in_sync_replica_starts_there(tmp_path: Path) -> None:
     """Otherwise a later leader that has not moved its log start would append producers' records
     below.
@@ -69,7 +69,7 @@ async def test_start_of_an_empty_log_is_reported_when_every_in_sync_replica_star
     assert controller.reports == [MirrorReport(ME, TOPIC, 0, 1, end=121, source_end=130)]
 
 
-@on_a_loop
+@async_test
 async def test_former_leader_reports_nothing(tmp_path: Path) -> None:
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2), records=5)
     controller = Controller()
@@ -80,7 +80,7 @@ async def test_former_leader_reports_nothing(tmp_path: Path) -> None:
     assert not controller.reports
 
 
-@on_a_loop
+@async_test
 async def test_only_transactions_of_the_source_are_aborted(tmp_path: Path) -> None:
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1,))
     log = partition.log

@@ -14,7 +14,7 @@ from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic, origin_clusters
 from ottla_broker.mirroring.sync_plan import AddSource, RejectedTopic, ResumeSource, SyncStep, plan_appended
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.metadata.small_controller import SmallController, on_a_loop
+from tests.unit.metadata.small_controller import SmallController, async_test
 
 HERE = "here"
 
@@ -31,7 +31,7 @@ class World:
     """A target of three brokers. Steps are applied as the synchroniser applies them."""
 
     async def begin(self, *mirrors: str, **settings: str) -> "World":
-        self.small = await SmallController().come(1, 2, 3)
+        self.small = await SmallController().add_brokers(1, 2, 3)
         self.image, self.controller = self.small.image, self.small.controller
         for mirror in mirrors:
             await self.set(mirror, bootstrap_servers="h:1", topics="*", offsets="Appended", **settings)
@@ -56,7 +56,7 @@ class World:
         return active_sources(self.image, self.image.topics[name].id)
 
 
-@on_a_loop
+@async_test
 async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
     world = await World().begin("east", "west")
     assert [type(step) for step in await world.apply("east", view("e", topic(1)))] == [AddSource]
@@ -79,10 +79,10 @@ async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
         await world.set("east", offsets="Identical")
 
 
-@on_a_loop
+@async_test
 async def test_missing_partitions_are_reported_and_mirrored_once_they_exist() -> None:
     world = await World().begin("east")
-    await world.small.topic("t", 2)
+    await world.small.add_topic("t", 2)
     (join, refused) = await world.apply("east", view("e", topic(1, 3)))
     assert (
         isinstance(join, AddSource)
@@ -93,7 +93,7 @@ async def test_missing_partitions_are_reported_and_mirrored_once_they_exist() ->
     assert await world.apply("east", view("e", topic(1, 3))) == []
 
 
-@on_a_loop
+@async_test
 async def test_loop_is_rejected_and_a_source_that_becomes_one_stops() -> None:
     world = await World().begin("east", "west")
     (refused,) = await world.apply("east", view("e", topic(1, 2, HERE)))
@@ -106,7 +106,7 @@ async def test_loop_is_rejected_and_a_source_that_becomes_one_stops() -> None:
     assert not world.sources()[UUID(int=2)].stopped, "it resumes when the loop is gone"
 
 
-@on_a_loop
+@async_test
 async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None:
     world = await World().begin("east", "too")
     await world.apply("east", view("e", topic(1)))
@@ -120,7 +120,7 @@ async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None
     assert world.sources() == {}
 
 
-@on_a_loop
+@async_test
 async def test_recreated_and_stopped_sources_continue_only_with_resync() -> None:
     world = await World().begin("east")
     await world.apply("east", view("e", topic(1)))
@@ -146,7 +146,7 @@ def replace_source(report: MirrorReport, source: UUID) -> MirrorReport:
     return MirrorReport(report.broker_id, report.topic_id, 0, report.leader_epoch, source_id=source, stopped="again")
 
 
-@on_a_loop
+@async_test
 async def test_identical_mirror_accepts_no_source_and_its_source_is_not_appended() -> None:
     world = await World().begin("east")
     await world.set("copier", bootstrap_servers="h:1")

@@ -26,7 +26,7 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import SmallController, on_a_loop
+from tests.unit.metadata.small_controller import SmallController, async_test
 from tests.unit.topic_creation import create_topic
 
 HERE = "here"  # this cluster's id
@@ -57,7 +57,7 @@ class World:
         self.image = self.small.image
 
     async def begin(self, **settings: str) -> "World":
-        await self.small.come(1, 2, 3)
+        await self.small.add_brokers(1, 2, 3)
         await self.set(bootstrap_servers="h:1", topics="*", **settings)
         return self
 
@@ -96,7 +96,7 @@ class World:
         )
 
 
-@on_a_loop
+@async_test
 async def test_topics_are_created_extended_and_configured_until_no_step_is_left() -> None:
     world = await World().begin()
     configs: dict[str, Mapping[str, str]] = {
@@ -118,10 +118,10 @@ async def test_topics_are_created_extended_and_configured_until_no_step_is_left(
     assert world.steps(view(a=4), None) == [], "settings are not synchronised"
 
 
-@on_a_loop
+@async_test
 async def test_topics_that_are_not_mirrored_are_not_changed() -> None:
     world = await World().begin()
-    await world.small.topic("a")
+    await world.small.add_topic("a")
     (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
     assert isinstance(step, RejectedTopic) and "is not mirrored" in step.reason
     await world.apply(view(b=1))
@@ -130,7 +130,7 @@ async def test_topics_that_are_not_mirrored_are_not_changed() -> None:
     assert isinstance(step, RejectedTopic) and "still failing over" in step.reason
 
 
-@on_a_loop
+@async_test
 async def test_diverged_topic_is_recreated_only_with_resync() -> None:
     world = await World().begin()
     await world.apply(view(a=2))
@@ -147,7 +147,7 @@ async def test_diverged_topic_is_recreated_only_with_resync() -> None:
     assert world.image.mirrored_topics[world.image.topics["a"].id].source_id == other.id
 
 
-@on_a_loop
+@async_test
 async def test_reports_are_accepted_from_the_current_leader_only() -> None:
     world = await World().begin()
     await world.apply(view(a=1))
@@ -167,7 +167,7 @@ async def test_reports_are_accepted_from_the_current_leader_only() -> None:
         assert caught.value.code is code
 
 
-@on_a_loop
+@async_test
 async def test_mirror_with_topics_cannot_be_removed_and_needs_a_source() -> None:
     world = await World().begin()
     await world.apply(view(a=1))
@@ -193,10 +193,10 @@ def with_origins(source: SourceMetadata, topic: str, *origins: str) -> SourceMet
     return replace(source, topics={**source.topics, topic: replace(source.topics[topic], origins=frozenset(origins))})
 
 
-@on_a_loop
+@async_test
 async def test_topics_may_have_a_prefix() -> None:
     world = await World().begin(prefix="west.")
-    await world.small.topic("a")
+    await world.small.add_topic("a")
     source, configs = view(a=2, b=1), {"a": {"retention.ms": "5"}}
     assert await world.apply(source, configs) == [
         CreateMirroredTopic(
@@ -219,7 +219,7 @@ async def test_topics_may_have_a_prefix() -> None:
     await world.set(prefix="west.", role=PAUSED)
 
 
-@on_a_loop
+@async_test
 async def test_empty_prefix_may_be_set_and_removed() -> None:
     world = await World().begin()
     await world.apply(view(a=1))
@@ -228,7 +228,7 @@ async def test_empty_prefix_may_be_set_and_removed() -> None:
     assert world.steps(view(a=1)) == []
 
 
-@on_a_loop
+@async_test
 async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
     """Whatever the topic's name there, and however many clusters lie between."""
     world = await World().begin(prefix="west.")
@@ -239,7 +239,7 @@ async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
     assert "west.a" not in world.image.topics
 
 
-@on_a_loop
+@async_test
 async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
     world = await World().begin()
     await world.apply(with_origins(view(a=1), "a", "far"))
@@ -252,7 +252,7 @@ async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
     assert origin_clusters(world.image, "a") == set(), "after the failover its records are this cluster's own"
 
 
-@on_a_loop
+@async_test
 async def test_topics_are_created_in_one_commit_and_rejected_one_by_one() -> None:
     world = await World().begin()
     await create_topic(world.controller, NewTopic("c", 1, 1))

@@ -8,7 +8,7 @@ from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
 from ottla_broker.mirroring.sync_plan import FailBack, RejectedTopic, is_mirrored
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import on_a_loop
+from tests.unit.metadata.small_controller import async_test
 from tests.unit.mirroring.test_plan_identical import World, view
 
 
@@ -47,7 +47,7 @@ class Drill(World):
         return step.reason
 
 
-@on_a_loop
+@async_test
 async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> None:
     drill = await Drill().begin()
     assert drill.rejection() == "it is still failing over"
@@ -70,7 +70,7 @@ async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> N
     assert not drill.is_writable() and drill.steps(view(t=2)) == []
 
 
-@on_a_loop
+@async_test
 async def test_failover_is_not_reverted_for_another_topic_or_in_a_loop() -> None:
     drill = await Drill().begin(on_divergence="Truncate")
     await drill.report_ends()
@@ -83,7 +83,7 @@ async def test_failover_is_not_reverted_for_another_topic_or_in_a_loop() -> None
     assert "has records from this cluster" in drill.rejection(SourceMetadata("there", {}, {"t": back}, frozenset()))
 
 
-@on_a_loop
+@async_test
 async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() -> None:
     drill = await Drill().begin(on_divergence="Truncate")
     await drill.report_ends()
@@ -113,7 +113,7 @@ async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() 
     assert drill.is_writable() and mirrored_partition(drill.image, topic, 0).end == 130
 
 
-@on_a_loop
+@async_test
 async def test_failover_before_the_join_makes_the_topic_writable_as_before() -> None:
     drill = await Drill().begin(on_divergence="Truncate")
     await drill.report_ends()

@@ -41,7 +41,7 @@ def test_help_imports_no_command() -> None:
         "import sys; sys.argv = ['ottla', '--help']; from ottla_operator.cli.main import main\n"
         "try: main()\nexcept SystemExit: print(sorted({'rich', 'jsonschema', 'yaml'} & set(sys.modules)))"
     )
-    assert interpreted(script, check=True).stdout.splitlines()[-1] == "[]"
+    assert run_script(script, check=True).stdout.splitlines()[-1] == "[]"
 
 
 def test_invalid_usage_exits_with_2() -> None:
@@ -72,7 +72,7 @@ def test_folder_that_is_not_writable_is_an_error_of_one_line(tmp_path: Path) -> 
     assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/home/a/brokers.json: Not a directory\n")
 
 
-def interpreted(script: str, *, check: bool) -> subprocess.CompletedProcess[str]:
+def run_script(script: str, *, check: bool) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -88,7 +88,7 @@ def test_interrupt_during_imports_is_silent() -> None:
         "class Interrupted:\n    def find_spec(self, name, *_):\n        if name == 'typer': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupted())\nfrom ottla_operator.cli.main import main; main()"
     )
-    done = interpreted(script, check=False)
+    done = run_script(script, check=False)
     assert (done.returncode, done.stderr) == (130, "")
 
 
@@ -112,7 +112,7 @@ def test_broker_is_started_without_importing_the_commands_libraries() -> None:
         "main.__globals__['os'].execv = os.execv\n"
         "try: main()\nexcept BaseException as end: print(type(end))"
     )
-    done = interpreted(script, check=True)
+    done = run_script(script, check=True)
     assert done.stdout.splitlines()[0] == "['-m', 'ottla_broker', '--set', 'a=b'] []"
 
 

@@ -1,4 +1,6 @@
-"""README's commands for Kubernetes and the manifests that they apply agree with each other and with the chart."""
+"""README's commands for Kubernetes and the manifests that they apply agree with each other and with
+the chart.
+"""
 
 import re
 import tomllib

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla_broker.config import Config
+from ottla_broker.config.listener_security import listener_tls
 from ottla_operator.kube.api import ApiError
 from ottla_operator.kube.kinds import SECRET
 from ottla_operator.local.documents import InvalidFiles, read_files
@@ -103,8 +104,8 @@ def test_brokers_on_one_machine_read_files_in_a_folder_named_by_the_digest(
     config = Config.of(dict(first.settings))
     assert config.security_protocol("SAFE") == "SSL"
     assert config.inter_broker_listener == "PLAIN"
-    assert config.tls("SAFE").client_auth == "required"
-    assert config.tls("SAFE").load()
+    assert listener_tls(config, "SAFE").client_auth == "required"
+    assert listener_tls(config, "SAFE").load()
     assert (first.address, first.tls_address) == ("127.0.0.1:9092", "127.0.0.1:9094")
     assert (second.address, second.tls_address) == ("127.0.0.1:9093", "127.0.0.1:9095")
     assert not unsupported_fields(demo)

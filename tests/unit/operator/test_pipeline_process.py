@@ -14,7 +14,7 @@ from ottla_operator.resources.pipeline import Pipeline
 from tests.unit.operator import samples
 
 
-def made(folder: Path, messages: list[str], **spec: Any) -> PipelineProcess:
+def create_process(folder: Path, messages: list[str], **spec: Any) -> PipelineProcess:
     data = samples.pipeline(**spec)
     view = LiveView(say=lambda text, kind: messages.append(text))
     document = Document(folder / "hourly.yaml", data, {(): 1, ("spec",): 5, ("spec", "transforms", 1): 12})
@@ -29,7 +29,7 @@ def record_progress(run: PipelineProcess, *lines: object) -> None:
 
 def test_batches_are_added_up(tmp_path: Path) -> None:
     messages: list[str] = []
-    run = made(tmp_path, messages)
+    run = create_process(tmp_path, messages)
     record_progress(run, {"state": "starting"}, {"state": "running"})
     run.read_progress()
     assert run.runner is not None and run.runner.state == "running"
@@ -52,7 +52,7 @@ def test_batches_are_added_up(tmp_path: Path) -> None:
 
 
 def test_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
-    run = made(tmp_path, [])
+    run = create_process(tmp_path, [])
     run.progress.parent.mkdir()
     line = json.dumps({"state": "running", "batch": 0, "rows": 10}) + "\n"
     run.progress.write_text(line[:20])
@@ -64,7 +64,7 @@ def test_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
 
 
 def test_a_new_progress_file_is_read_from_its_start(tmp_path: Path) -> None:
-    run = made(tmp_path, [])
+    run = create_process(tmp_path, [])
     record_progress(run, *[{"state": "running", "batch": it, "rows": 1} for it in range(5)])
     run.read_progress()
     run.progress.unlink()
@@ -74,7 +74,7 @@ def test_a_new_progress_file_is_read_from_its_start(tmp_path: Path) -> None:
 
 
 def test_an_error_is_observed_in_the_runner_s_words(tmp_path: Path) -> None:
-    run = made(tmp_path, [])
+    run = create_process(tmp_path, [])
     record_progress(run, {"state": "failed", "error": "column `carier` does not exist"})
     run.supervisor.status = ProcessStatus(State.retrying, "exit code 1", None, 2.0, 1, 1)
     run.read_progress()
@@ -84,7 +84,7 @@ def test_an_error_is_observed_in_the_runner_s_words(tmp_path: Path) -> None:
 
 
 def test_an_error_names_the_line_of_its_field(tmp_path: Path) -> None:
-    document, file = made(tmp_path, []).document, tmp_path / "hourly.yaml"
+    document, file = create_process(tmp_path, []).document, tmp_path / "hourly.yaml"
     errors = ("spec.transforms[1] (x): no column `carier`", "spec.sources.a.watermark: no", "nothing")
     located = [locate_error(document, f"pipeline hourly: {error}", error) for error in errors]
     assert located == [
@@ -95,25 +95,25 @@ def test_an_error_names_the_line_of_its_field(tmp_path: Path) -> None:
 
 
 def test_a_failed_pipeline_is_restarted_with_a_kubelet_s_delays(tmp_path: Path) -> None:
-    assert made(tmp_path, []).supervisor.delays == PIPELINE_RESTARTS
+    assert create_process(tmp_path, []).supervisor.delays == PIPELINE_RESTARTS
 
 
 def test_a_changed_spec_changes_the_hash(tmp_path: Path) -> None:
-    same, other = made(tmp_path, []).hash, made(tmp_path, [], trigger={"interval": "5s"}).hash
-    assert made(tmp_path, []).hash == same != other
+    same, other = create_process(tmp_path, []).hash, create_process(tmp_path, [], trigger={"interval": "5s"}).hash
+    assert create_process(tmp_path, []).hash == same != other
 
 
 def test_relative_checkpoints_start_from_the_file_s_folder(tmp_path: Path) -> None:
-    command = made(tmp_path, [], checkpoint={"path": "state"}).supervisor.command
+    command = create_process(tmp_path, [], checkpoint={"path": "state"}).supervisor.command
     assert command[command.index("--checkpoint") + 1] == str(tmp_path / "state")
-    command = made(tmp_path, []).supervisor.command
+    command = create_process(tmp_path, []).supervisor.command
     assert command[command.index("--checkpoint") + 1] == str(tmp_path / "run" / "checkpoint")
 
 
 def test_a_changed_python_step_changes_the_hash(tmp_path: Path) -> None:
     steps = [{"name": "scored", "python": "steps.py:score"}]
-    without = made(tmp_path, [], transforms=steps).hash
+    without = create_process(tmp_path, [], transforms=steps).hash
     (tmp_path / "steps.py").write_text("def score(tables): ...")
-    first = made(tmp_path, [], transforms=steps)
+    first = create_process(tmp_path, [], transforms=steps)
     (tmp_path / "steps.py").write_text("def score(tables): return None")
-    assert len({without, first.hash, made(tmp_path, [], transforms=steps).hash}) == 3
+    assert len({without, first.hash, create_process(tmp_path, [], transforms=steps).hash}) == 3

@@ -28,7 +28,9 @@ IGNORES_SIGTERM = (
 
 @dataclass
 class Reports:
-    """What a supervisor reports, and a way to wait for it. `notes`: state and note of each report."""
+    """What a supervisor reports, and a way to wait for it. `notes`: state and note of each
+    report.
+    """
 
     notes: list[tuple[State, str]] = field(default_factory=list)
     reported: asyncio.Event = field(default_factory=asyncio.Event)

@@ -37,7 +37,9 @@ def clusters(
     return partitions, places
 
 
-def done(partitions: Sequence[PartitionReplicas], moves: Sequence[Move]) -> dict[tuple[str, int], tuple[int, ...]]:
+def apply_moves(
+    partitions: Sequence[PartitionReplicas], moves: Sequence[Move]
+) -> dict[tuple[str, int], tuple[int, ...]]:
     """Replicas after the moves. Asserts that each move is of an existing partition, and each
     partition moves at most once.
     """
@@ -68,7 +70,7 @@ def test_spreading_is_even_in_every_rack_and_uses_all_racks(
     partitions, places = found
     more = [UsableBroker(it, data.draw(RACKS)) for it in (7, 8)[: data.draw(st.integers(0, 2))]]
     everywhere = [*places, *more]
-    layout = done(partitions, spread_replicas(partitions, everywhere))
+    layout = apply_moves(partitions, spread_replicas(partitions, everywhere))
     for it in partitions:
         after = layout[it.topic, it.partition]
         assert len(after) == len(it.replicas)
@@ -77,7 +79,7 @@ def test_spreading_is_even_in_every_rack_and_uses_all_racks(
     for rack in {it.rack for it in everywhere} - {None}:
         of_rack = counts(layout, [it.broker for it in everywhere if it.rack == rack])
         assert max(of_rack) - min(of_rack) <= 1
-    assert not [it for it in spread_replicas([_as(it, layout) for it in partitions], everywhere) if it.adding]
+    assert not [it for it in spread_replicas([_with_layout(it, layout) for it in partitions], everywhere) if it.adding]
 
 
 @given(clusters(racks=st.none()), st.integers(0, 3))
@@ -87,15 +89,15 @@ def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
     partitions, places = found
     everywhere = [*places, *(UsableBroker(7 + it) for it in range(new))]
     brokers = [it.broker for it in everywhere]
-    before = counts(done(partitions, ()), brokers)
+    before = counts(apply_moves(partitions, ()), brokers)
     moves = spread_replicas(partitions, everywhere)
-    after = counts(done(partitions, moves), brokers)
+    after = counts(apply_moves(partitions, moves), brokers)
     assert max(after) - min(after) <= 1
     low, rest = divmod(sum(before), len(before))
     high = low + (rest > 0)
     least = max(sum(max(0, it - high) for it in before), sum(max(0, low - it) for it in before))
     assert estimate_cost(moves).replicas == least
-    leads = Counter(it[0] for it in done(partitions, moves).values())
+    leads = Counter(it[0] for it in apply_moves(partitions, moves).values())
     if all(len(it.replicas) == len(brokers) for it in partitions):  # anybody can lead
         assert max(leads[it] for it in brokers) - min(leads[it] for it in brokers) <= 1
 
@@ -114,7 +116,7 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
             drain_brokers(partitions, places, leaving)
         return
     moves = drain_brokers(partitions, places, leaving)
-    layout = done(partitions, moves)
+    layout = apply_moves(partitions, moves)
     for it in partitions:
         after = layout[it.topic, it.partition]
         assert not leaving & set(after)
@@ -143,7 +145,7 @@ def test_a_changed_replication_factor_uses_as_many_racks_as_it_can(
         with pytest.raises(ImpossibleAssignment, match=f"{factor} replicas need as many brokers"):
             change_replication_factor(partitions, places, {"a", "c"}, factor)
         return
-    layout = done(partitions, change_replication_factor(partitions, places, {"a", "c"}, factor))
+    layout = apply_moves(partitions, change_replication_factor(partitions, places, {"a", "c"}, factor))
     most = racks_of([it.broker for it in places], places)
     for it in partitions:
         after = layout[it.topic, it.partition]
@@ -210,7 +212,7 @@ def test_a_broker_that_is_down_gets_and_loses_nothing() -> None:
 
 def test_partitions_can_be_spread_over_some_brokers() -> None:
     partitions = [PartitionReplicas("a", it, (1, 2), (1, 2), 1) for it in range(4)]
-    layout = done(partitions, spread_replicas(partitions, [UsableBroker(3), UsableBroker(4)], leaving={1, 2}))
+    layout = apply_moves(partitions, spread_replicas(partitions, [UsableBroker(3), UsableBroker(4)], leaving={1, 2}))
     assert all(set(it) == {3, 4} for it in layout.values())
     assert Counter(it[0] for it in layout.values()) == {3: 2, 4: 2}
 
@@ -245,7 +247,7 @@ def test_a_large_cluster_is_planned_in_seconds() -> None:
         for topic, shape in enumerate(shapes)
         for it, replicas in enumerate(shape)
     ]
-    layout = done(partitions, moves := spread_replicas(partitions, brokers))
+    layout = apply_moves(partitions, moves := spread_replicas(partitions, brokers))
     found = counts(layout, range(12))
     assert max(found) - min(found) <= 1
     leads = Counter(it[0] for it in layout.values())
@@ -253,5 +255,5 @@ def test_a_large_cluster_is_planned_in_seconds() -> None:
     assert estimate_cost(moves).replicas == 3 * 750
 
 
-def _as(it: PartitionReplicas, layout: dict[tuple[str, int], tuple[int, ...]]) -> PartitionReplicas:
+def _with_layout(it: PartitionReplicas, layout: dict[tuple[str, int], tuple[int, ...]]) -> PartitionReplicas:
     return PartitionReplicas(it.topic, it.partition, layout[it.topic, it.partition], it.isr, it.leader, it.bytes)

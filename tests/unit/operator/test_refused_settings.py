@@ -1,4 +1,6 @@
-"""Settings that no broker could be started with are found from the broker's own table, before one is."""
+"""Settings that no broker could be started with are found from the broker's own table, before one
+is.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ def refused(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]
         ("listeners", "PLAIN://:1", "listeners cannot be set here: it follows from spec.listeners"),
         ("broker.id", 4, "broker.id cannot be set here: the operator sets it"),
     ],
-)  # fmt: skip
+)
 def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: object, reason: str) -> None:
     assert refused({name: value}) == [(name, reason)]
 

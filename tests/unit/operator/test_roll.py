@@ -24,7 +24,9 @@ IDS = [1, 2, 3, 4]
 
 @dataclass
 class Model:
-    """Brokers that come back at once or never, and replicas that catch up when the test lets them."""
+    """Brokers that come back at once or never, and replicas that catch up when the test lets
+    them.
+    """
 
     ready: set[int]
     outdated: set[int]
@@ -117,7 +119,9 @@ def served(partitions: list[PartitionState], there: set[int]) -> set[int]:
 def test_a_broker_that_is_down_does_not_count_though_isrs_still_have_it(
     model: Model, at_once: int, unready: set[int], controller: int | None
 ) -> None:
-    """Brokers that restart stay in the reported ISRs; some that are in sync are reported unready."""
+    """Brokers that restart stay in the reported ISRs; some that are in sync are reported
+    unready.
+    """
     there, outdated = set(IDS), model.outdated
     for _ in IDS:
         states = [BrokerState(it, it in there - unready, "new" if it in outdated else "", it in there) for it in IDS]

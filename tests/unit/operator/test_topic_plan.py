@@ -48,7 +48,7 @@ OBSERVED = st.none() | st.builds(
 )
 
 
-def applied(observed: ObservedTopic | None, change: PlannedChange) -> ObservedTopic | None:
+def apply_change(observed: ObservedTopic | None, change: PlannedChange) -> ObservedTopic | None:
     """A model of brokers that apply every change."""
     match change:
         case CreateTopic():
@@ -74,7 +74,7 @@ def applied(observed: ObservedTopic | None, change: PlannedChange) -> ObservedTo
 def test_applied_changes_leave_nothing_to_change(topic: Topic, observed: ObservedTopic | None) -> None:
     before = observed
     for change in plan_topic_changes(topic, observed):
-        observed = applied(observed, change)
+        observed = apply_change(observed, change)
     remaining = plan_topic_changes(topic, observed)
     assert all(isinstance(it, UnsatisfiableSpec) for it in remaining)
     assert observed is not None

@@ -1,4 +1,6 @@
-"""Which log is compacted next, and up to which offset: Kafka's rules, each named for its setting."""
+"""Which log is compacted next, and up to which offset: Kafka's rules, each named for its
+setting.
+"""
 
 from dataclasses import replace
 

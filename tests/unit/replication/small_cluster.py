@@ -34,6 +34,7 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.server import Server
+from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 from tests.log_dirs import open_log_dir
@@ -88,6 +89,7 @@ class Node:
         self.controller_channel = ControllerChannel(self, self.host)
         self.image = MetadataImage()
         self.partitions = Partitions(self.image)
+        self.channels = ChannelBuilder()
         self.ready = True
         self.started = asyncio.Event()
         self.directories = [

@@ -241,7 +241,9 @@ def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, monkeypa
 def test_the_only_broker_of_a_cluster_with_a_register_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ottla 0.1 had no voters in the metadata log, and kept the register's value in quorum-state."""
+    """Ottla 0.1 had no voters in the metadata log, and kept the register's value in
+    quorum-state.
+    """
 
     async def first() -> tuple[str, UUID]:
         with monkeypatch.context() as patch:

@@ -1,4 +1,6 @@
-"""ISR proposals of a leader, also with a controller that processes proposals late, twice or never."""
+"""ISR proposals of a leader, also with a controller that processes proposals late, twice or
+never.
+"""
 
 from dataclasses import dataclass, field
 

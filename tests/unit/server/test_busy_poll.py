@@ -9,7 +9,9 @@ MAX_NS = MAX_US * 1000
 
 
 def credit_after(*gaps: int) -> PollCredit:
-    """The credit after requests, each of which came this number of ns after the previous response."""
+    """The credit after requests, each of which came this number of ns after the previous
+    response.
+    """
     credit = PollCredit()
     for gap in gaps:
         credit.on_response(0)

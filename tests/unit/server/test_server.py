@@ -145,7 +145,9 @@ async def slow_connection(port: int) -> RawConnection:
 
 @broker_test
 async def test_rule_18_memory_of_slow_readers_is_bounded(broker: SmallBroker) -> None:
-    """Eighty connections fetch as much as possible and read nothing. Fetches beyond the bound wait."""
+    """Eighty connections fetch as much as possible and read nothing. Fetches beyond the bound
+    wait.
+    """
     (partition,) = broker.add_topic("a")
     for _ in range(16):
         partition.append_records(batch(bytes(1_000_000)), acks=1)

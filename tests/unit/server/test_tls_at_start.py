@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla_broker.config.description import describe_broker
+from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.server import ListenError
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import serve
@@ -113,8 +114,8 @@ def test_listener_may_have_tls_settings_of_its_own_and_inline_certificates(
             "ssl.truststore.certificates": authority.certificate.read_text(),
         },
     )
-    assert broker.config.tls("SSL").client_auth == "requested"
-    assert broker.config.tls("PLAINTEXT").client_auth == "none"
-    assert broker.config.tls("SSL").load()[0].verify_mode is ssl.CERT_OPTIONAL
+    assert listener_tls(broker.config, "SSL").client_auth == "requested"
+    assert listener_tls(broker.config, "PLAINTEXT").client_auth == "none"
+    assert listener_tls(broker.config, "SSL").load()[0].verify_mode is ssl.CERT_OPTIONAL
     entry = next(it for it in describe_broker(broker.config) if it.name == "ssl.truststore.certificates")
     assert entry.value is None

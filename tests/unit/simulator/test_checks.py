@@ -44,7 +44,7 @@ def test_kept_records_violate_nothing() -> None:
         (contents_of(*ALL_VALUES[:2]), "lost"),
         (contents_of(b"p/0/0", b"p/0/2", b"p/0/1"), "replaced"),
         (contents_of(b"p/0/0", b"p/0/2", b"p/0/1"), "out of order"),
-        (contents_of(*ALL_VALUES, b"p/0/2"), "doubled"),
+        (contents_of(*ALL_VALUES, b"p/0/2"), "duplicate"),
         (contents_of(*ALL_VALUES, b"x"), "not sent"),
         (contents_of(*ALL_VALUES[:2]), "changed"),
     ],

@@ -117,7 +117,7 @@ class FakeFileSystem:
         self.files[new] = self.files.pop(old)
         return True
 
-    def killed_at(self, call: str, write: str) -> None:
+    def kill_at(self, call: str, write: str) -> None:
         self.dies_at = call
         with pytest.raises(InterruptedError):
             checkpoint_on(self).write_text("f", write)
@@ -133,11 +133,11 @@ def checkpoint_on(files: FakeFileSystem) -> Checkpoint:
 def test_file_is_complete_wherever_the_process_is_killed() -> None:
     files = FakeFileSystem()
     checkpoint_on(files).write_text("f", "first")
-    files.killed_at("write", "second")
+    files.kill_at("write", "second")
     assert checkpoint_on(files).read_text("f") == "first"
-    files.killed_at("rename", "second")
+    files.kill_at("rename", "second")
     assert checkpoint_on(files).read_text("f") == "second"
-    files.killed_at("write", "third")
+    files.kill_at("write", "third")
     assert checkpoint_on(files).read_text("f") == "second"
     checkpoint_on(files).write_text("f", "fourth")
     assert (checkpoint_on(files).read_text("f"), list(files.files)) == ("fourth", ["c/f"])

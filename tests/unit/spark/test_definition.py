@@ -13,7 +13,7 @@ from ottla_spark.definition import PipelineDefinition, load_pipeline, parse_pipe
 from ottla_spark.errors import PipelineError
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flights" / "pipeline.yaml"
-RIGHT: dict[str, Any] = {
+VALID: dict[str, Any] = {
     "apiVersion": "ottla.dev/v1alpha1",
     "kind": "Pipeline",
     "metadata": {"name": "copy"},
@@ -26,9 +26,9 @@ RIGHT: dict[str, Any] = {
 }
 
 
-def changed(*path: str | int, to: object) -> dict[str, Any]:
+def with_field(*path: str | int, to: object) -> dict[str, Any]:
     """The valid resource with one field changed, or removed if None."""
-    document = copy.deepcopy(RIGHT)
+    document = copy.deepcopy(VALID)
     at: Any = document
     for step in path[:-1]:
         at = at[step]
@@ -48,7 +48,7 @@ def test_example_is_valid() -> None:
 
 
 def test_unset_fields_have_defaults() -> None:
-    spec = parse_pipeline(RIGHT, Path()).spec
+    spec = parse_pipeline(VALID, Path()).spec
     source = spec.sources["events"]
     assert (source.mode, source.isolation, source.starting_offsets) == ("stream", "read_committed", "earliest")
     assert source.on_data_loss == "fail"
@@ -59,70 +59,73 @@ def test_unset_fields_have_defaults() -> None:
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        (changed("apiVersion", to="v1"), "apiVersion: 'v1' is not supported; expected ottla.dev/v1alpha1"),
-        (changed("metadata", to={}), "metadata.name is required"),
-        (changed("spec", "surces", to={}), "spec.surces: unknown field; did you mean 'sources'?"),
-        (changed("spec", "sources", to={}), "spec.sources: an object is too short; must have at least 1"),
-        (changed("spec", "sinks", to=[]), "spec.sinks: a list is too short; must have at least 1"),
+        (with_field("apiVersion", to="v1"), "apiVersion: 'v1' is not supported; expected ottla.dev/v1alpha1"),
+        (with_field("metadata", to={}), "metadata.name is required"),
+        (with_field("spec", "surces", to={}), "spec.surces: unknown field; did you mean 'sources'?"),
+        (with_field("spec", "sources", to={}), "spec.sources: an object is too short; must have at least 1"),
+        (with_field("spec", "sinks", to=[]), "spec.sinks: a list is too short; must have at least 1"),
         (
-            changed("spec", "sources", "events", "watermark", to={"colum": "at", "delay": "1h"}),
+            with_field("spec", "sources", "events", "watermark", to={"colum": "at", "delay": "1h"}),
             "spec.sources.events.watermark.colum: unknown field",
         ),
         (
-            changed("spec", "sources", "events", "watermark", to={"column": "at", "delay": "soon"}),
+            with_field("spec", "sources", "events", "watermark", to={"column": "at", "delay": "soon"}),
             "spec.sources.events.watermark.delay: 'soon' is not a duration",
         ),
-        (changed("spec", "sources", "events", "mode", to="table"), "at least one source must be a stream"),
-        (changed("spec", "sources", "events", "mode", to="tabel"), "spec.sources.events.mode"),
+        (with_field("spec", "sources", "events", "mode", to="table"), "at least one source must be a stream"),
+        (with_field("spec", "sources", "events", "mode", to="tabel"), "spec.sources.events.mode"),
         (
-            changed("spec", "sources", "events", "maxOffsetsPerTrigger", to=0),
+            with_field("spec", "sources", "events", "maxOffsetsPerTrigger", to=0),
             "maxOffsetsPerTrigger: 0 is too small; must be at least 1",
         ),
-        (changed("spec", "sources", "events", "format", to={"type": "json"}), "json and avro need a schema"),
+        (with_field("spec", "sources", "events", "format", to={"type": "json"}), "json and avro need a schema"),
         (
-            changed("spec", "sources", "events", "format", to={"type": "avro", "schema": "{}"}),
+            with_field("spec", "sources", "events", "format", to={"type": "avro", "schema": "{}"}),
             "avro is not implemented",
         ),
         (
-            changed("spec", "sources", "events", "format", to={"type": "raw", "schema": "a INT"}),
+            with_field("spec", "sources", "events", "format", to={"type": "raw", "schema": "a INT"}),
             "json and avro need a schema; raw has none",
         ),
         (
-            changed("spec", "transforms", 0, "name", to="events"),
+            with_field("spec", "transforms", 0, "name", to="events"),
             "a transform cannot have the name of a source; 'events' is a source",
         ),
         (
-            changed("spec", "transforms", to=RIGHT["spec"]["transforms"] * 2),
+            with_field("spec", "transforms", to=VALID["spec"]["transforms"] * 2),
             "transforms[1].name: 'big' is the name of an",
         ),
-        (changed("spec", "transforms", 0, "name", to="a b"), "spec.transforms[0].name: 'a b' is not an SQL identifier"),
-        (changed("spec", "transforms", 0, "sql", to=None), "a transform has exactly one of sql and python"),
         (
-            changed("spec", "transforms", 0, to={"name": "big", "python": "steps"}),
+            with_field("spec", "transforms", 0, "name", to="a b"),
+            "spec.transforms[0].name: 'a b' is not an SQL identifier",
+        ),
+        (with_field("spec", "transforms", 0, "sql", to=None), "a transform has exactly one of sql and python"),
+        (
+            with_field("spec", "transforms", 0, to={"name": "big", "python": "steps"}),
             "spec.transforms[0].python: 'steps' is not a Python file and a function in it",
         ),
         (
-            changed("spec", "sinks", 0, "from", to="bigg"),
+            with_field("spec", "sinks", 0, "from", to="bigg"),
             (
                 "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'bigg' is "
                 "none of big, events"
             ),
         ),
-        (changed("spec", "sinks", 0, "topic", to=None), "exactly one target"),
-        (changed("spec", "sinks", 0, "console", to={}), "exactly one target"),
-        (changed("spec", "sinks", 0, to={"from": "big", "delta": {"path": "x"}}), "delta is not implemented yet"),
-        (changed("spec", "sinks", 0, to={"from": "big", "console": {}, "key": ["id"]}), "key is only for topic"),
+        (with_field("spec", "sinks", 0, "topic", to=None), "exactly one target"),
+        (with_field("spec", "sinks", 0, "console", to={}), "exactly one target"),
+        (with_field("spec", "sinks", 0, to={"from": "big", "delta": {"path": "x"}}), "delta is not implemented yet"),
+        (with_field("spec", "sinks", 0, to={"from": "big", "console": {}, "key": ["id"]}), "key is only for topic"),
         (
-            changed("spec", "sinks", 0, to={"from": "big", "parquet": {"path": "x"}, "outputMode": "update"}),
+            with_field("spec", "sinks", 0, to={"from": "big", "parquet": {"path": "x"}, "outputMode": "update"}),
             "parquet does not support update",
         ),
-        (changed("spec", "sinks", to=RIGHT["spec"]["sinks"] * 2), "two sinks are named 'big'"),
+        (with_field("spec", "sinks", to=VALID["spec"]["sinks"] * 2), "two sinks are named 'big'"),
         (
-            changed("spec", "trigger", to={"interval": "1s", "availableNow": True}),
+            with_field("spec", "trigger", to={"interval": "1s", "availableNow": True}),
             "a trigger has exactly one of interval and availableNow: true",
         ),
-        (changed("spec", "trigger", to={"interval": "often"}), "spec.trigger.interval: 'often' is not a duration"),
-        (changed("spec", "deadLetter", to={"topic": "dead", "maxRate": 1.5}), "spec.deadLetter.maxRate"),
+        (with_field("spec", "trigger", to={"interval": "often"}), "spec.trigger.interval: 'often' is not a duration"),
+        (with_field("spec", "deadLetter", to={"topic": "dead", "maxRate": 1.5}), "spec.deadLetter.maxRate"),
     ],
 )
 def test_error_of_an_invalid_resource_names_the_field(document: dict[str, Any], sentence: str) -> None:
@@ -139,12 +142,12 @@ def written(folder: Path, *documents: object) -> Path:
 
 
 def test_pipeline_is_found_among_other_resources(tmp_path: Path) -> None:
-    path = written(tmp_path, {"kind": "Topic"}, RIGHT)
+    path = written(tmp_path, {"kind": "Topic"}, VALID)
     assert isinstance(load_pipeline(path), PipelineDefinition)
 
 
 def test_one_of_several_pipelines_is_selected_by_name(tmp_path: Path) -> None:
-    path = written(tmp_path, RIGHT, changed("metadata", "name", to="other"))
+    path = written(tmp_path, VALID, with_field("metadata", "name", to="other"))
     with pytest.raises(PipelineError, match=r"several Pipelines .copy, other.; select one with --name"):
         load_pipeline(path)
     assert load_pipeline(path, "other").name == "other"

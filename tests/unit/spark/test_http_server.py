@@ -80,10 +80,10 @@ def test_metrics_that_the_chart_uses_exist() -> None:
     assert watched and set(watched) <= set(re.findall(r"^ottla_pipeline_\w+", ran().to_prometheus(), re.MULTILINE))
 
 
-def asked(port: int, path: str) -> tuple[int, str]:
+def get(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
@@ -91,15 +91,15 @@ def asked(port: int, path: str) -> tuple[int, str]:
 def test_http_endpoint_is_ready_once_the_queries_run() -> None:
     now = ProgressSnapshot()
     with serve_progress(("", 0), now) as port:
-        assert asked(port, "/livez") == (200, "ok\n")
-        assert asked(port, "/readyz") == (503, "starting\n")
+        assert get(port, "/livez") == (200, "ok\n")
+        assert get(port, "/readyz") == (503, "starting\n")
         ProgressLog(None, "hourly", now).write_state("running")
-        assert asked(port, "/readyz") == (200, "running\n")
-        assert json.loads(asked(port, "/status")[1])["state"] == "running"
-        assert asked(port, "/metrics?x=1")[0] == 200
-        assert asked(port, "/")[0] == 404
+        assert get(port, "/readyz") == (200, "running\n")
+        assert json.loads(get(port, "/status")[1])["state"] == "running"
+        assert get(port, "/metrics?x=1")[0] == 200
+        assert get(port, "/")[0] == 404
     with pytest.raises(OSError):
-        asked(port, "/livez")
+        get(port, "/livez")
 
 
 def test_error_is_written_to_the_termination_message(tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ from ottla_spark.jars import CONNECTOR, Jar, cache_folder, check_digest, ensure_
 
 
 @pytest.fixture
-def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def jar_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with fake jars, whose digests replace the connector's."""
-    made = tuple(
+    fake_jars = tuple(
         Jar(jar.group, jar.artifact, jar.version, hashlib.sha256(jar.artifact.encode()).hexdigest())
         for jar in CONNECTOR
     )
-    for jar in made:
+    for jar in fake_jars:
         (tmp_path / jar.file).write_bytes(jar.artifact.encode())
-    monkeypatch.setattr(jars, "CONNECTOR", made)
+    monkeypatch.setattr(jars, "CONNECTOR", fake_jars)
     return tmp_path
 
 
@@ -34,26 +34,26 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_java")
-def test_nothing_is_downloaded_if_all_jars_exist(cached: Path) -> None:
-    assert [path.name for path in ensure_connector_jars(cached)] == [jar.file for jar in CONNECTOR]
+def test_nothing_is_downloaded_if_all_jars_exist(jar_folder: Path) -> None:
+    assert [path.name for path in ensure_connector_jars(jar_folder)] == [jar.file for jar in CONNECTOR]
 
 
 @pytest.mark.usefixtures("no_java")
-def test_jar_with_another_digest_is_an_error(cached: Path) -> None:
-    (cached / CONNECTOR[2].file).write_bytes(b"something else")
+def test_jar_with_another_digest_is_an_error(jar_folder: Path) -> None:
+    (jar_folder / CONNECTOR[2].file).write_bytes(b"something else")
     with pytest.raises(PipelineError, match=r"kafka-clients-3.9.0.jar: SHA-256 is"):
-        ensure_connector_jars(cached)
+        ensure_connector_jars(jar_folder)
 
 
 @pytest.mark.usefixtures("no_java")
-def test_download_needs_java(cached: Path) -> None:
-    (cached / CONNECTOR[0].file).unlink()
+def test_download_needs_java(jar_folder: Path) -> None:
+    (jar_folder / CONNECTOR[0].file).unlink()
     with pytest.raises(MissingDependency, match=r"pipelines need Java 17"):
-        ensure_connector_jars(cached)
+        ensure_connector_jars(jar_folder)
 
 
 def test_failed_download_is_reported_with_the_reason(
-    cached: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    jar_folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path_factory.mktemp("java")
     command = home / "bin" / "java"
@@ -61,13 +61,13 @@ def test_failed_download_is_reported_with_the_reason(
     command.write_text("#!/bin/sh\necho ':: resolving'; echo '  Server access error: UnknownHostException: example'\n")
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    (cached / CONNECTOR[0].file).unlink()
+    (jar_folder / CONNECTOR[0].file).unlink()
     with pytest.raises(
         PipelineError,
         match=r"cannot download org\.apache\.spark:spark-sql-kafka.*UnknownHostException.*without a network",
     ):
-        ensure_connector_jars(cached)
-    assert not list(cached.glob("fetch-*"))
+        ensure_connector_jars(jar_folder)
+    assert not list(jar_folder.glob("fetch-*"))
 
 
 def test_ivy_module_names_each_jar_without_its_dependencies() -> None:

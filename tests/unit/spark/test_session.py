@@ -10,12 +10,12 @@ OPTIONS = "spark.driver.extraJavaOptions"
 PATH = "spark.driver.extraClassPath"
 
 
-def made(folder: Path, conf: dict[str, str] | None = None, master: str | None = None) -> dict[str, str]:
+def build_conf(folder: Path, conf: dict[str, str] | None = None, master: str | None = None) -> dict[str, str]:
     return spark_conf(conf or {}, master=master, jars=[Path("/jars/a.jar")], scratch=folder, log=folder / "spark.log")
 
 
 def test_state_store_and_time_zone_are_always_set(tmp_path: Path) -> None:
-    found = made(tmp_path)
+    found = build_conf(tmp_path)
     assert found[STATE_STORE] == ROCKSDB
     assert found["spark.sql.session.timeZone"] == "UTC"
     assert found["spark.master"] == "local[*,4]"
@@ -23,7 +23,7 @@ def test_state_store_and_time_zone_are_always_set(tmp_path: Path) -> None:
 
 
 def test_configuration_of_the_pipeline_takes_precedence(tmp_path: Path) -> None:
-    found = made(tmp_path, {OPTIONS: "-XX:TieredStopAtLevel=4", PATH: "/b.jar", "spark.ui.enabled": "true"})
+    found = build_conf(tmp_path, {OPTIONS: "-XX:TieredStopAtLevel=4", PATH: "/b.jar", "spark.ui.enabled": "true"})
     assert found[OPTIONS].split()[0] == "-XX:TieredStopAtLevel=1"
     assert found[OPTIONS].endswith(" -XX:TieredStopAtLevel=4"), "the last one counts"
     assert found[PATH] == "/jars/a.jar:/b.jar"
@@ -31,13 +31,13 @@ def test_configuration_of_the_pipeline_takes_precedence(tmp_path: Path) -> None:
 
 
 def test_cluster_master_keeps_its_address_and_compiler(tmp_path: Path) -> None:
-    found = made(tmp_path, master="k8s://cluster")
+    found = build_conf(tmp_path, master="k8s://cluster")
     assert "spark.driver.host" not in found
     assert "Tiered" not in found[OPTIONS]
 
 
 def test_sparks_log_is_a_file_with_limited_size(tmp_path: Path) -> None:
-    made(tmp_path)
+    build_conf(tmp_path)
     text = (tmp_path / "log4j2.properties").read_text()
     assert f"fileName = {tmp_path}/spark.log" in text
     assert "size = 10MB" in text

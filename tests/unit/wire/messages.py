@@ -1,4 +1,6 @@
-"""Hypothesis strategies for every message that kio declares, from the schemas that the codec uses."""
+"""Hypothesis strategies for every message that kio declares, from the schemas that the codec
+uses.
+"""
 
 import datetime
 from functools import cache

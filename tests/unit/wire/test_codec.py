@@ -56,7 +56,7 @@ def test_bytes_are_those_of_kio(key: int, versions: list[tuple[int, type, type]]
             assert found == entity_reader(cls)(bytes(ours), 0)[0] == message
 
 
-def chains() -> list[tuple[str, list[type]]]:
+def message_versions() -> list[tuple[str, list[type]]]:
     """The versions of every request and response, lowest first."""
     found: dict[tuple[int, str], list[type]] = {}
     for key, _, request, response in MESSAGES:
@@ -65,18 +65,18 @@ def chains() -> list[tuple[str, list[type]]]:
     return [(f"{key}-{kind}", classes) for (key, kind), classes in sorted(found.items())]
 
 
-def lost(sent: Any, back: Any, via: MessageSchema) -> list[str]:
+def lost_fields(sent: Any, back: Any, via: MessageSchema) -> list[str]:
     """Fields of `sent` that changed in the conversion, although `via` has them too."""
     between = {field.name: field for field in via.all_fields}
     return [
         field.name
         for field in schema_of(sent.__class__).all_fields
         if field.name in between
-        and not _kept(field, between[field.name], getattr(sent, field.name), getattr(back, field.name))
+        and not _is_preserved(field, between[field.name], getattr(sent, field.name), getattr(back, field.name))
     ]
 
 
-def _kept(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> bool:
+def _is_preserved(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> bool:
     if (field.kind, field.array) != (between.kind, between.array):
         return True  # another field by the same name
     if sent is None:
@@ -84,16 +84,18 @@ def _kept(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> boo
     if field.entity is None or between.entity is None:
         return bool(sent == back)
     pairs = zip(sent, back, strict=True) if field.array else [(sent, back)]
-    return all(lost(one, other, between.entity) == [] for one, other in pairs)
+    return all(lost_fields(one, other, between.entity) == [] for one, other in pairs)
 
 
-@pytest.mark.parametrize(("name", "classes"), chains(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "classes"), message_versions(), ids=lambda value: value if isinstance(value, str) else ""
+)
 @given(data=st.data())
 @few
 def test_conversion_keeps_fields_that_both_versions_have(name: str, classes: list[type], data: st.DataObject) -> None:
     here, there = data.draw(st.sampled_from(classes)), data.draw(st.sampled_from(classes))
     sent = data.draw(instances(here))
-    assert lost(sent, convert_message(convert_message(sent, there), here), schema_of(there)) == []
+    assert lost_fields(sent, convert_message(convert_message(sent, there), here), schema_of(there)) == []
 
 
 @pytest.mark.parametrize(("key", "version"), [(12, 0), (12, 4), (3, 1), (3, 12), (18, 4), (19, 7)])

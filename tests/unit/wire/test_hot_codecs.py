@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
     read_request_header,
     read_response,
@@ -177,6 +178,6 @@ def test_rule_18_cut_and_bent_requests_are_malformed_or_read(key: int, version: 
     del frame[data.draw(st.integers(0, len(frame))) :]
     try:
         header = read_request_header(frame)
-        (read_produce_request if header.api_key == 0 else read_fetch_request)(frame, header)
+        (read_produce_request if header.api_key == ApiKey.PRODUCE else read_fetch_request)(frame, header)
     except MalformedMessage:
         pass

@@ -1,4 +1,6 @@
-"""Java's properties format: keys, values and line numbers, and that any text can be written in it."""
+"""Java's properties format: keys, values and line numbers, and that any text can be written in
+it.
+"""
 
 import pytest
 from hypothesis import example, given
@@ -10,7 +12,9 @@ CHARACTERS = st.characters(exclude_categories=["Cs"])
 
 
 def escaped(text: str, *, key: bool) -> str:
-    """As java.util.Properties.store writes it, except that characters beyond ASCII are not escaped."""
+    """As java.util.Properties.store writes it, except that characters beyond ASCII are not
+    escaped.
+    """
     written = ""
     for at, character in enumerate(text):
         if character == " ":

@@ -1,5 +1,5 @@
-"""Access around brokers: their ServiceAccount, which has no rights, who may reach which port, and how many pods may be
-evicted at once."""
+"""Access around brokers: their ServiceAccount, which has no rights, who may reach which port, and
+how many pods may be evicted at once."""
 
 from collections.abc import Collection
 
@@ -9,7 +9,9 @@ from ottla_operator.resources.model import Json
 
 
 def service_account(cluster: Cluster) -> Json:
-    """An account of the brokers' own, for pull secrets and security policies. No token of it is mounted."""
+    """An account of the brokers' own, for pull secrets and security policies. No token of it is
+    mounted.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -19,8 +21,9 @@ def service_account(cluster: Cluster) -> Json:
 
 
 def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json:
-    """Everyone may reach the listeners, health and metrics; only brokers and operators the port between brokers.
-    `ports_in_use`: ports between brokers of pods that were started before it changed."""
+    """Everyone may reach the listeners, health and metrics; only brokers and operators the port
+    between brokers. `ports_in_use`: ports between brokers of pods that were started before it
+    changed."""
     between = sorted({names.brokers_port(cluster), *ports_in_use})
     open_ports = [*(it.port for it in cluster.listeners), names.http_port(cluster)]
     return {
@@ -45,9 +48,10 @@ def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json
 
 
 def disruption_budget(cluster: Cluster, *, evictable: bool = True) -> Json:
-    """`evictable`: whether every partition can spare a broker. Kubernetes knows which pods are ready, not what they still
-    have to copy: without this, nodes that are drained one after the other would take the second broker as soon as the
-    first is ready again."""
+    """`evictable`: whether every partition can spare a broker. Kubernetes knows which pods are
+    ready, not what they still have to copy: without this, nodes that are drained one after the
+    other would take the second broker as soon as the first is ready again.
+    """
     roll = cluster.spec.roll
     return {
         "apiVersion": "policy/v1",

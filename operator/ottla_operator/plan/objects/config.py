@@ -1,7 +1,8 @@
-"""The settings that brokers are started with, as a ConfigMap: one file for all brokers, and one more for each broker.
+"""The settings that brokers are started with, as a ConfigMap: one file for all brokers, and one
+more for each broker.
 
-A ConfigMap is named by its content and never changed: a pod keeps the settings that it was started with until it is
-restarted on purpose, and its volume names them.
+A ConfigMap is named by its content and never changed: a pod keeps the settings that it was started
+with until it is restarted on purpose, and its volume names them.
 """
 
 import hashlib
@@ -29,13 +30,15 @@ _SETTINGS_OF_KEYS: Final = {
 
 
 def broker_file(broker: int | str) -> str:
-    """File of one broker's settings. `broker`: its id, or a variable that Kubernetes replaces by it."""
+    """File of one broker's settings. `broker`: its id, or a variable that Kubernetes replaces by
+    it.
+    """
     return f"broker-{broker}.properties"
 
 
 def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
-    """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`: their number, which
-    replication defaults and whom a broker asks for the cluster follow from."""
+    """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
+    their number, which replication defaults and whom a broker asks for the cluster follow from."""
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
     protocols = {INTER_BROKER: "PLAINTEXT", **tls.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
@@ -67,8 +70,8 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
 def broker_settings(
     cluster: Cluster, broker: int, addresses: ServiceAddresses, *, founds: bool = False
 ) -> dict[str, str]:
-    """Further settings of one broker. Every address must be known. `founds`: whether the first broker may found the
-    cluster."""
+    """Further settings of one broker. Every address must be known. `founds`: whether the first
+    broker may found the cluster."""
     found = {CLUSTER_FOUND: "true"} if founds and broker == names.FIRST_BROKER else {}
     if not external_listeners(cluster):
         return found

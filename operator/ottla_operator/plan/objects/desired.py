@@ -23,7 +23,8 @@ class ObjectInputs:
     `brokers`: pods that the StatefulSet is to have now. `state_annotations`: the operator's, on the
     StatefulSet. `common`: settings of all brokers, where they differ from those of the Cluster
     because running brokers reject some. `certificates`: digest of the listeners' certificates.
-    `restart_at`: the time of a restart by hand that has come. `ports_in_use`: between brokers of existing pods.
+    `restart_at`: the time of a restart by hand that has come. `ports_in_use`: between brokers of
+    existing pods.
     """
 
     brokers: int
@@ -42,9 +43,9 @@ class ObjectInputs:
 
 @dataclass(frozen=True, slots=True)
 class DesiredObjects:
-    """`prerequisites`: what pods need before they are created. `budget`: while every partition can spare a broker.
-    `config`, `stateful_set`: None while a broker would not know its address; `waiting_for_services` names the Services
-    then."""
+    """`prerequisites`: what pods need before they are created. `budget`: while every partition can
+    spare a broker. `config`, `stateful_set`: None while a broker would not know its address;
+    `waiting_for_services` names the Services then."""
 
     prerequisites: tuple[Json, ...]
     budget: Json
@@ -84,7 +85,8 @@ def find_unsupported(cluster: Cluster) -> str:
     """Why Kubernetes cannot run this Cluster; empty if it can."""
     if not _NAME.fullmatch(cluster.name):
         return (
-            f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case letter, then at most 39 "
+            f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case "
+            "letter, then at most 39 "
             "lower-case letters, digits and '-', not '-' at the end"
         )
     if cluster.spec.storage is None:
@@ -104,8 +106,9 @@ def claimed_storage(stateful_set: Json) -> str:
 
 
 def _stateful_set(cluster: Cluster, template: Json, brokers: int, annotations: Mapping[str, str]) -> Json:
-    """Pods start in parallel, only the operator restarts them, and each has a volume claim. `brokers`: pods that there
-    are to be now; while brokers are removed, more than the Cluster asks for."""
+    """Pods start in parallel, only the operator restarts them, and each has a volume claim.
+    `brokers`: pods that there are to be now; while brokers are removed, more than the Cluster asks
+    for."""
     storage = cluster.spec.storage
     assert storage is not None
     retention = "Delete" if storage.delete_claim else "Retain"

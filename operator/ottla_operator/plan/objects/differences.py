@@ -1,7 +1,8 @@
-"""Whether a live object differs from the desired one in a field that the operator sets. What others and Kubernetes'
-defaults add does not count.
+"""Whether a live object differs from the desired one in a field that the operator sets. What others
+and Kubernetes' defaults add does not count.
 
-Invariant: after the desired object was applied nothing differs, so a converged object is never written again.
+Invariant: after the desired object was applied nothing differs, so a converged object is never
+written again.
 """
 
 import hashlib
@@ -13,7 +14,8 @@ from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.model import Json
 
 APPLIED_HASH: Final = "ottla.dev/applied"
-"""Annotation with the hash of what was applied last: a field that the operator no longer sets counts as a difference."""
+"""Annotation with the hash of what was applied last, so that a field that the operator no longer
+sets counts as a difference."""
 
 _QUANTITIES: Final = frozenset({"requests", "limits"})
 
@@ -26,7 +28,9 @@ def with_applied_hash(desired: Json) -> Json:
 
 
 def find_difference(desired: Json, live: Json | None) -> str | None:
-    """Path of the first field that differs; None if none does, "" if there is no live object. `desired`: with its hash."""
+    """Path of the first field that differs; None if none does, "" if there is no live object.
+    `desired`: with its hash.
+    """
     if live is None:
         return ""
     return next(_differences(desired, live, ()), None)

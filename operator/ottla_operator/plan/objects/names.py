@@ -30,11 +30,15 @@ RACK: Final = "ottla.dev/rack"
 SPREAD_OVER: Final = "ottla.dev/spread"
 """Annotation of the StatefulSet: brokers over which partitions were last spread."""
 CLUSTER_SETTINGS: Final = "ottla.dev/cluster-settings"
-"""Annotation of the StatefulSet: settings that the operator has set on the running brokers, as JSON."""
+"""Annotation of the StatefulSet: settings that the operator has set on the running brokers, as
+JSON.
+"""
 THROTTLED_TOPICS: Final = "ottla.dev/throttled"
 """Annotation of the StatefulSet: topics whose moves are throttled, as JSON."""
 FOUNDING: Final = "ottla.dev/founding"
-"""Annotation of the StatefulSet: the first broker may found the cluster. Absent once a cluster id is known."""
+"""Annotation of the StatefulSet: the first broker may found the cluster. Absent once a cluster id
+is known.
+"""
 STATE_ANNOTATIONS: Final = (SPREAD_OVER, CLUSTER_SETTINGS, THROTTLED_TOPICS, FOUNDING)
 
 # No listener of a Cluster can have these names: theirs have no '-'.
@@ -126,7 +130,9 @@ def pod_host(cluster: Cluster, broker: int) -> str:
 
 
 def service_host(cluster: Cluster, service: str) -> str:
-    """Without the Kubernetes cluster's domain, which is unknown here: every pod's resolver completes it."""
+    """Without the Kubernetes cluster's domain, which is unknown here: every pod's resolver
+    completes it.
+    """
     return f"{service}.{cluster.metadata.namespace}.svc"
 
 

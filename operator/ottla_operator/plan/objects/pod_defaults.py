@@ -7,8 +7,9 @@ from ottla_operator.resources.model import Json
 
 @dataclass(frozen=True, slots=True)
 class PodDefaults:
-    """`pull_secrets`: names of Secrets with which images are pulled; each namespace with a Cluster or Pipeline needs its own.
-    `assigns_uid`: whether the platform assigns a user id to every namespace, as OpenShift does, and refuses another."""
+    """`pull_secrets`: names of Secrets with which images are pulled; each namespace with a Cluster
+    or Pipeline needs its own. `assigns_uid`: whether the platform assigns a user id to every
+    namespace, as OpenShift does, and refuses another."""
 
     pull_secrets: tuple[str, ...] = ()
     assigns_uid: bool = False

@@ -6,7 +6,8 @@ from typing import Final
 from ottla_operator.resources.common import PodTemplate
 from ottla_operator.resources.model import Json
 
-# The key that tells the members of a list apart, as in Kubernetes' strategic merge; `name` for the others.
+# The key that tells the members of a list apart, as in Kubernetes' strategic merge; `name` for the
+# others.
 _MERGE_KEYS: Final = {
     "volumeMounts": "mountPath",
     "ports": "containerPort",
@@ -17,8 +18,8 @@ _MERGED_LISTS: Final = frozenset({"containers", "initContainers", "volumes", "en
 
 
 def apply_pod_template(pod: Json, theirs: PodTemplate | None, container_names: Mapping[str, str] | None = None) -> Json:
-    """`pod`: metadata and spec. `container_names`: name of a container in the template → the operator's. The operator's
-    labels win: its selectors need them."""
+    """`pod`: metadata and spec. `container_names`: name of a container in the template → the
+    operator's. The operator's labels win: its selectors need them."""
     if theirs is None:
         return pod
     spec = strategic_merge(pod["spec"], _with_container_names(theirs.spec or {}, container_names or {}))
@@ -38,8 +39,8 @@ def _with_container_names(spec: Json, container_names: Mapping[str, str]) -> Jso
 
 
 def strategic_merge(ours: Json, theirs: Json, field: str = "") -> Json:
-    """A resource's podTemplate over the operator's: objects field by field, lists of named things by their names; other
-    lists are replaced, and null removes a field."""
+    """A resource's podTemplate over the operator's: objects field by field, lists of named things
+    by their names; other lists are replaced, and null removes a field."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         merged = {key: strategic_merge(ours.get(key), it, key) for key, it in theirs.items() if it is not None}
         return {**{key: it for key, it in ours.items() if key not in theirs}, **merged}

@@ -1,7 +1,7 @@
 """The pod of a broker, as the StatefulSet's template.
 
-It meets Kubernetes' restricted security profile and writes only its data volume. The template's hash leaves the
-settings out: which of them need a restart is decided from their values.
+It meets Kubernetes' restricted security profile and writes only its data volume. The template's
+hash leaves the settings out: which of them need a restart is decided from their values.
 """
 
 import hashlib
@@ -22,15 +22,17 @@ SETTINGS_PATH: Final = "/etc/ottla"
 PLACE_PATH: Final = "/etc/ottla-place"
 TERMINATION_GRACE_S: Final = 60
 DEFAULT_RESOURCES: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}}
-"""An idle broker needs less. Without requests its pod would be the first to be evicted from a full node."""
+"""An idle broker needs less. Without requests its pod would be the first to be evicted from a full
+node.
+"""
 RACK_TIMEOUT_S: Final = 30
 """After that a broker starts without its rack: it is better up and badly placed than down."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerImages:
-    """`repository`: of the brokers' image. `version`: of Clusters that name none, the image's tag. `pull_policy`: empty for
-    Kubernetes' own default."""
+    """`repository`: of the brokers' image. `version`: of Clusters that name none, the image's tag.
+    `pull_policy`: empty for Kubernetes' own default."""
 
     repository: str
     version: str
@@ -44,8 +46,8 @@ class BrokerImages:
 def pod_template(
     cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "", restart_at: str = ""
 ) -> Json:
-    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates. `restart_at`: the time of a
-    restart by hand that has come; empty if none has."""
+    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates.
+    `restart_at`: the time of a restart by hand that has come; empty if none has."""
     hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
     template = _template(cluster, images, settings)
     started_with = {names.CERTIFICATES: certificates, names.RESTART_AT: restart_at}
@@ -106,7 +108,8 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
         },
         "resources": resources.to_json() if resources else DEFAULT_RESOURCES,
         "securityContext": container_security(),
-        # A broker that cannot start prints why in its last line, which then appears in the pod's status.
+        # A broker that cannot start prints why in its last line, which then appears in the pod's
+        # status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_PATH},
@@ -130,8 +133,8 @@ def _environment(cluster: Cluster) -> list[Json]:
 
 
 def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
-    """A pod cannot read its node's labels: the operator annotates the pod with the rack once it has a node, and this
-    container waits for that."""
+    """A pod cannot read its node's labels: the operator annotates the pod with the rack once it has
+    a node, and this container waits for that."""
     script = f"n=0; until [ -s {PLACE_PATH}/rack ] || [ $n -ge {RACK_TIMEOUT_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
     return {
         "name": "rack",

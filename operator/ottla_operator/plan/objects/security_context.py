@@ -1,4 +1,5 @@
-"""Security contexts that meet Kubernetes' restricted profile; in addition the root file system is read-only.
+"""Security contexts that meet Kubernetes' restricted profile; in addition the root file system is
+read-only.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """

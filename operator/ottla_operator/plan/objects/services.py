@@ -1,7 +1,7 @@
 """Services of a Cluster, and the addresses by which clients reach brokers through them.
 
-One headless Service names every broker; one for each listener is what clients bootstrap from; and where a listener has
-clients outside the Kubernetes cluster, each broker has one.
+A headless Service gives each broker a name. Each listener has a bootstrap Service, and each broker
+has one for every listener with clients outside the Kubernetes cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ def services(cluster: Cluster, brokers: Iterable[int]) -> list[Json]:
 
 
 def _headless_service(cluster: Cluster) -> Json:
-    """It names brokers before they are ready: they need each other to become so."""
+    """Publishes brokers that are not ready, because they need each other to become ready."""
     ports = [
         (names.BROKERS_PORT, names.brokers_port(cluster)),
         (names.HTTP_PORT, names.http_port(cluster)),
@@ -61,7 +61,9 @@ def _bootstrap_service(cluster: Cluster, listener: Listener) -> Json:
 
 
 def _broker_service(cluster: Cluster, listener: Listener, broker: int) -> Json:
-    """Clients are given the address of the broker's own node, so a node port need not forward to others: Local."""
+    """Clients are given the address of the broker's own node, so a node port need not forward to
+    others: Local.
+    """
     spec: Json = {
         "type": _type(listener),
         "publishNotReadyAddresses": True,
@@ -87,7 +89,9 @@ def _service(cluster: Cluster, name: str, spec: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """What Kubernetes has given a Service. `node_port`: of its first port. `host`: of its load balancer."""
+    """What Kubernetes has given a Service. `node_port`: of its first port. `host`: of its load
+    balancer.
+    """
 
     node_port: int | None = None
     host: str | None = None
@@ -109,7 +113,9 @@ class ServiceAddresses:
 
 
 def advertised_address(cluster: Cluster, listener: Listener, broker: int, addresses: ServiceAddresses) -> str | None:
-    """host:port that a broker advertises to clients of an external listener; None before Kubernetes has given it."""
+    """host:port that a broker advertises to clients of an external listener; None before Kubernetes
+    has given it.
+    """
     given = addresses.of(names.broker_service(cluster, listener, broker))
     own = listener.advertised_host.replace("{id}", str(broker)) if listener.advertised_host else None
     if listener.type == "NodePort":
@@ -128,8 +134,8 @@ def services_without_address(cluster: Cluster, broker: int, addresses: ServiceAd
 
 
 def bootstrap_addresses(cluster: Cluster, addresses: ServiceAddresses) -> dict[str, str]:
-    """Listener → bootstrap address, of those that are known. A node port is reached by any node: `<node>` stands for
-    its host."""
+    """Listener → bootstrap address, of those that are known. A node port is reached by any node:
+    `<node>` stands for its host."""
     found: dict[str, str] = {}
     for it in cluster.listeners:
         given = addresses.of(names.bootstrap_service(cluster, it))
@@ -147,8 +153,9 @@ def _bracketed(host: str) -> str:
 
 
 def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
-    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without: an internal listener's
-    if there is one. Empty if there is no such listener."""
+    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without:
+    an internal listener's if there is one. Empty if there is no such listener.
+    """
     listeners = [it for it in cluster.listeners if bool(it.tls) is tls]
     if not listeners:
         return ""

@@ -1,4 +1,6 @@
-"""All objects of a Pipeline together, which launcher runs it, and what of a Pipeline Kubernetes cannot run."""
+"""All objects of a Pipeline together, which launcher runs it, and what of a Pipeline Kubernetes
+cannot run.
+"""
 
 import re
 from collections.abc import Collection
@@ -28,16 +30,18 @@ DRIVER_RULES: Final[tuple[Json, ...]] = (
         "verbs": ["create", "get", "list", "delete", "deletecollection"],
     },
 )
-"""A driver creates, watches and deletes its executors' pods and what Spark creates around them. The operator needs all of
-these rights itself: nobody can grant a right that he does not have."""
+"""A driver creates, watches and deletes its executors' pods and what Spark creates around them. The
+operator needs these rights itself, because a right can only be granted by one who has it."""
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchInputs:
-    """What the objects depend on beside the Pipeline. `claim_modes`: access modes of the checkpoint's volume claim, where
-    the operator has not created it. `finished`: ConfigMap of the pipeline whose driver has completed."""
+    """What the objects depend on beside the Pipeline. `claim_modes`: access modes of the
+    checkpoint's volume claim, where the operator has not created it. `finished`: ConfigMap of the
+    pipeline whose driver has completed.
+    """
 
     launcher: Launcher
     bootstrap: str
@@ -47,8 +51,8 @@ class LaunchInputs:
 
 @dataclass(frozen=True, slots=True)
 class DesiredLaunch:
-    """`prerequisites`: what a driver needs before it is created. `application`: the Deployment or SparkApplication.
-    `settings`: name of the ConfigMap."""
+    """`prerequisites`: what a driver needs before it is created. `application`: the Deployment or
+    SparkApplication. `settings`: name of the ConfigMap."""
 
     prerequisites: tuple[Json, ...]
     application: Json
@@ -77,8 +81,9 @@ def desired_objects(pipeline: Pipeline, image: PipelineImage, inputs: LaunchInpu
 
 
 def choose_launcher(pipeline: Pipeline, existing: Collection[Launcher], *, has_spark_operator: bool) -> Launcher:
-    """`existing`: launchers that run it already; unless the spec names one, it stays with that. `has_spark_operator`: the
-    API server knows SparkApplications."""
+    """`existing`: launchers that run it already; unless the spec names one, it stays with that.
+    `has_spark_operator`: the API server knows SparkApplications.
+    """
     if pipeline.spec.launcher is not None:
         return pipeline.spec.launcher
     if len(existing) == 1:
@@ -91,7 +96,8 @@ def find_unsupported(pipeline: Pipeline) -> str:
     """Why Kubernetes cannot run this Pipeline; empty if it can."""
     if not _NAME.fullmatch(pipeline.name):
         return (
-            f"metadata.name: {pipeline.name!r} cannot begin the names of pods: use a lower-case letter, then at most 39 "
+            f"metadata.name: {pipeline.name!r} cannot begin the names of pods: use a lower-case "
+            "letter, then at most 39 "
             "lower-case letters, digits and '-', not '-' at the end"
         )
     return _unsupported_checkpoint(pipeline) or _unsupported_files(pipeline) or spark.find_invalid_conf(pipeline)
@@ -144,8 +150,10 @@ def _access(pipeline: Pipeline) -> tuple[Json, Json, Json]:
 
 
 def _checkpoint_claim(pipeline: Pipeline) -> Json | None:
-    """The checkpoint's volume claim, where the operator creates it. It stays when the Pipeline is deleted: the position in
-    the sources belongs to the data. One node can write it, which every storage class supports."""
+    """The checkpoint's volume claim, where the operator creates it. It stays when the Pipeline is
+    deleted: the position in the sources belongs to the data. One node can write it, which every
+    storage class supports.
+    """
     checkpoint = pipeline.spec.checkpoint
     if checkpoint is None or checkpoint.pvc is None or checkpoint.pvc.size is None:
         return None

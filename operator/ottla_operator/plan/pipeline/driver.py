@@ -1,7 +1,9 @@
-"""The driver as a Deployment: the runner in Spark's client mode, which creates its executors itself.
+"""The driver as a Deployment: the runner in Spark's client mode, which creates its executors
+itself.
 
-One pod at a time (Recreate): two drivers on one checkpoint would undo each other's work. Executors reach the driver by
-its pod's IP address: they live no longer than it, and a name could still resolve to the driver before it.
+One pod at a time (Recreate): two drivers on one checkpoint would undo each other's work. Executors
+reach the driver by its pod's IP address: they live no longer than it, and a name could still
+resolve to the driver before it.
 """
 
 from typing import Final

@@ -13,7 +13,9 @@ POD_COMPONENTS: Final = frozenset({DRIVER, EXECUTOR})
 OTHER: Final = "pipeline"
 """Component of objects that are neither of the two."""
 FINISHED: Final = "ottla.dev/finished"
-"""Annotation of the Deployment: ConfigMap of the pipeline whose driver has read everything and exited."""
+"""Annotation of the Deployment: ConfigMap of the pipeline whose driver has read everything and
+exited.
+"""
 HTTP_PORT: Final = "http-metrics"
 
 
@@ -26,7 +28,9 @@ def selector(pipeline: Pipeline, component: str) -> dict[str, str]:
 
 
 def common(pipeline: Pipeline) -> dict[str, str]:
-    """Labels of everything that belongs to the pipeline; a Cluster of the same name has them too."""
+    """Labels of everything that belongs to the pipeline; a Cluster of the same name has them
+    too.
+    """
     return {"app.kubernetes.io/name": "ottla", INSTANCE: pipeline.name}
 
 

@@ -6,8 +6,9 @@ from ottla_operator.resources.pipeline import Pipeline
 
 
 def network_policy(pipeline: Pipeline) -> Json:
-    """Driver and executors reach each other at any port, as Spark chooses most of them itself. Everybody may reach status
-    and metrics. Spark's own page (port 4040) has no access control, so only `kubectl port-forward` reaches it."""
+    """Driver and executors reach each other at any port, as Spark chooses most of them itself.
+    Everybody may reach status and metrics. Spark's own page (port 4040) has no access control, so
+    only `kubectl port-forward` reaches it."""
     members = {
         "matchLabels": names.common(pipeline),
         "matchExpressions": [{"key": names.COMPONENT, "operator": "In", "values": sorted(names.POD_COMPONENTS)}],

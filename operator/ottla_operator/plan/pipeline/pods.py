@@ -1,8 +1,9 @@
-"""The pods of a Pipeline, the same for every launcher: the driver's container, the executors' template, and the ConfigMap
-that a driver is started with.
+"""The pods of a Pipeline, the same for every launcher: the driver's container, the executors'
+template, and the ConfigMap that a driver is started with.
 
-They meet Kubernetes' restricted security profile and write only /tmp, Spark's scratch volumes and the checkpoint. The
-ConfigMap is named by its content and never changed: another pipeline is another ConfigMap, and another driver.
+They meet Kubernetes' restricted security profile and write only /tmp, Spark's scratch volumes and
+the checkpoint. The ConfigMap is named by its content and never changed: another pipeline is another
+ConfigMap, and another driver.
 """
 
 import hashlib
@@ -81,7 +82,9 @@ def driver_volumes(pipeline: Pipeline, config_map: str) -> list[Json]:
 
 
 def executor_template(pipeline: Pipeline, defaults: PodDefaults, *, beside_driver: bool) -> Json:
-    """`beside_driver`: on the driver's node, because only one node can write the checkpoint's volume."""
+    """`beside_driver`: on the driver's node, because only one node can write the checkpoint's
+    volume.
+    """
     spec: Json = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -155,7 +158,9 @@ def config_map(pipeline: Pipeline, executor: Json) -> Json:
 
 
 def _driver_resource(pipeline: Pipeline) -> Json:
-    """The Pipeline without the fields that the operator acts on, so that suspending and resuming it changes nothing."""
+    """The Pipeline without the fields that the operator acts on, so that suspending and resuming it
+    changes nothing.
+    """
     kept = {key: value for key, value in pipeline.spec.to_json().items() if key not in _NOT_FOR_DRIVERS}
     return {
         "apiVersion": API_VERSION,

@@ -1,7 +1,8 @@
-"""Spark's settings and sizes of a Pipeline (https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html).
+"""Spark's settings and sizes of a Pipeline
+(https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html).
 
-Memory is the JVM's heap, as in Spark's own settings: a pod requests more, by Spark's overhead factor for Python
-programs. So a Pipeline needs the same with every launcher.
+Memory is the JVM's heap, as in Spark's own settings: a pod requests more, by Spark's overhead
+factor for Python programs. So a Pipeline needs the same with every launcher.
 """
 
 import math
@@ -33,8 +34,8 @@ OPERATOR_SETTINGS: Final = (
     "spark.kubernetes.executor.podTemplateFile",
     "spark.kubernetes.authenticate.driver.serviceAccountName",
 )
-"""Settings that only the operator may set on Kubernetes. Packages would be downloaded at every start: they belong in
-the image."""
+"""Settings that only the operator may set on Kubernetes. Packages would be downloaded at every
+start: they belong in the image."""
 
 _JVM_SIZE: Final = re.compile(r"([0-9]+)([kmgt]?)b?", re.IGNORECASE)
 _JVM_MI: Final = {"": 1 / MEBI, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}

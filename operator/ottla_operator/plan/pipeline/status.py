@@ -60,8 +60,9 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True)
 class PipelineObservations:
-    """`settings`: what a driver has to be started with, see DriverPod. `runner`: as the current driver's answers.
-    `is_finished`: the driver has read everything and exited. `application`: the Deployment or SparkApplication."""
+    """`settings`: what a driver has to be started with, see DriverPod. `runner`: as the current
+    driver's answers. `is_finished`: the driver has read everything and exited. `application`: the
+    Deployment or SparkApplication."""
 
     settings: str
     is_suspended: bool
@@ -152,9 +153,10 @@ def _failed(error: str, exit_code: int | None, failures: int) -> PipelineRun:
 def hold_verdict(run: PipelineRun, resource: Mapping[str, Json]) -> PipelineRun:
     """A run without flapping. `resource`: the Pipeline with the status that was written last.
 
-    - A driver that was running stays so while its pod is ready and only its runner's answer is missing.
-    - After a failure that takes a person, a driver that starts again changes nothing until it has made progress; also
-      when its pod is gone, and with it the exit code.
+    - A driver that was running stays so while its pod is ready and only its runner's answer is
+      missing.
+    - After a failure that takes a person, a driver that starts again changes nothing until it has
+      made progress; also when its pod is gone, and with it the exit code.
     - A failure keeps the cause that was known while the pod existed.
     """
     previous: Mapping[str, Json] = resource.get("status") or {}
@@ -197,9 +199,9 @@ def _why_no_driver(observed: PipelineObservations) -> str:
 def status_fields(
     resource: Json, run: PipelineRun, application: str | None, lag_records: int | None
 ) -> dict[str, Json]:
-    """A Pipeline's status without its conditions. None: unknown, left out. What the last driver reported stays until
-    another reports. `application`: what runs the driver. `lag_records`: by the brokers, which know it while no driver
-    runs, too."""
+    """A Pipeline's status without its conditions. None: unknown, left out. What the last driver
+    reported stays until another reports. `application`: what runs the driver. `lag_records`: by the
+    brokers, which know it while no driver runs, too."""
     previous = resource.get("status") or {}
     is_same_spec = previous.get("observedGeneration") == resource["metadata"]["generation"]
     runner = run.runner

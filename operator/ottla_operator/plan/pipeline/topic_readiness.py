@@ -1,7 +1,7 @@
 """Whether the topics of a Pipeline exist, so that its driver may start.
 
-A topic that has a Topic resource has to be Ready. A topic without one belongs to clients: a source has to exist; a sink
-may be created by its first record.
+A topic that has a Topic resource has to be Ready. A topic without one belongs to clients: a source
+has to exist; a sink may be created by its first record.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -53,7 +53,9 @@ def unmanaged_sources(pipeline: Pipeline, resources: Mapping[str, Json]) -> list
 def find_unready_topics(
     pipeline: Pipeline, resources: Mapping[str, Json], existing: Collection[str] | str
 ) -> list[UnreadyTopic]:
-    """`resources`: by topic. `existing`: those of `unmanaged_sources` that exist, or why no broker could be asked."""
+    """`resources`: by topic. `existing`: those of `unmanaged_sources` that exist, or why no broker
+    could be asked.
+    """
     sources = source_topics(pipeline)
     found: list[UnreadyTopic] = []
     for topic in [*sources, *sink_topics(pipeline)]:

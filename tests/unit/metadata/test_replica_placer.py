@@ -1,4 +1,4 @@
-"""Placement over many topics, and what the index of the image counts."""
+"""Placement of replicas over many topics, and the replica index of the image."""
 
 from collections import Counter
 from uuid import UUID
@@ -27,19 +27,19 @@ def apply(image: MetadataImage, records: list[MetadataRecord]) -> None:
 def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> MetadataImage:
     image = MetadataImage()
     for broker in range(brokers):
-        coming = RegisterBrokerRecord(
+        registration = RegisterBrokerRecord(
             broker,
             UUID(int=broker),
             {"P": Endpoint("h", 1)},
             rack=f"r{broker % racks}",
             directories=(UUID(int=broker),),
         )
-        apply(image, [coming])
+        apply(image, [registration])
         apply(image, [BrokerRegistrationChangeRecord(broker, image.brokers[broker].epoch, fenced=broker in fenced)])
     return image
 
 
-def counted(image: MetadataImage) -> tuple[Counter[int], Counter[int]]:
+def count_leaders_and_replicas(image: MetadataImage) -> tuple[Counter[int], Counter[int]]:
     states = [state for topic in image.topics.values() for state in topic.partitions.values()]
     return Counter(state.leader for state in states), Counter(b for state in states for b in state.replicas)
 
@@ -50,31 +50,31 @@ def test_leaders_and_replicas_stay_even_over_many_topics(brokers: int, racks: in
     image = cluster(brokers, racks)
     for number in range(60):
         apply(image, TopicPlanner(image).plan_creation(NewTopic(f"t{number}", partitions, 3), UUID(int=1000 + number)))
-    leaders, replicas = counted(image)
+    leaders, replicas = count_leaders_and_replicas(image)
     assert max(leaders.values()) - min(leaders.values()) <= 2
     assert max(replicas.values()) - min(replicas.values()) <= max(4, 60 * partitions * 3 // brokers // 10)
 
 
-def test_topics_of_one_request_are_spread_as_if_they_came_one_by_one() -> None:
+def test_topics_of_one_request_are_spread_as_evenly_as_single_ones() -> None:
     image = cluster(3)
-    made = TopicPlanner(image)
+    planner = TopicPlanner(image)
     for number in range(30):
-        apply(image, made.plan_creation(NewTopic(f"t{number}", 1, 2), UUID(int=1000 + number)))
-    leaders, replicas = counted(image)
+        apply(image, planner.plan_creation(NewTopic(f"t{number}", 1, 2), UUID(int=1000 + number)))
+    leaders, replicas = count_leaders_and_replicas(image)
     assert set(leaders.values()) == {10}
     assert max(replicas.values()) - min(replicas.values()) <= 2
 
 
-def test_topics_of_one_request_collide_with_each_other() -> None:
-    made = TopicPlanner(cluster(1))
-    made.plan_creation(NewTopic("a.b", 1, 1), UUID(int=1))
+def test_topic_names_of_one_request_collide_with_each_other() -> None:
+    planner = TopicPlanner(cluster(1))
+    planner.plan_creation(NewTopic("a.b", 1, 1), UUID(int=1))
     for name, code in (("a_b", ErrorCode.invalid_topic_exception), ("a.b", ErrorCode.topic_already_exists)):
         with pytest.raises(KafkaError) as caught:
-            made.plan_creation(NewTopic(name, 1, 1), UUID(int=2))
+            planner.plan_creation(NewTopic(name, 1, 1), UUID(int=2))
         assert caught.value.code is code
 
 
-def test_fenced_brokers_are_given_replicas_only_where_the_living_are_too_few() -> None:
+def test_fenced_brokers_get_replicas_only_where_unfenced_ones_are_too_few() -> None:
     image = cluster(4, fenced=(2, 3))
     apply(image, TopicPlanner(image).plan_creation(NewTopic("enough", 4, 2), UUID(int=100)))
     assert {b for s in image.topics["enough"].partitions.values() for b in s.replicas} == {0, 1}
@@ -88,34 +88,34 @@ def test_fenced_brokers_are_given_replicas_only_where_the_living_are_too_few() -
         TopicPlanner(image).plan_creation(NewTopic("many", 1, 5), UUID(int=102))
 
 
-def test_without_a_living_broker_there_are_no_new_topics() -> None:
+def test_a_topic_is_refused_while_every_broker_is_fenced() -> None:
     with pytest.raises(KafkaError, match="every registered broker is fenced"):
         ReplicaPlacer(cluster(2, fenced=(0, 1))).place_partitions(1, 1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 3)), max_size=25))
 @settings(max_examples=60, deadline=None)
-def test_the_index_says_what_looking_at_everything_says(does: list[tuple[int, int, int]]) -> None:
+def test_the_replica_index_equals_a_full_count(operations: list[tuple[int, int, int]]) -> None:
     image = cluster(3)
-    assert image.replica_index.leader_counts == Counter()  # from here on it is kept
-    for what, number, factor in does:
+    assert image.replica_index.leader_counts == Counter()  # the index is built by the first access
+    for operation, number, factor in operations:
         name = f"t{number}"
-        if what == 0 and name not in image.topics:
+        if operation == 0 and name not in image.topics:
             apply(image, TopicPlanner(image).plan_creation(NewTopic(name, number, factor), UUID(int=number)))
-        elif what == 1 and name in image.topics:
+        elif operation == 1 and name in image.topics:
             apply(image, plan_topic_deletion(image, name))
-        elif what == 2 and name in image.topics:
+        elif operation == 2 and name in image.topics:
             apply(image, plan_partition_growth(image, name, len(image.topics[name].partitions) + 1, None))
-        elif what == 3 and name in image.topics:
+        elif operation == 3 and name in image.topics:
             state = image.topics[name].partitions[0]
             apply(image, [PartitionRecord(state.topic, 0, (factor - 1,), (factor - 1,), -1)])
-    fresh = ReplicaIndex()
+    expected = ReplicaIndex()
     for topic in image.topics.values():
         for state in topic.partitions.values():
-            fresh.update(None, state)
-    assert +image.replica_index.leader_counts == +fresh.leader_counts
-    assert +image.replica_index.directory_counts == +fresh.directory_counts
-    assert +image.replica_index.replica_counts() == +fresh.replica_counts()
+            expected.update(None, state)
+    assert +image.replica_index.leader_counts == +expected.leader_counts
+    assert +image.replica_index.directory_counts == +expected.directory_counts
+    assert +image.replica_index.replica_counts() == +expected.replica_counts()
     for broker in range(3):
         found = {(state.topic, state.partition) for state in image.partitions_on_broker(broker)}
-        assert found == set(fresh.partitions_on(broker))
+        assert found == set(expected.partitions_on(broker))

@@ -1,0 +1,188 @@
+"""TLS and SASL of each listener, and of the connections between brokers, derived from several
+settings.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ottla_broker.config import security_settings as rows
+from ottla_broker.config.addresses import Listener
+from ottla_broker.config.server_properties import LISTENER_PREFIX
+from ottla_broker.config.setting import Setting, SettingError
+from ottla_broker.security.jwks import JwksEndpoint
+from ottla_broker.security.oauth_token import TokenRules
+from ottla_broker.security.sasl_session import ListenerSasl
+from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN, SASL_PROTOCOLS, ClientSecurity
+from ottla_broker.wire.listener_tls import ListenerTls, TlsConfigError
+
+T = TypeVar("T")
+
+
+class ListenerSettings(Protocol):
+    """What of a Config is needed here."""
+
+    listeners: tuple[Listener, ...]
+
+    def __call__(self, setting: Setting[T]) -> T: ...
+
+    def of_listener(self, listener: str, setting: Setting[T], mechanism: str = "") -> T: ...
+
+    def security_protocol(self, listener: str) -> str: ...
+
+    @property
+    def inter_broker_listener(self) -> str: ...
+
+
+def listener_tls(config: ListenerSettings, listener: str) -> ListenerTls:
+    """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all
+    listeners.
+    """
+
+    def of(setting: Setting[T]) -> T:
+        return config.of_listener(listener, setting)
+
+    return ListenerTls(
+        of(rows.SSL_KEYSTORE_LOCATION) or "",
+        of(rows.SSL_KEYSTORE_CERTIFICATE_CHAIN) or "",
+        of(rows.SSL_KEYSTORE_KEY) or "",
+        of(rows.SSL_KEY_PASSWORD) or "",
+        of(rows.SSL_TRUSTSTORE_LOCATION) or "",
+        of(rows.SSL_TRUSTSTORE_CERTIFICATES) or "",
+        of(rows.SSL_CLIENT_AUTH),
+        of(rows.SSL_ENABLED_PROTOCOLS),
+    )
+
+
+def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
+    """SASL of a listener: its own settings, those of its mechanisms first, over those of all
+    listeners.
+    """
+    mechanisms = config.of_listener(listener, rows.SASL_ENABLED_MECHANISMS)
+    plain = config.of_listener(listener, rows.SASL_JAAS_CONFIG, PLAIN)
+    reauth_ms = [config.of_listener(listener, rows.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
+    return ListenerSasl(
+        mechanisms,
+        {} if plain is None else plain.users,
+        dict(zip(mechanisms, [max(0, ms) / 1000 for ms in reauth_ms], strict=True)),
+        config(rows.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000,
+        config.of_listener(listener, rows.SASL_SERVER_MAX_RECEIVE_SIZE),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OauthSettings:
+    """How a listener checks OAuth tokens."""
+
+    endpoint: JwksEndpoint
+    rules: TokenRules
+    refresh_s: float
+    retry_backoff_s: float
+    retry_backoff_max_s: float
+
+
+def listener_oauth(config: ListenerSettings, listener: str) -> OauthSettings | None:
+    """None without an endpoint of keys."""
+
+    def of(setting: Setting[T]) -> T:
+        return config.of_listener(listener, setting, OAUTHBEARER)
+
+    url, login = of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL), of(rows.SASL_JAAS_CONFIG)
+    if url is None:
+        return None
+    audiences = of(rows.SASL_OAUTHBEARER_EXPECTED_AUDIENCE)
+    return OauthSettings(
+        JwksEndpoint(
+            url, "" if login is None else login.truststore, of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_TOKEN_FILE) or ""
+        ),
+        TokenRules(
+            audiences or (),
+            of(rows.SASL_OAUTHBEARER_EXPECTED_ISSUER) or "",
+            of(rows.SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS),
+            of(rows.SASL_OAUTHBEARER_SUB_CLAIM_NAME),
+            of(rows.SASL_OAUTHBEARER_SCOPE_CLAIM_NAME),
+        ),
+        of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS) / 1000,
+        of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS) / 1000,
+        of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS) / 1000,
+    )
+
+
+def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
+    """How this broker connects to others: by the inter-broker listener's protocol, certificates and
+    login. Reads the files of the settings. Raises SettingError.
+    """
+    listener = config.inter_broker_listener
+    security = _with_login(config, ClientSecurity(config.security_protocol(listener)))
+    if security.uses_tls:
+        algorithm = config.of_listener(listener, rows.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM)
+        try:
+            security = listener_tls(config, listener).secure_client(security, verifies_hostname=bool(algorithm))
+        except TlsConfigError as reason:
+            raise SettingError([f"brokers cannot connect to each other on listener {listener}: {reason}"]) from None
+    return security
+
+
+def _with_login(config: ListenerSettings, security: ClientSecurity) -> ClientSecurity:
+    mechanism = config(rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
+    if not security.uses_sasl or mechanism is None:
+        return security
+    login = config.of_listener(config.inter_broker_listener, rows.SASL_JAAS_CONFIG, mechanism)
+    if login is None:
+        return security.with_login(mechanism, "", "")
+    return security.with_login(mechanism, login.username, login.password)
+
+
+# Validation of the settings that a broker is started with
+
+
+def find_security_problems(config: ListenerSettings) -> Iterator[str]:
+    for listener in config.listeners:
+        if config.security_protocol(listener.name) in SASL_PROTOCOLS:
+            yield from _find_sasl_problems(config, listener)
+            yield from _find_oauth_problems(config, listener)
+    inter_broker = config.inter_broker_listener
+    if config.security_protocol(inter_broker) in SASL_PROTOCOLS and listener_sasl(config, inter_broker).mechanisms:
+        yield from _find_login_problems(config)
+
+
+def _find_sasl_problems(config: ListenerSettings, listener: Listener) -> Iterator[str]:
+    sasl, prefix = listener_sasl(config, listener.name), f"{LISTENER_PREFIX}{listener.name.lower()}"
+    if not sasl.mechanisms:
+        yield (
+            f"listeners has {listener} with SASL, and {rows.SASL_ENABLED_MECHANISMS.name} is empty; "
+            f"allowed: {rows.SASL_ENABLED_MECHANISMS.type.allowed}"
+        )
+    if PLAIN in sasl.mechanisms and not sasl.plain_users:
+        yield (
+            f"{prefix}.plain.{rows.SASL_JAAS_CONFIG.name} names no users for {listener}; "
+            f"allowed: {rows.SASL_JAAS_CONFIG.type.allowed}"
+        )
+
+
+def _find_oauth_problems(config: ListenerSettings, listener: Listener) -> Iterator[str]:
+    url = rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
+    if OAUTHBEARER in listener_sasl(config, listener.name).mechanisms and listener_oauth(config, listener.name) is None:
+        yield f"listeners has {listener} with OAUTHBEARER, and {url.name} is not set; allowed: {url.type.allowed}"
+
+
+def _find_login_problems(config: ListenerSettings) -> Iterator[str]:
+    """Why brokers could not log in to each other."""
+    setting, listener = rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL, config.inter_broker_listener
+    sasl, security = listener_sasl(config, listener), _with_login(config, ClientSecurity("SASL_SSL"))
+    mechanism = security.mechanism
+    if not mechanism:
+        yield (
+            f"brokers would connect to each other on {listener}, which has SASL, and {setting.name} is not set; "
+            f"allowed: {setting.type.allowed}"
+        )
+        return
+    jaas = f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{rows.SASL_JAAS_CONFIG.name}"
+    if mechanism not in sasl.mechanisms:
+        enabled = ", ".join(sasl.mechanisms)
+        yield f"{setting.name} is {mechanism}; allowed: those of {rows.SASL_ENABLED_MECHANISMS.name} ({enabled})"
+        return
+    if not (security.username and security.password):
+        yield f"{jaas} has no username and password, with which this broker logs in to others"
+    elif mechanism == PLAIN and sasl.plain_users.get(security.username) != security.password:
+        yield f"{jaas} has no user_{security.username} with the same password: no other broker could log in to this one"

@@ -1,0 +1,82 @@
+"""How clients of each listener log in: by SASL, or by certificates whose subjects are mapped to
+names.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.broker import Broker
+from ottla_broker.config import SSL_PRINCIPAL_MAPPING_RULES, Config
+from ottla_broker.config.listener_security import OauthSettings, listener_oauth, listener_sasl
+from ottla_broker.runtime import Runtime
+from ottla_broker.security.broker_login import BrokerLogin
+from ottla_broker.security.jwks import JsonWebKeySet
+from ottla_broker.security.oauthbearer import TokenValidator
+from ottla_broker.security.principal_mapping import PrincipalMapper
+from ottla_broker.security.sasl_session import SaslSession
+from ottla_broker.security.scram import ScramCredential, ScramMechanism
+from ottla_broker.wire.client_security import SASL_PROTOCOLS
+
+
+class ListenerLogins:
+    """`sasl_sessions`: makes the session of a new connection, by the names of the listeners with
+    SASL. `principal_mappers`: by the names of the listeners where certificates of clients are their
+    logins.
+    """
+
+    def __init__(self, broker: Broker, now_s: Callable[[], float]) -> None:
+        self._broker = broker
+        self._now_s = now_s
+        self._own_login = BrokerLogin.from_security(broker.channels.security)
+        self._validators: dict[str, TokenValidator] = {}
+        self._key_sets: list[JsonWebKeySet] = []
+        self._tasks = BackgroundTasks()
+        config = broker.config
+        protocols = {one.name: config.security_protocol(one.name) for one in config.listeners}
+        self.sasl_sessions = {
+            name: partial(self._new_session, name) for name, protocol in protocols.items() if protocol in SASL_PROTOCOLS
+        }
+        self.principal_mappers: dict[str, PrincipalMapper] = {
+            name: config.of_listener(name, SSL_PRINCIPAL_MAPPING_RULES)
+            for name, protocol in protocols.items()
+            if protocol == "SSL"
+        }
+        for name in self.sasl_sessions:
+            self._add_validator(config, broker.runtime, name)
+
+    def start(self) -> None:
+        """Fetches the keys of OAuth tokens from now on."""
+        for keys in self._key_sets:
+            self._tasks.start(keys.run())
+
+    async def close(self) -> None:
+        await self._tasks.cancel()
+
+    def _add_validator(self, config: Config, runtime: Runtime, listener: str) -> None:
+        if (settings := listener_oauth(config, listener)) is not None:
+            keys = make_key_set(settings, runtime)
+            self._key_sets.append(keys)
+            self._validators[listener] = TokenValidator(keys, settings.rules, runtime.now_ms)
+
+    def _new_session(self, listener: str) -> SaslSession:
+        """By the settings as they are now."""
+        sasl = listener_sasl(self._broker.config, listener)
+        find_credential = partial(self._find_credential, listener)
+        return SaslSession(sasl, find_credential, self._now_s, self._validators.get(listener))
+
+    def _find_credential(self, listener: str, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        own, is_inter_broker = self._own_login, listener == self._broker.config.inter_broker_listener
+        if is_inter_broker and own is not None and own.is_of(user, mechanism):
+            return own.credential
+        return self._broker.image.scram_credentials.get((user, mechanism))
+
+
+def make_key_set(settings: OauthSettings, runtime: Runtime) -> JsonWebKeySet:
+    return JsonWebKeySet(
+        settings.endpoint.url,
+        partial(runtime.run_in_thread, settings.endpoint.fetch),
+        refresh_s=settings.refresh_s,
+        retry_backoff_s=settings.retry_backoff_s,
+        retry_backoff_max_s=settings.retry_backoff_max_s,
+    )

@@ -1,0 +1,298 @@
+"""Clusters whose brokers connect to each other over TLS and SASL: they start without an open
+moment, copy records, go on without a broker, and serve no client as if it were a broker.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.types import BrokerId
+from kio.static.primitive import i64
+
+from ottla_broker.wire.client import Client
+from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.clients import librdkafka as rd
+from tests.clients.sample_messages import messages
+from tests.clusters import ProcessCluster, run_cluster
+from tests.kube.certificates import (
+    CertificateAuthority,
+    create_certificate_authority,
+    create_client_certificate,
+    create_peer_certificate,
+)
+from tests.ports import free_port
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)
+
+WITHIN_S = 30.0
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+MAPPING_RULES = "RULE:^CN=(.*)-certificate$/$1/L, DEFAULT"
+
+
+@dataclass(frozen=True)
+class Secured:
+    """`clients`: addresses of the listener for clients, by broker. `alice`: how she connects there,
+    in librdkafka's names.
+    """
+
+    cluster: ProcessCluster
+    authority: CertificateAuthority
+    clients: dict[int, str]
+    alice: dict[str, Any]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.clients.values())
+
+
+def read_keystore(paths: tuple[Path, Path]) -> tuple[str, str]:
+    return paths[0].read_text(), paths[1].read_text()
+
+
+@contextmanager
+def mutual_tls_cluster(folder: Path) -> Iterator[Secured]:
+    """Brokers and clients present certificates; brokers are one super user by a mapping rule."""
+    authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
+    certificate, key = create_peer_certificate(authority, "Broker-certificate", ["IP:127.0.0.1"])
+    keystore = authority.folder / "broker.pem"
+    keystore.write_text(key.read_text() + certificate.read_text())
+    alice = create_client_certificate(authority, "Alice-certificate")
+    with run_cluster("ottla", 3, start=False) as cluster:
+        chain, key_text = read_keystore((certificate, key))
+        cluster.security = ClientSecurity("SSL", authority.certificate.read_text(), chain, key_text)
+        clients = {}
+        for number, broker in cluster.brokers.items():
+            clients[number] = f"127.0.0.1:{free_port()}"
+            broker.settings |= {
+                "listeners": f"BROKERS://{broker.bootstrap},CLIENTS://{clients[number]}",
+                "listener.security.protocol.map": "BROKERS:SSL,CLIENTS:SSL",
+                "inter.broker.listener.name": "BROKERS",
+                "ssl.keystore.location": str(keystore),
+                "ssl.truststore.location": str(authority.certificate),
+                "ssl.client.auth": "required",
+                "ssl.principal.mapping.rules": MAPPING_RULES,
+                "authorizer.class.name": "StandardAuthorizer",
+                "super.users": "User:broker",
+            }
+        cluster.start()
+        settings = {
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(authority.certificate),
+            "ssl.certificate.location": str(alice[0]),
+            "ssl.key.location": str(alice[1]),
+        }
+        yield Secured(cluster, authority, clients, settings)
+
+
+@contextmanager
+def scram_cluster(folder: Path) -> Iterator[Secured]:
+    """Brokers log in to each other by SCRAM over TLS, with a login that no metadata log has at
+    first.
+    """
+    authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
+    keystore = authority.folder / "broker.pem"
+    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
+    with run_cluster("ottla", 3, start=False) as cluster:
+        cluster.security = ClientSecurity("SASL_SSL", authority.certificate.read_text()).with_login(
+            "SCRAM-SHA-512", "broker", "between brokers"
+        )
+        clients = {}
+        for number, broker in cluster.brokers.items():
+            clients[number] = f"127.0.0.1:{free_port()}"
+            broker.settings |= {
+                "listeners": f"BROKERS://{broker.bootstrap},CLIENTS://{clients[number]}",
+                "listener.security.protocol.map": "BROKERS:SASL_SSL,CLIENTS:SASL_SSL",
+                "inter.broker.listener.name": "BROKERS",
+                "ssl.keystore.location": str(keystore),
+                "ssl.truststore.location": str(authority.certificate),
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+                "listener.name.brokers.scram-sha-512.sasl.jaas.config": (
+                    f'{SCRAM_MODULE} required username="broker" password="between brokers";'
+                ),
+                "authorizer.class.name": "StandardAuthorizer",
+                "super.users": "User:broker",
+            }
+        cluster.start()
+        alice = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(authority.certificate),
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "alice",
+            "sasl.password": "alice's",
+        }
+        secured = Secured(cluster, authority, clients, alice)
+        change = UserScramCredentialUpsertion(
+            "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"alice's"
+        )
+        admin = broker_admin(secured)
+        for done in admin.alter_user_scram_credentials([change]).values():
+            done.result(WITHIN_S)
+        yield secured
+
+
+CLUSTERS: dict[str, Callable[[Path], Any]] = {"mutual-tls": mutual_tls_cluster, "scram": scram_cluster}
+
+
+@pytest.fixture(scope="module", params=list(CLUSTERS))
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with CLUSTERS[request.param](tmp_path_factory.mktemp(request.param)) as found:
+        yield found
+
+
+def broker_admin(secured: Secured) -> AdminClient:
+    """With the login of a broker, on the brokers' listener."""
+    security = secured.cluster.security
+    settings: dict[str, Any] = {
+        "bootstrap.servers": secured.cluster.bootstrap,
+        "security.protocol": security.protocol,
+        "ssl.ca.location": str(secured.authority.certificate),
+    }
+    if security.uses_sasl:
+        settings |= {
+            "sasl.mechanism": security.mechanism,
+            "sasl.username": security.username,
+            "sasl.password": security.password,
+        }
+    else:
+        settings |= {"ssl.certificate.pem": security.certificate_chain, "ssl.key.pem": security.key}
+    return AdminClient(settings)
+
+
+def allow_alice(secured: Secured, topic: str) -> None:
+    allowed = (
+        (ResourceType.TOPIC, topic, AclOperation.WRITE),
+        (ResourceType.TOPIC, topic, AclOperation.READ),
+        (ResourceType.GROUP, "unused", AclOperation.READ),
+    )
+    bindings = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:alice", "*", operation, AclPermissionType.ALLOW)
+        for kind, name, operation in allowed
+    ]
+    admin = broker_admin(secured)
+    for done in admin.create_acls(bindings).values():
+        done.result(WITHIN_S)
+
+
+def create_topic(secured: Secured, topic: str) -> None:
+    admin = broker_admin(secured)  # keep a reference until the result
+    admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(WITHIN_S)
+    allow_alice(secured, topic)
+    cluster = secured.cluster
+    eventually(cluster.is_healthy, within_s=WITHIN_S, message=f"all replicas of {topic} in sync")
+
+
+def produce_to(secured: Secured, topic: str, partitions: Sequence[int]) -> None:
+    settings = {name.replace(".", "_"): value for name, value in secured.alice.items()}
+    for partition in partitions:
+        rd.produce(secured.bootstrap, topic, messages(), partition=partition, **settings)
+
+
+def count_of(secured: Secured, topic: str, partition: int) -> int:
+    settings = {name.replace(".", "_"): value for name, value in secured.alice.items()}
+    return len(rd.consume(secured.bootstrap, topic, partition=partition, **settings))
+
+
+def test_records_are_replicated_and_served_without_a_killed_broker(secured: Secured) -> None:
+    cluster = secured.cluster
+    create_topic(secured, "orders")
+    produce_to(secured, "orders", range(3))
+    killed = cluster.controller_id()
+    cluster.brokers[killed].kill()
+    others = [number for number in cluster.brokers if number != killed]
+    eventually(lambda: cluster.is_healthy(others), within_s=WITHIN_S, message="two brokers lead everything")
+    produce_to(secured, "orders", range(3))
+    cluster.brokers[killed].start()
+    eventually(cluster.is_healthy, within_s=WITHIN_S, message="the killed broker is back in sync")
+    assert [count_of(secured, "orders", partition) for partition in range(3)] == [2 * len(messages())] * 3
+
+
+def test_planned_restart_hands_over(secured: Secured) -> None:
+    cluster = secured.cluster
+    create_topic(secured, "payments")
+    produce_to(secured, "payments", range(3))
+    assert cluster.brokers[2].stop() == 0
+    produce_to(secured, "payments", range(3))
+    cluster.brokers[2].start()
+    eventually(cluster.is_healthy, within_s=WITHIN_S, message="the restarted broker is back in sync")
+    assert [count_of(secured, "payments", partition) for partition in range(3)] == [2 * len(messages())] * 3
+
+
+def test_all_brokers_start_again_from_their_disks(secured: Secured) -> None:
+    cluster = secured.cluster
+    create_topic(secured, "returns")
+    produce_to(secured, "returns", range(3))
+    for broker in cluster.brokers.values():
+        broker.kill()
+    cluster.start()
+    assert [count_of(secured, "returns", partition) for partition in range(3)] == [len(messages())] * 3
+
+
+def test_client_cannot_act_as_a_broker(secured: Secured) -> None:
+    """With its own login: not on the listener for clients, and not on the brokers' either."""
+    if secured.cluster.security.uses_sasl:
+        alice = replace(secured.cluster.security, username="alice", password="alice's")
+    else:
+        chain, key = read_keystore(
+            (Path(secured.alice["ssl.certificate.location"]), Path(secured.alice["ssl.key.location"]))
+        )
+        alice = replace(secured.cluster.security, certificate_chain=chain, key=key)
+    requests = [
+        EnvelopeRequest(request_data=b"", request_principal=b"", client_host_address=b"\x7f\0\0\1"),
+        BrokerHeartbeatRequest(
+            broker_id=BrokerId(1),
+            broker_epoch=i64(1),
+            current_metadata_offset=i64(0),
+            want_fence=True,
+            want_shut_down=True,
+        ),
+        AlterPartitionRequest(broker_id=BrokerId(1), topics=()),
+    ]
+
+    async def send(client: Client) -> list[ErrorCode]:
+        return [(await client.send(request)).error_code for request in requests]
+
+    observer = replace(secured.cluster, security=alice)
+    assert observer.call_broker(1, send) == [ErrorCode.cluster_authorization_failed] * len(requests)
+    at_clients = replace(
+        observer, brokers={1: replace(secured.cluster.brokers[1], port=int(secured.clients[1].rpartition(":")[2]))}
+    )
+    assert at_clients.call_broker(1, send) == [ErrorCode.cluster_authorization_failed] * len(requests)
+    admin = AdminClient(secured.alice | {"bootstrap.servers": secured.bootstrap})
+    with pytest.raises(ck.KafkaException, match="AUTHORIZATION_FAILED"):
+        admin.create_topics([NewTopic("x", 1, 1)])["x"].result(WITHIN_S)
+
+
+def test_brokers_without_the_login_are_refused(secured: Secured) -> None:
+    cluster = secured.cluster
+    stranger = (
+        replace(cluster.security, password="guessed") if cluster.security.uses_sasl else ClientSecurity("PLAINTEXT")
+    )
+    with pytest.raises((KafkaError, OSError)):
+        replace(cluster, security=stranger).metadata(1)
+    if cluster.security.uses_sasl:  # the brokers' login is known on their own listener alone
+        at = secured.clients[1]
+        with pytest.raises((KafkaError, OSError), match="invalid credentials"):
+            replace(cluster, brokers={1: replace(cluster.brokers[1], port=int(at.rpartition(":")[2]))}).metadata(1)
+    assert cluster.is_healthy()

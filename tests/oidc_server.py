@@ -1,0 +1,109 @@
+"""A real OpenID Connect server (npm's oidc-provider), which gives OAuth access tokens to
+clients.
+"""
+
+import json
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.daemons import Daemon
+from tests.go_programs import cache_folder
+from tests.jars import skip_or_fail_in_ci
+from tests.locks import file_lock
+from tests.ports import free_port
+from tests.waiting import eventually
+
+SOURCE = Path(__file__).parent / "clients" / "oidc"
+CLIENTS = {"alice": "alice-secret", "bob": "bob-secret"}
+AUDIENCE = "kafka"
+
+
+@dataclass
+class OidcServer:
+    """`keys_file`: a JSON Web Key Set with the private keys that sign."""
+
+    url: str
+    keys_file: Path
+    daemon: Daemon
+
+    @property
+    def jwks_url(self) -> str:
+        return f"{self.url}/jwks"
+
+    @property
+    def token_url(self) -> str:
+        return f"{self.url}/token"
+
+    def start(self) -> None:
+        self.daemon.start()
+        eventually(self._answers, message="the OIDC server answers")
+
+    def restart_with_keys(self, keys: list[dict[str, Any]]) -> None:
+        self.daemon.stop()
+        self.keys_file.write_text(json.dumps({"keys": keys}))
+        self.start()
+
+    def access_token(self, client: str) -> tuple[str, float]:
+        """A new token of a client, and its lifetime in seconds."""
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": client,
+            "client_secret": CLIENTS[client],
+            "scope": "produce consume",
+        }
+        # The server authenticates clients by HTTP Basic.
+        request = urllib.request.Request(self.token_url, urllib.parse.urlencode(form).encode())
+        with urllib.request.urlopen(request, timeout=10) as response:
+            found = json.loads(response.read())
+        return found["access_token"], float(found["expires_in"])
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(self.jwks_url, timeout=5) as response:
+                return bool(json.loads(response.read())["keys"])
+        except OSError:
+            return False
+
+
+@contextmanager
+def run_oidc_server(folder: Path, keys: list[dict[str, Any]]) -> Iterator[OidcServer]:
+    node = shutil.which("node") or skip_or_fail_in_ci("no `node` on PATH to run an OIDC server with")
+    place = _install()
+    port, keys_file = free_port(), folder / "keys.json"
+    keys_file.write_text(json.dumps({"keys": keys}))
+    daemon = Daemon([node, place / "server.mjs", str(port), keys_file], folder / "oidc.log")
+    server = OidcServer(f"http://127.0.0.1:{port}", keys_file, daemon)
+    try:
+        server.start()
+        yield server
+    finally:
+        daemon.stop()
+
+
+def _install() -> Path:
+    """The folder with the server and its packages, which npm installs once."""
+    npm = shutil.which("npm") or skip_or_fail_in_ci("no `npm` on PATH to install an OIDC server with")
+    place = cache_folder(SOURCE, "oidc", "server")
+    place.mkdir(parents=True, exist_ok=True)
+    with file_lock(place / "install.lock"):
+        if not (place / "installed").exists():
+            shutil.copytree(SOURCE, place, dirs_exist_ok=True)
+            done = subprocess.run(
+                [npm, "install", "--no-audit", "--no-fund"],
+                cwd=place,
+                capture_output=True,
+                text=True,
+                timeout=180,
+                check=False,
+            )
+            if done.returncode != 0:
+                skip_or_fail_in_ci(f"npm cannot install oidc-provider: {done.stderr[-300:]}")
+            (place / "installed").touch()
+    return place
