@@ -25,7 +25,7 @@ BURST_S = 10.0
 def sent_by_an_eager_client(
     limit: float, sizes: Iterator[int], until_s: float, round_trip_s: float
 ) -> list[tuple[float, int]]:
-    """(time, bytes) of a client that sends as soon as it may: it waits for the throttle time alone."""
+    """(time, bytes) of a client that waits for nothing but its throttle times."""
     bucket, now_s, sent = TokenBucket(BURST_S), 0.0, list[tuple[float, int]]()
     while now_s < until_s:
         size = next(sizes)
@@ -44,7 +44,7 @@ def sent_by_an_eager_client(
 def test_rate_of_an_eager_client_is_within_two_percent_of_its_quota_over_a_minute(
     limit: float, shares: list[float], round_trip_s: float
 ) -> None:
-    """Requests of up to half a second's quota each; the minute begins when the first burst is over."""
+    """Requests of up to half a second's quota each; the minute begins after the first burst."""
     sizes = itertools.cycle([max(int(share * limit), 1) for share in shares])
     sent = sent_by_an_eager_client(limit, sizes, 90.0, round_trip_s)
     over_a_minute = sum(size for at_s, size in sent if 25.0 <= at_s < 85.0)
