@@ -204,7 +204,7 @@ class Broker:
             config,
             self.replica_fetchers,
             self.replica_mover,
-            MetadataClusterView(image),
+            MetadataClusterView(image, self._is_in_session),
             self._alter_partition_sender.send,
             self._publisher.on_leadership_gained,
             self._publisher.on_leadership_lost,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from multiprocessing import get_context
 from typing import Final
 
@@ -18,6 +19,7 @@ from tests.sim.scenario import run_metadata_seed, run_seed
 from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
+MAX_SEEDS_TRIED: Final = 100  # beside those that detected a rule before
 TWO_CLUSTERS = 0  # in place of the number of brokers
 # With two of three brokers stopped no ISR or leader can change, so these rules need five brokers.
 NEEDS_FIVE_BROKERS: Final = ("min insync replicas ignored", "unclean elections")
@@ -85,6 +87,16 @@ NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))
 
 class PatchError(Exception):
     """A patch does not match the broker's code."""
+
+
+def is_detected(rule: DisabledRule, likely_seeds: Sequence[int]) -> bool:
+    """True if a run without the rule violates an invariant.
+
+    `likely_seeds` have detected it before. Any change of the broker changes all runs, so others
+    follow them.
+    """
+    others = (seed for seed in range(1, MAX_SEEDS_TRIED + 1) if seed not in likely_seeds)
+    return any(run_without_rule(rule, seed).violations for seed in chain(likely_seeds, others))
 
 
 def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:

@@ -58,6 +58,12 @@ def leader_replicas(cluster: SimulatedCluster) -> dict[TopicPartition, LeaderRep
     }
 
 
+def highest_watermark(cluster: SimulatedCluster, tp: TopicPartition) -> int:
+    """Of the partition's replicas on running brokers."""
+    partitions = (broker.partitions.get(*tp) for _, broker in running_brokers(cluster))
+    return max((partition.log.high_watermark for partition in partitions if partition is not None), default=0)
+
+
 def mirrored_replicas(cluster: SimulatedCluster, mirror: str, now_s: float) -> list[MirroredReplica]:
     """Partitions that this mirror copies, or copied until their failover."""
     image, found = newest_image(cluster), leader_replicas(cluster)

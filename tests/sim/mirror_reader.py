@@ -1,6 +1,6 @@
 """A client of the target that reads mirrored records and the copied offsets of a group."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -20,7 +20,11 @@ CHECKS_GROUP_ONE_IN = 5  # reads of all partitions
 
 
 class MirrorReader(SimulatedClient):
-    """Reads `topic_partitions` as they grow. The offsets of `group` are copied."""
+    """Reads `topic_partitions` as they grow. The offsets of `group` are copied.
+
+    `highest_watermark`: of all running replicas. A leader that is cut off from its cluster, and
+    that this client asks, does not know how far its successor has come.
+    """
 
     def __init__(
         self,
@@ -29,8 +33,10 @@ class MirrorReader(SimulatedClient):
         random: Random,
         topic_partitions: Sequence[TopicPartition],
         group: str,
+        highest_watermark: Callable[[TopicPartition], int],
     ) -> None:
         super().__init__(workload, process, random)
+        self._highest_watermark = highest_watermark
         self._positions = dict.fromkeys(topic_partitions, 0)
         self._group = group
 
@@ -67,7 +73,7 @@ class MirrorReader(SimulatedClient):
     async def _check_group(self, client: Client) -> None:
         for tp, offset in (await self.committed_offsets(client, self._group, list(self._positions))).items():
             end = await self.latest_offset(client, tp, records_high_watermark=False)
-            if offset > end:
+            if offset > max(end, self._highest_watermark(tp)):
                 self.record_violation(f"{self._group} has committed {offset} of {tp}, whose high watermark is {end}")
 
     async def _earliest_offset(self, client: Client, tp: TopicPartition) -> int:

@@ -18,7 +18,7 @@ from tests.sim.cluster import SimulatedCluster
 from tests.sim.group_member import Member
 from tests.sim.history import ExpectedTopic, History, TopicPartition
 from tests.sim.mirror_admin import MirrorAdmin, RecordDeleter
-from tests.sim.mirror_checks import high_watermark_floor, leader_replicas
+from tests.sim.mirror_checks import high_watermark_floor, highest_watermark, leader_replicas
 from tests.sim.mirror_faults import LeaderFaults, LinkFaults
 from tests.sim.mirror_final_checks import MirrorFinalChecks
 from tests.sim.mirror_plan import MirrorPlan
@@ -192,7 +192,8 @@ class MirrorSimulation:
         # The high watermark of a copy that starts inside of a batch may fall to the batch's start
         # once.
         elif not (plan.recreates_copies or plan.deletes_inside_batches):
-            reader = partial(MirrorReader, topic_partitions=setup.partitions, group=GROUP)
+            highest = partial(highest_watermark, setup.target)
+            reader = partial(MirrorReader, topic_partitions=setup.partitions, group=GROUP, highest_watermark=highest)
             self._start(reader, setup.at_target, "reader-1")
 
     def _start_reassignments(self, workload: Workload, name: str, plan: Plan) -> None:

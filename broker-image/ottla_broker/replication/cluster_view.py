@@ -1,6 +1,7 @@
 """What a partition's leader knows of the brokers around it."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from ottla_broker.metadata.image import MetadataImage
@@ -9,6 +10,10 @@ from ottla_broker.metadata.image import MetadataImage
 class ClusterView(Protocol):
     def now_s(self) -> float:
         """Monotonic time."""
+        ...
+
+    def is_in_session(self) -> bool:
+        """False if this broker may be fenced without knowing it (rule 6)."""
         ...
 
     def may_join(self, broker: int, epoch: int) -> bool:
@@ -26,10 +31,14 @@ class ClusterView(Protocol):
 
 
 class MetadataClusterView:
-    """As the metadata image has it."""
+    """As the metadata image has it. `is_in_session`: the answer of the broker's lifecycle."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, is_in_session: Callable[[], bool] = lambda: True) -> None:
         self._image = image
+        self._is_in_session = is_in_session
+
+    def is_in_session(self) -> bool:
+        return self._is_in_session()
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -217,7 +217,8 @@ class Partition:
 
     def append_records(self, records: Buffer, *, acks: int, from_client: bool = True) -> LogAppendInfo:
         """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when
-        the ISR is too small for −1; KafkaError as `PartitionLog.append_as_leader`."""
+        the ISR is too small for −1; NOT_LEADER_OR_FOLLOWER in place of OUT_OF_ORDER_SEQUENCE_NUMBER
+        when another broker may lead; KafkaError as `PartitionLog.append_as_leader`."""
         leader = self.leader
         if self.rejected_batches and from_client:
             self.rejected_batches.check(records)
@@ -232,8 +233,11 @@ class Partition:
                 records, leader_epoch=leader.epoch, now_ms=self._now_ms(), from_client=from_client
             )
         except KafkaError as reason:
+            if reason.code is ErrorCode.out_of_order_sequence_number and not self._cluster.is_in_session():
+                # Another broker may lead by now and have the batches that are missing here.
+                reason = KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
             self.rejected_batches.note(records, reason)
-            raise
+            raise reason from None
         if self.rejected_batches:
             self.rejected_batches.accepted(records)
         self._on_appended(leader, appended)

@@ -58,6 +58,7 @@ class SmallBroker:
         self.channels = ChannelBuilder()
         self.ready = True
         self.started = asyncio.Event()
+        self.started.set()
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
 

@@ -47,6 +47,9 @@ class AllRegistered:
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def is_in_session(self) -> bool:
+        return True
+
     def is_alive(self, broker: int) -> bool:
         return True
 

@@ -24,13 +24,17 @@ BATCH = encode_batch([Record(1, None, b"v")])
 class FakeClusterView:
     """The leader's view of the cluster, as the test sets it. `joinable`: epochs of unfenced
     brokers. `registered`: broker epochs that fetches must have; others may have any. `proposed`:
-    proposed ISRs.
+    proposed ISRs. `in_session`: the controller has this broker's heartbeats.
     """
 
     time_s: float = 100.0
     joinable: dict[int, int] = field(default_factory=lambda: {2: 20, 3: 30})
     registered: dict[int, int] = field(default_factory=dict)
     proposed: list[tuple[int, ...]] = field(default_factory=list)
+    in_session: bool = True
+
+    def is_in_session(self) -> bool:
+        return self.in_session
 
     def now_s(self) -> float:
         return self.time_s

@@ -94,6 +94,7 @@ class Node:
         self.client_quotas = ClientQuotaManager(QuotaWindows(), cluster.loop.time)
         self.ready = True
         self.started = asyncio.Event()
+        self.started.set()
         self.directories = [
             open_log_dir(
                 "/data",

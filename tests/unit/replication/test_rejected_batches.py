@@ -78,14 +78,15 @@ def test_only_retriable_rejections_are_kept_for_a_bounded_number_of_producers() 
     assert error_code(rejected, batch(6, MAX_PRODUCERS)) is ErrorCode.kafka_storage_error
 
 
+def rejection(partition: Partition, sequence: int) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        partition.append_records(batch(sequence), acks=ALL_REPLICAS)
+    return raised.value.code
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["a producer that has written", "a new producer"])
 def test_no_batch_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, known: bool) -> None:
     first = 1 if known else 0
-
-    def rejection(partition: Partition, sequence: int) -> ErrorCode:
-        with pytest.raises(KafkaError) as raised:
-            partition.append_records(batch(sequence), acks=ALL_REPLICAS)
-        return raised.value.code
 
     async def run() -> None:
         async with run_broker(tmp_path) as broker:
@@ -102,6 +103,20 @@ def test_no_batch_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, kno
                 partition.append_records(batch(first + number), acks=ALL_REPLICAS)
             assert partition.log.end == first + 3
             assert rejection(partition, first + 4) is ErrorCode.out_of_order_sequence_number
+
+    asyncio.run(run())
+
+
+def test_a_gap_is_out_of_order_only_for_a_leader_in_session(tmp_path: Path) -> None:
+    async def run() -> None:
+        view = FakeClusterView()
+        partition = create_leader(tmp_path, view, isr=(1,))
+        partition.append_records(batch(0), acks=ALL_REPLICAS)
+        view.in_session = False
+        assert rejection(partition, 2) is ErrorCode.not_leader_or_follower
+        partition.append_records(batch(1), acks=ALL_REPLICAS)
+        view.in_session = True
+        assert rejection(partition, 3) is ErrorCode.out_of_order_sequence_number
 
     asyncio.run(run())
 
