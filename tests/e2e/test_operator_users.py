@@ -225,3 +225,39 @@ def test_quotas_follow_the_spec_and_go_with_the_user(tmp_path: Path) -> None:
         assert await found() == {}
 
     run_secured(tmp_path, scenario)
+
+
+def test_rotation_with_overlap_fails_no_login_of_a_client_that_reconnects(tmp_path: Path) -> None:
+    """The client reads its Secret for every connection, and may have read it just before."""
+
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        authentication = {"type": "SCRAM-SHA-512", "overlap": "2s"}
+        kubelet.put_user("alice", authentication=authentication)
+        await kubelet.wait_until_ready("User", "alice")
+        first, stop, logins = kubelet.secret("alice"), asyncio.Event(), list[tuple[str, bool]]()
+
+        async def reconnect() -> None:
+            known = first
+            while not stop.is_set():
+                secret, known = known, kubelet.secret("alice")
+                mechanism = secret["sasl.mechanism"].removeprefix("SCRAM-SHA-")
+                logins.append((mechanism, await can_log_in(kubelet, secret["password"], mechanism=mechanism)))
+
+        client = asyncio.create_task(reconnect())
+        kubelet.edit_spec("User", "alice", authentication={**authentication, "type": "SCRAM-SHA-256"})
+        await kubelet.wait_until_ready("User", "alice")
+        assert "previousCredentialUntil" in kubelet.status("User", "alice")
+        assert await can_log_in(kubelet, first["password"])
+        await kubelet.wait_until(lambda: [it for it, _ in logins].count("256") > 3)
+        await kubelet.wait_until(lambda: "previousCredentialUntil" not in kubelet.status("User", "alice"))
+        stop.set()
+        await client
+        assert {it for it, _ in logins} == {"256", "512"}
+        assert all(succeeded for _, succeeded in logins), logins
+        assert not await can_log_in(kubelet, first["password"]), "the previous password is gone"
+        second = kubelet.secret("alice")
+        assert second["password"] != first["password"]
+        assert await can_log_in(kubelet, second["password"], mechanism="256")
+        assert not any(it.startswith("DriftCorrected") for it in kubelet.events), kubelet.events
+
+    run_secured(tmp_path, scenario)

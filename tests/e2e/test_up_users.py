@@ -152,12 +152,16 @@ def test_restart_keeps_passwords_and_open_clusters_refuse_rules(up: UpProcess) -
     up.write_resources(*example(up))
     up.start()
     up.wait_for_line("user shop: password set")
-    shop = librdkafka(up, "shop")
+    up.wait_for_line("user billing: password set")
+    shop, records = librdkafka(up, "shop"), up.folder / ".ottla/secured/users.json"
+    before = records.read_text()
     up.stop()
     up.start()
-    up.wait_for_line("the broker is ready")
-    eventually(lambda: produce(shop) is None, within_s=30)
+    eventually(lambda: records.read_text() != before, within_s=30, message="users are reconciled with new uids")
+    up.write_resources(*example(up, without="billing"))
+    up.wait_for_line("revoked, because their Users are deleted: billing")
     assert librdkafka(up, "shop") == shop
+    assert produce(shop) is None
     cluster, *rest = example(up)
     cluster["spec"]["listeners"].append({"name": "open", "port": up.port + 2})
     up.write_resources(cluster, *rest)

@@ -18,6 +18,7 @@ from ottla_operator.kube.kinds import (
     SPARK_APPLICATION,
     STATEFUL_SET,
     TOPIC,
+    USER,
 )
 from ottla_operator.plan.objects.names import OPERATOR
 from ottla_operator.plan.pipeline.desired import DRIVER_RULES
@@ -90,22 +91,21 @@ def test_the_operator_has_the_permissions_that_it_needs() -> None:
         for permission in permissions(it["rules"])
         if "aggregate" not in str(it["metadata"])
     }
-    for kind in (CLUSTER, TOPIC, PIPELINE, POD, SERVICE, STATEFUL_SET):
+    for kind in (CLUSTER, TOPIC, USER, PIPELINE, POD, SERVICE, STATEFUL_SET):
         assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "list", "watch")} <= granted
     for kind in (CONFIG_MAP, SERVICE, STATEFUL_SET, DEPLOYMENT, SPARK_APPLICATION, CLAIM):
         assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "create", "patch")} <= granted
     assert {("", NODE.plural, "get"), ("", CLAIM.plural, "patch"), ("", POD.plural, "delete")} <= granted
     assert permissions(list(DRIVER_RULES)) <= granted, "an account can grant only permissions that it has"
-    assert {("ottla.dev", f"{kind.plural}/status", "patch") for kind in (CLUSTER, TOPIC, PIPELINE)} <= granted
+    assert {("ottla.dev", f"{kind.plural}/status", "patch") for kind in (CLUSTER, TOPIC, USER, PIPELINE)} <= granted
     assert not any(resource in ("secrets", "leases") for _, resource, _ in granted)
     (with_secrets,) = [
         it
         for it in objects_of_kind(helm.render("rbac.secrets=true"), "ClusterRole")
         if ("", "secrets", "get") in permissions(it["rules"])
     ]
-    assert {verb for _, resource, verb in permissions(with_secrets["rules"]) if resource == "secrets"} == {"get"}, (
-        "Secrets can be read by name only"
-    )
+    verbs = {verb for _, resource, verb in permissions(with_secrets["rules"]) if resource == "secrets"}
+    assert verbs == {"get", "create", "patch"}, "Secrets can be read and written by name only"
 
 
 def test_pods_meet_the_restricted_pod_security_level_and_have_the_operators_labels() -> None:

@@ -11,7 +11,7 @@ user name that another resource owns by now is left to that one. A resource is k
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.plan.topic_deletion import MAX_LISTED, DeletionRecord
 from ottla_operator.plan.users import UserResource
 from ottla_operator.resources.model import Json
 
@@ -41,6 +41,13 @@ def record_of(resource: UserResource) -> UserRecord | None:
     """None for an invalid resource: nothing is done for it."""
     user = resource.user
     return None if user is None else UserRecord(resource.name, user.user_name, user.secret_name)
+
+
+def list_names(users: Iterable[str]) -> str:
+    """For a message, at most MAX_LISTED of them."""
+    found = sorted(users)
+    more = len(found) - MAX_LISTED
+    return ", ".join(found[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def find_unknown(

@@ -5,6 +5,7 @@ out (`acls`, `quotas`) is left alone; of what it has, nothing else of the user s
 resource is gone has neither credential nor rules nor quotas.
 """
 
+import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -72,6 +73,22 @@ def plan_user_changes(desired: DesiredUser, observed: ObservedUser) -> UserChang
         () if acls is None else tuple(sorted(observed.acls - acls, key=_order)),
         {} if quotas is None else _quota_changes(quotas, observed.quotas),
     )
+
+
+def previous_credential_end(
+    changes: UserChanges, overlap_ms: int, known_end: datetime.datetime | None, now: datetime.datetime
+) -> datetime.datetime | None:
+    """Until when credentials of other mechanisms stay, so that clients have time to get the new
+    password; None: they are removed now.
+
+    `known_end`: as it was decided when the password of the new mechanism was set. What others have
+    added later is removed at once.
+    """
+    if not changes.remove_credentials or not overlap_ms:
+        return None
+    if known_end is None and changes.set_password is not None:
+        return now + datetime.timedelta(milliseconds=overlap_ms)
+    return known_end if known_end is not None and known_end > now else None
 
 
 def plan_user_removal(observed: ObservedUser) -> UserChanges:

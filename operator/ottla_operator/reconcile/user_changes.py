@@ -2,6 +2,7 @@
 them together.
 """
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,11 +36,14 @@ class ObservedUsers:
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """`password`: to be set, if `changes` says so."""
+    """`password`: to be set, if `changes` says so. `previous_until`: until when credentials of
+    other mechanisms are left; None: there are none, or `changes` removes them.
+    """
 
     user: str
     changes: UserChanges
     password: str = field(default="", repr=False)
+    previous_until: datetime.datetime | None = None
 
 
 async def observe_users(client: KafkaClient) -> ObservedUsers:
@@ -71,25 +75,30 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
 async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange]) -> dict[str, KafkaError]:
     """Returns the error of each user that was refused something.
 
-    What is taken away goes first with credentials and last with rules: a user never has a password
-    without the rules that deny it something, and rules that replace others are there before these
-    go. Raises KafkaError if nothing could be changed.
+    Credentials of users who get no other are removed first, passwords are set last: a user never
+    has a password without the rules that deny it something. A password that replaces another does
+    so in one step, and rules that replace others are there before these go. Raises KafkaError if
+    nothing could be changed.
     """
     asked = [it for it in changes if it.changes]
     errors: dict[str, KafkaError] = {}
     for start in range(0, len(asked), MAX_USERS_IN_REQUEST):
         some = asked[start : start + MAX_USERS_IN_REQUEST]
-        removed = [scram.RemoveCredential(it.user, gone) for it in some for gone in it.changes.remove_credentials]
-        errors |= await scram.alter_scram_users(client, removed)
+        errors |= await _change_credentials(client, [it for it in some if it.changes.set_password is None])
         errors |= await _change_acls(client, some)
         errors |= await _change_quotas(client, some)
-        passwords = [
-            scram.SetPassword(it.user, it.changes.set_password, it.password, PASSWORD_ITERATIONS)
-            for it in some
-            if it.changes.set_password is not None and it.user not in errors
-        ]
-        errors |= await scram.alter_scram_users(client, passwords)
+        passwords = [it for it in some if it.changes.set_password is not None and it.user not in errors]
+        errors |= await _change_credentials(client, passwords)
     return errors
+
+
+async def _change_credentials(client: KafkaClient, changes: Sequence[UserChange]) -> Mapping[str, KafkaError]:
+    asked: list[scram.SetPassword | scram.RemoveCredential] = []
+    for it in changes:
+        asked += [scram.RemoveCredential(it.user, gone) for gone in it.changes.remove_credentials]
+        if it.changes.set_password is not None:
+            asked.append(scram.SetPassword(it.user, it.changes.set_password, it.password, PASSWORD_ITERATIONS))
+    return await scram.alter_scram_users(client, asked)
 
 
 async def _change_acls(client: KafkaClient, changes: Sequence[UserChange]) -> dict[str, KafkaError]:

@@ -9,6 +9,7 @@ from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.listener_certificates import secret_name as tls_secret_name
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.plan.user_secret import (
+    MECHANISM,
     PASSWORD,
     check_password,
     client_access,
@@ -69,6 +70,10 @@ class UserSecrets:
             self._checked.pop(resource.uid, None)
         return credentials
 
+    def forget(self) -> None:
+        """Frees memory; every Secret is read again."""
+        self._checked.clear()
+
     async def _read(self, user: User, cluster: Cluster, bootstrap: Mapping[str, str]) -> ClientCredentials:
         authentication, mechanism = user.spec.authentication, mechanism_of(user)
         if (listener := find_listener(cluster, user)) is None:
@@ -87,7 +92,9 @@ class UserSecrets:
             data = secret_data(user.user_name, "", None, access)
             return ClientCredentials(user.secret_name, data, is_current=existing == data)
         if source is None:
-            password = existing.get(PASSWORD) or generate_password()
+            # Another mechanism gets another password: the previous one may stay valid beside it.
+            is_rotated = existing.get(MECHANISM, mechanism.title) != mechanism.title
+            password = generate_password() if is_rotated else existing.get(PASSWORD) or generate_password()
             check_password(password, f"Secret {user.secret_name}: {PASSWORD}")
         else:
             if source.name not in secrets:

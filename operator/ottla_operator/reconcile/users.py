@@ -1,6 +1,7 @@
 """Reconciles Users, all of one Cluster together: the brokers are asked once for all of them, and
 what differs is changed in a few requests."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,7 +10,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Conditions, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
-from ottla_operator.plan.user_records import UserRecord, find_unknown, plan_revocations, record_of
+from ottla_operator.plan.user_records import UserRecord, find_unknown, list_names, plan_revocations, record_of
 from ottla_operator.plan.users import (
     UserChanges,
     UserResource,
@@ -17,6 +18,7 @@ from ottla_operator.plan.users import (
     desired_user,
     plan_user_changes,
     plan_user_removal,
+    previous_credential_end,
     user_owners,
 )
 from ottla_operator.reconcile.concurrency import for_each
@@ -27,11 +29,13 @@ from ottla_operator.reconcile.user_secrets import ClientCredentials, UserSecrets
 from ottla_operator.reconcile.validation import error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import parse_duration_ms, parse_time
 from ottla_operator.resources.model import Json
 
 RESYNC_S: Final = 20.0
 WAIT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 30.0
+MAX_UNUSED_RESOURCES: Final = 1000
 TRANSIENT_ERRORS: Final = frozenset(
     {
         ErrorCode.not_controller,
@@ -40,6 +44,16 @@ TRANSIENT_ERRORS: Final = frozenset(
         ErrorCode.security_disabled,  # brokers are being restarted with access rules
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StatusFields:
+    """`previous_until`: until when the password of the previous type stays valid; None: there is
+    none.
+    """
+
+    secret: str
+    previous_until: datetime.datetime | None
 
 
 @dataclass(slots=True)
@@ -58,6 +72,7 @@ class UserReconciler:
         resources = [self._resource(it) for it in bodies if not is_terminating(it)]
         terminating = [str(it["metadata"]["uid"]) for it in bodies if is_terminating(it)]
         cluster = await self.platform.find_cluster(key)
+        self._forget_unused(len(bodies))
         if cluster is None or is_terminating(cluster):
             await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
             return WAIT_S if resources else None
@@ -125,10 +140,12 @@ class UserReconciler:
         changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(gone)]
         for error in (await apply_user_changes(client, changes)).values():
             raise error
-        for record in revoked.values():
-            await self.platform.forget_user(cluster, record)
+        in_use = {it.user.secret_name for it in owners.values() if it.user is not None}
+        for record in gone.values():
+            if record.secret not in in_use:
+                await self.platform.forget_user(cluster, record)
         if gone:
-            said = f"revoked, because their Users are deleted: {', '.join(sorted(gone))}"
+            said = f"revoked, because their Users are deleted: {list_names(gone)}"
             await self.platform.record_event(cluster, "UserRevoked", said)
 
     async def _bring_to_specs(
@@ -174,23 +191,32 @@ class UserReconciler:
             except Blocked as blocked:
                 await self._report(it, blocked.readiness)
                 return
-            await self._tell_changes(it, change.changes)
-            await self._report(it, _evaluate(it, parsed, observed), credentials.secret_name)
+            await self._tell_changes(it, change.changes, is_password_known=credentials.is_password_set)
+            status = StatusFields(credentials.secret_name, change.previous_until)
+            await self._report(it, _evaluate(it, parsed, observed), status)
 
         await for_each(resources, finish)
 
-    async def _tell_changes(self, resource: UserResource, changes: UserChanges) -> None:
-        """What is changed although the spec was fulfilled before was changed by others."""
+    async def _tell_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
+        """What is changed although the spec was fulfilled before was changed by others, unless the
+        password has another source by now or the time of the previous one is over.
+        """
         if not changes:
             return
         status = resource.body.get("status") or {}
         is_same_spec = status.get("observedGeneration") == resource.body["metadata"]["generation"]
+        is_expected = not is_password_known or "previousCredentialUntil" in status
         said = describe_changes(changes)
-        if is_same_spec and find_condition(resource.body, READY).get("status") == "True":
+        if is_same_spec and not is_expected and find_condition(resource.body, READY).get("status") == "True":
             said = f"changed by others on the brokers, and set back: {said}"
             await self.platform.record_event(resource.body, "DriftCorrected", said, warning=True)
         else:
             await self.platform.record_event(resource.body, "UserChanged", said)
+
+    def _forget_unused(self, used: int) -> None:
+        if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
+            self._resources.clear()
+            self.secrets.forget()
 
     def _resource(self, body: Json) -> UserResource:
         uid, generation = str(body["metadata"]["uid"]), int(body["metadata"]["generation"])
@@ -206,13 +232,17 @@ class UserReconciler:
 
         await for_each(resources, one)
 
-    async def _report(self, resource: UserResource, readiness: Readiness, secret: str = "") -> None:
-        """Writes the status; the Secret's name stays in it while it is not known to be another."""
+    async def _report(self, resource: UserResource, readiness: Readiness, found: StatusFields | None = None) -> None:
+        """Writes the status. Without `found` the fields stay as they are."""
         previous = resource.body.get("status") or {}
         fields: dict[str, Json] = {
             "userName": resource.user.user_name if resource.user else previous.get("userName"),
-            "secret": secret or previous.get("secret"),
+            "secret": previous.get("secret") if found is None else found.secret or None,
+            "previousCredentialUntil": previous.get("previousCredentialUntil"),
         }
+        if found is not None:
+            until = found.previous_until
+            fields["previousCredentialUntil"] = until and until.strftime("%Y-%m-%dT%H:%M:%SZ")
         reported = find_condition(resource.body, "Stalled").get("message")
         conditions = Conditions(readiness, resource.body["metadata"]["generation"])
         try:
@@ -239,16 +269,25 @@ def _plan(resource: UserResource, credentials: ClientCredentials, observed: Obse
     assert resource.user is not None
     desired = desired_user(resource.user, is_password_set=credentials.is_password_set)
     changes = plan_user_changes(desired, observed.of(desired.name))
+    overlap = resource.user.spec.authentication.overlap
+    known_end = (resource.body.get("status") or {}).get("previousCredentialUntil")
+    previous_until = previous_credential_end(
+        changes,
+        parse_duration_ms(overlap) if overlap else 0,
+        parse_time(known_end) if known_end else None,
+        datetime.datetime.now(datetime.UTC),
+    )
     return UserChange(
         desired.name,
         UserChanges(
             changes.set_password,
-            changes.remove_credentials,
+            () if previous_until else changes.remove_credentials,
             changes.add_acls if observed.has_acls else (),
             changes.remove_acls,
             changes.quotas if observed.has_quotas else {},
         ),
         credentials.password,
+        previous_until,
     )
 
 

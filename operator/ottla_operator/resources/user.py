@@ -5,11 +5,13 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from ottla_operator.resources.common import (
+    Duration,
     ObjectName,
     ObjectRef,
     Resource,
     SecretKeyRef,
     Status,
+    Timestamp,
 )
 from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one, immutable, listed
 
@@ -27,6 +29,13 @@ class Authentication(Model, frozen=True):
     password_from: Annotated[
         SecretKeyRef | None, doc("Secret key that holds the password. Defaults to a generated password.")
     ] = None
+    overlap: Annotated[
+        Duration | None,
+        doc(
+            "Time for which the previous password stays valid after type was changed from one SCRAM type to the "
+            "other, which rotates a generated password. Defaults to none: it is removed at once."
+        ),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
@@ -34,6 +43,12 @@ class Authentication(Model, frozen=True):
             "passwordFrom is only for SCRAM",
             lambda value: "passwordFrom" not in value or value["type"].startswith("SCRAM"),
             "passwordFrom",
+        ),
+        Rule(
+            "!has(self.overlap) || self.type.startsWith('SCRAM')",
+            "overlap is only for SCRAM",
+            lambda value: "overlap" not in value or value["type"].startswith("SCRAM"),
+            "overlap",
         ),
     )
 
@@ -183,6 +198,9 @@ class UserStatus(Status, frozen=True):
 
     user_name: Annotated[str | None, doc("Name that clients authenticate with.")] = None
     secret: Annotated[str | None, doc("Secret that holds the credentials.")] = None
+    previous_credential_until: Annotated[
+        Timestamp | None, doc("Time until which the password of the previous type stays valid.")
+    ] = None
 
 
 class User(Resource, frozen=True):

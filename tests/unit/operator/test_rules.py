@@ -48,6 +48,8 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "Authentication": [
         {"type": "TLS", "passwordFrom": {"name": "a", "key": "b"}},
         {"type": "None", "passwordFrom": {"name": "a", "key": "b"}},
+        {"type": "TLS", "overlap": "1h"},
+        {"type": "SCRAM-SHA-256", "overlap": "1h"},
         {"type": "TLS"},
         {"type": "SCRAM-SHA-256", "passwordFrom": {"name": "a", "key": "b"}},
     ],

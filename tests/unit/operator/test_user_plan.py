@@ -2,6 +2,7 @@
 form.
 """
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from ottla_operator.plan.users import (
     desired_user,
     plan_user_changes,
     plan_user_removal,
+    previous_credential_end,
     user_owners,
 )
 from ottla_operator.resources.user import User
@@ -161,3 +163,29 @@ def test_users_are_revoked_whose_resources_surely_do_not_exist() -> None:
     assert plan_revocations(RECORDS, [alice], (), {"bob": None}).keys() == {"2"}
     assert plan_revocations(RECORDS, [alice], (), {"bob": "3"}).keys() == {"2"}, "another of the same name"
     assert plan_revocations(RECORDS, [alice], ("2",), {}).keys() == {"2"}, "it is being deleted"
+
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+LATER, EARLIER = NOW + datetime.timedelta(seconds=60), NOW - datetime.timedelta(seconds=1)
+SWITCHED = UserChanges(ScramMechanism.SHA_512, (ScramMechanism.SHA_256,))
+STRAY = UserChanges(None, (ScramMechanism.SHA_256,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "overlap_ms", "known_end", "expected"),
+    [
+        (SWITCHED, 60_000, None, LATER),
+        (SWITCHED, 0, None, None),
+        (STRAY, 60_000, LATER, LATER),
+        (STRAY, 60_000, EARLIER, None),
+        (STRAY, 60_000, None, None),
+        (UserChanges(), 60_000, LATER, None),
+    ],
+)
+def test_previous_password_stays_for_the_overlap(
+    changes: UserChanges,
+    overlap_ms: int,
+    known_end: datetime.datetime | None,
+    expected: datetime.datetime | None,
+) -> None:
+    assert previous_credential_end(changes, overlap_ms, known_end, NOW) == expected
