@@ -57,11 +57,7 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     image = ctx.broker.image
     await ctx.broker.failure_detector.wait_until_confirmed(find_leaders(image, request.topics or ()))
     if requests_all_topics(ctx.version, request.topics):
-        visible = [
-            topic
-            for topic in image.topics.values()
-            if ctx.is_authorized(Operation.describe, Resource.topic(topic.name))
-        ]
+        visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
         found = [describe_topic(ctx, topic, request) for topic in visible]
     else:
         described = [
