@@ -4,6 +4,7 @@ Kubernetes.
 """
 
 import asyncio
+import base64
 import copy
 import os
 import random
@@ -19,12 +20,13 @@ import aiohttp
 
 from ottla_operator.kafka.client import KafkaClient, connect
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.kinds import CLAIM, POD, TOPIC
+from ottla_operator.kube.kinds import CLAIM, POD, SECRET, TOPIC, USER
 from ottla_operator.kube.platform import KubePlatform
 from ottla_operator.kube.status_writer import EventRecorder, now_text
 from ottla_operator.plan.objects.config import COMMON_FILE, broker_file, parse_properties
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.plan.source_credentials import secret_values
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
@@ -74,6 +76,22 @@ class ProcessKubelet:
             TOPIC, {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": spec, "status": {}}
         )
 
+    def put_user(self, name: str, **spec: Any) -> Json:
+        metadata = {"name": name, "namespace": "events", "generation": 1}
+        spec = {"clusterRef": {"name": "demo"}, "authentication": {"type": "SCRAM-SHA-512"}, **spec}
+        return self.api.put(
+            USER, {"apiVersion": USER.api, "kind": "User", "metadata": metadata, "spec": spec, "status": {}}
+        )
+
+    def put_secret(self, name: str, **values: str) -> Json:
+        data = {key: base64.b64encode(it.encode()).decode() for key, it in values.items()}
+        return self.api.put(SECRET, {"metadata": {"name": name, "namespace": "events"}, "data": data})
+
+    def secret(self, name: str) -> dict[str, str]:
+        """Values of a Secret; empty if there is none."""
+        found = self.api.of("Secret").get(name)
+        return secret_values(found) if found else {}
+
     def edit_spec(self, kind: str, name: str, **spec: Any) -> None:
         resource = self.api.objects[kind, "events", name]
         resource["spec"] = {**resource["spec"], **spec}
@@ -98,7 +116,8 @@ class ProcessKubelet:
                         return
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
-            statuses = {name: self.status(kind, name) for kind in ("Cluster", "Topic") for name in self.api.of(kind)}
+            kinds = ("Cluster", "Topic", "User")
+            statuses = {f"{kind} {name}": self.status(kind, name) for kind in kinds for name in self.api.of(kind)}
             logs = {name: it.log.read_text()[-800:] for name, it in self._containers.items()}
             raise AssertionError(f"{statuses}\n{self.events}\n{logs}") from error
 
@@ -112,10 +131,11 @@ class ProcessKubelet:
         await self.wait_until(is_ready)
 
     async def reconcile(self) -> None:
-        for it in (*self.api.of("Cluster").values(), *self.api.of("Topic").values()):
+        for it in [it for kind in ("Cluster", "Topic", "User") for it in self.api.of(kind).values()]:
             self.controller.update(it)
         await self.controller.clusters.reconcile(KEY)
         await self.controller.topics.reconcile(KEY)
+        await self.controller.users.reconcile(KEY)
 
     # --- what Kubernetes does
 

@@ -2,7 +2,7 @@
 for running ones. One pod stands for a real broker process.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tests.brokers import BrokerProcess, run_ottla_broker
@@ -29,23 +29,26 @@ def create_ready_pod(resources: NamespaceClient, name: str, template: Json, ip: 
 
 
 @contextmanager
-def run_broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
+def run_broker_process(host: str = "127.9.1.1", settings: Mapping[str, str] | None = None) -> Iterator[BrokerProcess]:
     """A broker process at `host` and the port of a Cluster's internal listener, where the operator
     connects too.
     """
     with run_ottla_broker(start=False) as broker:
         broker.host, broker.port = host, 9091
+        broker.settings |= settings or {}
         broker.start()
         yield broker
 
 
-def create_cluster_with_broker(resources: NamespaceClient, broker: BrokerProcess, name: str = "demo") -> None:
+def create_cluster_with_broker(
+    resources: NamespaceClient, broker: BrokerProcess, name: str = "demo", **spec: object
+) -> None:
     """Create a Cluster whose only broker is the given process; return when its pod exists. Needs a
     running operator.
     """
     root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
     resources.api.request("POST", root, {"metadata": {"name": "default"}})
-    resources.create("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}})
+    resources.create("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}, **spec})
     stateful_set = eventually(
         lambda: resources.list_objects("apps/v1", "statefulsets").get(name),
         message="the operator creates a StatefulSet",

@@ -31,6 +31,7 @@ CLUSTER: Final = Kind("ottla.dev/v1alpha1", "Cluster", "clusters")
 TOPIC: Final = Kind("ottla.dev/v1alpha1", "Topic", "topics")
 PIPELINE: Final = Kind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
 MIRROR: Final = Kind("ottla.dev/v1alpha1", "Mirror", "mirrors")
+USER: Final = Kind("ottla.dev/v1alpha1", "User", "users")
 POD: Final = Kind("v1", "Pod", "pods")
 NODE: Final = Kind("v1", "Node", "nodes")
 SERVICE: Final = Kind("v1", "Service", "services")
@@ -44,7 +45,22 @@ SPARK_APPLICATION: Final = Kind("sparkoperator.k8s.io/v1beta2", "SparkApplicatio
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 _ALL: Final = (
-    *(CLUSTER, TOPIC, PIPELINE, MIRROR, POD, NODE, SERVICE, CONFIG_MAP, CLAIM, EVENT, STATEFUL_SET, LEASE),
+    *(
+        CLUSTER,
+        TOPIC,
+        PIPELINE,
+        MIRROR,
+        USER,
+        POD,
+        NODE,
+        SERVICE,
+        SECRET,
+        CONFIG_MAP,
+        CLAIM,
+        EVENT,
+        STATEFUL_SET,
+        LEASE,
+    ),
     *(DEPLOYMENT, SPARK_APPLICATION),
     Kind("v1", "ServiceAccount", "serviceaccounts"),
     Kind("rbac.authorization.k8s.io/v1", "Role", "roles"),

@@ -1,15 +1,15 @@
 """Kubernetes as a `reconcile.platform.Platform`, put together from its parts."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform, ready_addresses
-from ottla_operator.kube.kinds import CLUSTER, CONFIG_MAP, POD, TOPIC
+from ottla_operator.kube.kinds import CLUSTER, POD, TOPIC, USER
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
+from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
 from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder, StatusWriter
+from ottla_operator.kube.user_secrets import read_user_secret, write_user_secret
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.conditions import Conditions, Reconciling
 from ottla_operator.plan.objects import desired as cluster_objects
@@ -20,16 +20,16 @@ from ottla_operator.plan.observed_pods import broker_pods
 from ottla_operator.plan.pipeline import desired as pipeline_objects
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.plan.user_records import UserRecord, parse_records
 from ottla_operator.reconcile.platform import Blocked
-from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
+from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
-
-RECORDS_KEY: Final = "topics.json"
+from ottla_operator.resources.user import User
 
 
 class KubePlatform:
@@ -97,39 +97,41 @@ class KubePlatform:
         return None if found is None else str(found["metadata"]["uid"])
 
     async def read_deletion_records(self, cluster: Key) -> dict[str, DeletionRecord]:
-        found = await self.api.get(CONFIG_MAP, cluster.namespace, _records_name(cluster.name))
-        return _parse_records(((found or {}).get("data") or {}).get(RECORDS_KEY, "{}"))
+        return parse_records(DeletionRecord, await read_records(self.api, cluster, TOPICS))
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None:
-        """A ConfigMap that is deleted with the Cluster."""
-        key = resource_key(cluster)
-        owner = {
-            "apiVersion": cluster["apiVersion"],
-            "kind": cluster["kind"],
-            "name": key.name,
-            "uid": cluster["metadata"]["uid"],
-        }
-        await self.api.apply(
-            {
-                "apiVersion": CONFIG_MAP.api,
-                "kind": CONFIG_MAP.name,
-                "metadata": {
-                    "name": _records_name(key.name),
-                    "namespace": key.namespace,
-                    "labels": {"app.kubernetes.io/name": "ottla", "app.kubernetes.io/managed-by": names.FIELD_MANAGER},
-                    "ownerReferences": [owner],
-                },
-                "data": {RECORDS_KEY: json.dumps(records, sort_keys=True)},
-            }
-        )
+        await write_records(self.api, cluster, TOPICS, records)
+
+    # Users.
+
+    async def find_user_uid(self, namespace: str, name: str) -> str | None:
+        found = await self.api.get(USER, namespace, name)
+        return None if found is None else str(found["metadata"]["uid"])
+
+    async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
+        return parse_records(UserRecord, await read_records(self.api, cluster, USERS))
+
+    async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None:
+        await write_records(self.api, cluster, USERS, records)
+
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+        metadata = user.metadata
+        return await read_user_secret(self.api, metadata.namespace, user.secret_name, metadata.uid)
+
+    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+        await write_user_secret(self.api, user, name, data)
+
+    async def forget_user(self, cluster: Json, record: UserRecord) -> None:
+        """Kubernetes deletes the Secret, which the User owns."""
 
     # Mirrors.
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
-        tls = mirror.spec.source.tls is not None
-        if bootstrap := in_cluster_bootstrap(source, tls=tls):
+        tls, login = mirror.spec.source.tls is not None, logs_in(mirror)
+        if bootstrap := in_cluster_bootstrap(source, tls=tls, login=login):
             return bootstrap
         how = "with TLS, which source.tls asks for" if tls else "without TLS; set source.tls to connect with TLS"
+        how += ", and with SCRAM, which source.credentials asks for" if login else ""
         raise Blocked(Reconciling("SourceNotFound", f"Cluster {source.name}, the source, has no listener {how}"))
 
     # Pipelines.
@@ -139,16 +141,3 @@ class KubePlatform:
 
     async def forget_pipeline(self, key: Key) -> None:
         """Kubernetes deletes what the Pipeline owns."""
-
-
-def _parse_records(text: str) -> dict[str, DeletionRecord]:
-    """What others have written into the ConfigMap is ignored."""
-    try:
-        records = json.loads(text).items()
-        return {uid: DeletionRecord(*it) for uid, it in records if len(it) == len(DeletionRecord._fields)}
-    except (ValueError, AttributeError, TypeError):
-        return {}
-
-
-def _records_name(cluster: str) -> str:
-    return f"{cluster}-topics-to-delete"

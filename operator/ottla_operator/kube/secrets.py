@@ -1,12 +1,11 @@
-"""Secrets that a resource refers to, read one by one by name: the operator stores none and watches
-none.
-"""
+"""Secrets that a resource refers to, read one by one by name: the operator watches none."""
 
 from collections.abc import Iterable
 
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
 from ottla_operator.kube.kinds import SECRET
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, secret_values
+from ottla_operator.resources.model import Json
 
 
 async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
@@ -15,17 +14,20 @@ async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> 
     """
     found: dict[str, ObservedSecret] = {}
     for name in names:
-        try:
-            secret = await api.get(SECRET, namespace, name)
-        except ApiError as error:
-            if error.status != FORBIDDEN:
-                raise
-            raise SecretUnusable(
-                f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, "
-                "or grant it get on this "
-                "Secret"
-            ) from error
-        if secret is not None:
+        if (secret := await get_secret(api, namespace, name)) is not None:
             metadata = secret["metadata"]
             found[name] = ObservedSecret(secret_values(secret), f"{metadata['uid']}/{metadata['resourceVersion']}")
     return found
+
+
+async def get_secret(api: ApiClient, namespace: str, name: str) -> Json | None:
+    """Raises SecretUnusable if the operator may not read it."""
+    try:
+        return await api.get(SECRET, namespace, name)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        raise SecretUnusable(
+            f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, "
+            "or grant it get on this Secret"
+        ) from error

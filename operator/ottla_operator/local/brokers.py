@@ -14,7 +14,13 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, replace_file, write_state
 from ottla_operator.local.live_view import BrokerRow, LiveView, State
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
-from ottla_operator.plan.broker_processes import BrokerProcessPlan, with_founding, with_replication_defaults
+from ottla_operator.plan.broker_processes import (
+    HOST,
+    INTER_BROKER,
+    BrokerProcessPlan,
+    with_founding,
+    with_replication_defaults,
+)
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
@@ -175,7 +181,9 @@ class BrokerProcesses:
 
     @property
     def bootstrap(self) -> dict[str, str]:
-        return {"": ",".join(self.bootstrap_addresses)}
+        plans = [it for it in self.plans if it.id <= self.document.data["spec"]["replicas"]]
+        names = [it for it in plans[0].ports if it != INTER_BROKER] if plans else []
+        return {name: ",".join(f"{HOST}:{it.ports[name]}" for it in plans) for name in names}
 
     @property
     def bootstrap_addresses(self) -> list[str]:

@@ -6,8 +6,11 @@
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      what its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
-.ottla/<cluster>/<id>/output.log         what it has printed .ottla/<cluster>/pipelines/<name>/
-a pipeline: checkpoint, progress.jsonl, process.json, output.log
+.ottla/<cluster>/<id>/output.log         what it has printed
+.ottla/<cluster>/users.json              users that were given credentials, rules or quotas
+.ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
+.ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json and
+                                         output.log
 """
 
 import fcntl
@@ -35,6 +38,9 @@ class Home:
 
     def broker(self, cluster: str, id_: int) -> Path:
         return self.path / cluster / str(id_)
+
+    def user(self, cluster: str, secret: str) -> Path:
+        return self.path / cluster / "users" / secret
 
     def pipeline(self, cluster: str, name: str) -> Path:
         return self.path / cluster / "pipelines" / name

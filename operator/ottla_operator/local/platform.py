@@ -12,18 +12,27 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
 from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, State, TopicRow
 from ottla_operator.local.pipelines import PipelineProcesses, ProcessLaunch
+from ottla_operator.local.user_files import (
+    delete_user_secret,
+    read_user_records,
+    read_user_secret,
+    write_user_records,
+    write_user_secret,
+)
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.user import User
 
 REPORT_WAITING_S: Final = 15.0
 """A resource that is reconciling for this long for one reason is reported."""
@@ -204,12 +213,36 @@ class LocalPlatform:
         """
         self._deletion_records[resource_key(cluster)] = dict(records)
 
+    # Users.
+
+    async def find_user_uid(self, namespace: str, name: str) -> str | None:
+        found = (it.get(name) for it in self.cache.users.values())
+        return next((str(it["metadata"]["uid"]) for it in found if it is not None), None)
+
+    async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
+        return read_user_records(self.home.cluster(cluster.name))
+
+    async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None:
+        write_user_records(self.home.cluster(cluster["metadata"]["name"]), records)
+
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+        return read_user_secret(self.home.user(cluster.name, user.secret_name))
+
+    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+        folder = self.home.user(user["spec"]["clusterRef"]["name"], name)
+        write_user_secret(folder, data)
+        self._print(user, f"clients connect with {folder / 'client.properties'}")
+
+    async def forget_user(self, cluster: Json, record: UserRecord) -> None:
+        delete_user_secret(self.home.user(cluster["metadata"]["name"], record.secret))
+
     # Mirrors.
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
-        wants_tls = mirror.spec.source.tls is not None
+        transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
+        protocol = f"SASL_{transport}" if logs_in(mirror) else transport
         plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
-        return ",".join((it.tls_address if wants_tls else "") or it.address for it in plans)
+        return ",".join(it.address_with(protocol) or it.address for it in plans)
 
     # Pipelines.
 

@@ -18,16 +18,13 @@ from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import Load
 from ottla_operator.local.platform import LocalPlatform, local_key, pipeline_row_key, topic_name
 from ottla_operator.local.topic_metrics import TopicMetrics
-from ottla_operator.plan.broker_processes import unsupported_fields
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
-from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.validation import validate_update
 
-UNSUPPORTED_KINDS: Final = ("User",)
-RECONCILED_KINDS: Final = ("Cluster", "Topic", "Mirror", "Pipeline")
+RECONCILED_KINDS: Final = ("Cluster", "Topic", "User", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
 """Topics are created with the defaults of brokers that are all up and have their new settings; but
 brokers that cannot be must not hold up everything else for ever."""
@@ -64,7 +61,6 @@ class UpRunner:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, stop)
-        self._print_unsupported()
         self.controller.start()
         working = asyncio.create_task(self._work(stop))
         stopped = asyncio.create_task(stop.wait())
@@ -214,6 +210,8 @@ class UpRunner:
                         "(deletionPolicy: Retain)"
                     )
                     self.view.say(said, "info")
+            case "User":
+                self.view.say(f"user {name} is no longer described: revoking its credential, rules and quotas", "info")
             case "Mirror":
                 self.view.mirrors.pop((resource["spec"]["target"]["clusterRef"]["name"], name), None)
                 self.view.say(f"mirror {name} is no longer described; the brokers go on with it as it is set", "info")
@@ -276,12 +274,3 @@ class UpRunner:
         self._loads.append(work)
         ids = {name: it["status"]["topicId"] for name, it in self._topics(cluster).items() if "topicId" in it["status"]}
         await work.run(ids)
-
-    def _print_unsupported(self) -> None:
-        for document in self._documents:
-            if document.kind in UNSUPPORTED_KINDS:
-                said = f"{document.kind} {document.name} is ignored: not supported yet"
-                self.view.say(f"{document.locate(())}: {said}", "warning")
-            if document.kind == "Cluster":
-                for it in unsupported_fields(Cluster.parse(document.data)):
-                    self.view.say(f"{document.locate(it.path)}: {it.reason}", "warning")

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.listener_security import is_open, security_protocols, security_settings
 from ottla_operator.plan.settings import (
-    ACLS_UNSUPPORTED,
     BOOTSTRAP_SERVERS,
     CLUSTER_FOUND,
-    SCRAM_UNSUPPORTED,
     Settings,
     replication_defaults,
 )
@@ -48,31 +47,10 @@ class BrokerProcessPlan:
         """host:port of the listener without TLS."""
         return f"{HOST}:{self.ports[self.plaintext_listener]}"
 
-    @property
-    def tls_address(self) -> str:
-        """host:port of a listener with TLS; empty if there is none."""
+    def address_with(self, protocol: str) -> str:
+        """host:port of a listener with this security protocol; empty if there is none."""
         protocols = dict(it.split(":") for it in self.settings["listener.security.protocol.map"].split(","))
-        return next((f"{HOST}:{port}" for name, port in self.ports.items() if protocols[name.upper()] == "SSL"), "")
-
-
-@dataclass(frozen=True, slots=True)
-class UnsupportedField:
-    """`path`: in the Cluster."""
-
-    path: tuple[str | int, ...]
-    reason: str
-
-
-def unsupported_fields(cluster: Cluster) -> list[UnsupportedField]:
-    """What of a Cluster `ottla up` leaves out."""
-    found = [
-        UnsupportedField(("spec", "listeners", index), f"listener {it.name!r} is left out: {SCRAM_UNSUPPORTED}")
-        for index, it in enumerate(cluster.listeners)
-        if it.authentication == "SCRAM"
-    ]
-    if cluster.spec.authorization and cluster.spec.authorization.type != "None":
-        found.append(UnsupportedField(("spec", "authorization"), ACLS_UNSUPPORTED))
-    return found
+        return next((f"{HOST}:{port}" for name, port in self.ports.items() if protocols[name.upper()] == protocol), "")
 
 
 def plan_broker_processes(
@@ -120,10 +98,9 @@ def _with_bootstrap_servers(plans: Sequence[BrokerProcessPlan]) -> list[BrokerPr
 def _plan_broker(
     cluster: Cluster, id_: int, home: PurePath, used_ports: set[int], certificates: PurePath | None
 ) -> BrokerProcessPlan:
-    listeners = [it for it in cluster.listeners if it.authentication != "SCRAM"]
-    ports = {it.name: _next_free(it.port, used_ports) for it in listeners}
-    protocols = {name: protocol for name, protocol in tls.security_protocols(cluster).items() if name.lower() in ports}
-    plaintext = next((it.name for it in listeners if not it.tls), INTER_BROKER)
+    ports = {it.name: _next_free(it.port, used_ports) for it in cluster.listeners}
+    protocols = security_protocols(cluster)
+    plaintext = next((it.name for it in cluster.listeners if is_open(it)), INTER_BROKER)
     if plaintext not in ports:
         ports[plaintext] = _next_free(cluster.listeners[0].port, used_ports)
         protocols[plaintext.upper()] = "PLAINTEXT"
@@ -136,12 +113,12 @@ def _plan_broker(
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": plaintext.upper(),
         "log.dirs": str(folder / "data"),
+        **security_settings(cluster),
     }
     if certificates is not None:
         settings["ssl.keystore.location"] = str(certificates / KEYSTORE)
         if tls.requires_client_certificates(cluster):
             settings["ssl.truststore.location"] = str(certificates / tls.AUTHORITIES)
-            settings |= tls.client_auth_settings(cluster)
     return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, plaintext)
 
 

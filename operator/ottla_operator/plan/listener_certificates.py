@@ -79,11 +79,6 @@ def check_certificates(found: ListenerCertificates, now: float | None) -> None:
         raise SecretUnusable(f"spec.tls: Secret {found.secret}: clients would reject {CHAIN}: {why}")
 
 
-def security_protocols(cluster: Cluster) -> dict[str, str]:
-    """Security protocol by listener, in capitals as brokers name it."""
-    return {it.name.upper(): "SSL" if it.tls else "PLAINTEXT" for it in cluster.listeners}
-
-
 def client_auth_settings(cluster: Cluster) -> dict[str, str]:
     """Brokers' settings of the listeners that require client certificates."""
     return {

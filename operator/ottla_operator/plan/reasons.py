@@ -53,8 +53,10 @@ RECONCILING_REASONS: Final = (
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
     Reason("Terminating", "Cluster", "An object of the same name is still being deleted."),
     Reason("BrokersUnreachable", "all", "The operator cannot reach the brokers.", "Check network policies."),
-    Reason("ClusterNotFound", "Topic, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."),
-    Reason("ClusterNotReady", "Topic, Mirror, Pipeline", "No broker of the Cluster is ready.", "See the Cluster."),
+    Reason("ClusterNotFound", "Topic, User, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."),
+    Reason(
+        "ClusterNotReady", "Topic, User, Mirror, Pipeline", "No broker of the Cluster is ready.", "See the Cluster."
+    ),
     Reason("CreatingTopic", "Topic", "The topic is being created."),
     Reason("ChangingTopic", "Topic", "The topic is being changed."),
     Reason(
@@ -63,7 +65,13 @@ RECONCILING_REASONS: Final = (
         "The operator could not record that the topic is to be deleted with its Topic.",
         "Let the operator write the ConfigMap of the Cluster.",
     ),
-    Reason("CredentialsUnusable", "Mirror", "A Secret of the source is missing or unusable.", "Correct the Secret."),
+    Reason(
+        "WaitingForAuthorization",
+        "User",
+        "Brokers are still to be restarted with access rules.",
+        "See `status.roll` of the Cluster.",
+    ),
+    Reason("CredentialsUnusable", "Mirror, User", "A Secret is missing or unusable.", "Correct the Secret."),
     Reason("SourceNotFound", "Mirror", "The source Cluster or its listener does not exist.", "Create it."),
     Reason("SourceUnreachable", "Mirror", "The source does not answer.", "Check address, network and TLS."),
     Reason("JoiningSource", "Mirror", "A copy is finding the offset at which it continues."),
@@ -82,9 +90,13 @@ RECONCILING_REASONS: Final = (
 )
 STALLED_REASONS: Final = (
     Reason("InvalidSpec", ALL_KINDS, "The spec cannot be fulfilled.", "Correct the field that the message names."),
-    Reason("NameConflict", ALL_KINDS, "An object or a topic of that name belongs to another resource.", "Rename one."),
+    Reason(
+        "NameConflict", ALL_KINDS, "An object, topic or user of that name belongs to another resource.", "Rename one."
+    ),
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
-    Reason("RejectedByBrokers", "Topic, Mirror", "The brokers rejected a change.", "Correct what the message names."),
+    Reason(
+        "RejectedByBrokers", "Topic, User, Mirror", "The brokers rejected a change.", "Correct what the message names."
+    ),
     Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
     Reason(
         "QuorumLost",
@@ -103,6 +115,18 @@ STALLED_REASONS: Final = (
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
     Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
     Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
+    Reason(
+        "ListenerNotFound",
+        "User",
+        "The Cluster has no listener on which the user could log in.",
+        "Add one with this authentication, or change the User's.",
+    ),
+    Reason(
+        "AuthorizationDisabled",
+        "User",
+        "The User has access rules, and its Cluster allows everything.",
+        "Set the Cluster's `authorization.type` to ACL.",
+    ),
     Reason(
         "SourceTruncated",
         "Mirror",
@@ -159,7 +183,12 @@ EVENT_REASONS: Final = (
     Reason("PartitionsAdded", "Topic", "Partitions were added."),
     Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
     Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
-    Reason("StatusWriteFailed", "Topic", "The status could not be written.", "Check the message."),
+    Reason("UserChanged", "User", "Credential, access rules or quotas were changed; which, says the message."),
+    Reason(
+        "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
+    ),
+    Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted Users were removed."),
+    Reason("StatusWriteFailed", "Topic, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),
 )

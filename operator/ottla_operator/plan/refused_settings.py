@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla_broker.config import Config, SettingError, find_setting_problems, refers_to_place
-from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.listener_security import security_settings
 from ottla_operator.resources.cluster import Cluster
 
 OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
@@ -41,7 +41,8 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
         ),
         "certificates follow from spec.tls",
     ),
-    "ssl.client.auth": "it follows from authentication in spec.listeners",
+    **dict.fromkeys(("ssl.client.auth", "sasl.enabled.mechanisms"), "it follows from authentication in spec.listeners"),
+    **dict.fromkeys(("authorizer.class.name", "super.users"), "it follows from spec.authorization"),
 }
 """Settings that the operator derives from the rest of the spec, and from what."""
 
@@ -58,7 +59,9 @@ class RefusedSetting:
 def find_refused_settings(cluster: Cluster) -> tuple[RefusedSetting, ...]:
     """Every problem of `spec.config`; empty if brokers start with it."""
     alone = tuple(
-        RefusedSetting(name, problem) for name, text in cluster.config.items() for problem in _find_problems(name, text)
+        RefusedSetting(name, problem)
+        for name, text in cluster.config.items()
+        for problem in _find_problems(cluster, name, text)
     )
     return alone or tuple(RefusedSetting(None, it) for it in _find_conflicts(cluster))
 
@@ -68,8 +71,10 @@ def describe_refused_settings(refused: tuple[RefusedSetting, ...]) -> str:
     return "; ".join(f"spec.config: {it.reason}" for it in refused)
 
 
-def _find_problems(name: str, text: str) -> Iterator[str]:
-    if (why := OPERATOR_SETTINGS.get(name)) is not None:
+def _find_problems(cluster: Cluster, name: str, text: str) -> Iterator[str]:
+    if name in security_settings(cluster) and name not in OPERATOR_SETTINGS:
+        yield f"{name} cannot be set here: it follows from authentication in spec.listeners"
+    elif (why := OPERATOR_SETTINGS.get(name)) is not None:
         yield f"{name} cannot be set here: {why}"
     else:
         yield from find_setting_problems(name, text)
@@ -84,7 +89,7 @@ def _find_conflicts(cluster: Cluster) -> tuple[str, ...]:
         "listeners": ",".join(f"{it.name.upper()}://:{it.port}" for it in cluster.listeners),
         "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
         "inter.broker.listener.name": cluster.listeners[0].name.upper(),
-        **tls.client_auth_settings(cluster),
+        **security_settings(cluster),
     }
     try:
         Config.of(settings)

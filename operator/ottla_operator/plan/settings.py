@@ -20,8 +20,6 @@ JOINING_SETTINGS: Final = frozenset({BOOTSTRAP_SERVERS, CLUSTER_FOUND})
 nobody.
 """
 OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
-SCRAM_UNSUPPORTED: Final = "SCRAM is not supported yet; allowed: None, and TLS for client certificates"
-ACLS_UNSUPPORTED: Final = "ACLs are not supported yet: every request would be allowed"
 
 
 def replication_defaults(brokers: int) -> dict[str, str]:

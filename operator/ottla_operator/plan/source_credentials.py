@@ -62,6 +62,12 @@ def secret_names(mirror: Mirror) -> list[str]:
     return sorted({ref.name for ref in refs if ref})
 
 
+def logs_in(mirror: Mirror) -> bool:
+    """True if brokers log in at the source by SASL."""
+    credentials = mirror.spec.source.credentials
+    return credentials is not None and credentials.mechanism != _CLIENT_CERTIFICATE
+
+
 def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -> dict[str, str]:
     """Empty for a source without TLS and login. `secrets`: those that exist, by name. Raises
     SecretUnusable.

@@ -15,7 +15,8 @@ from ottla_operator.reconcile.mirrors import MirrorReconciler
 from ottla_operator.reconcile.pipelines import PipelineReconciler
 from ottla_operator.reconcile.platform import Platform, PlatformError
 from ottla_operator.reconcile.topics import TopicReconciler
-from ottla_operator.reconcile.watch_cache import Key, WatchCache
+from ottla_operator.reconcile.users import UserReconciler
+from ottla_operator.reconcile.watch_cache import GROUPED_KINDS, Key, WatchCache
 from ottla_operator.resources.model import Json
 
 EXPECTED_ERRORS: Final = (PlatformError, KafkaError, Unreachable, OSError)
@@ -47,14 +48,16 @@ class Controller:
         mirror_resync_s: float = 10.0,
     ) -> None:
         self.cache = WatchCache() if cache is None else cache
-        self.clusters = ClusterReconciler(platform, self.cache, self._wake_topics_of_reachable_cluster)
+        self.clusters = ClusterReconciler(platform, self.cache, self._wake_dependents_of_reachable_cluster)
         self.topics = TopicReconciler(platform, self.cache)
+        self.users = UserReconciler(platform, self.cache)
         self.mirrors = MirrorReconciler(platform, self.cache, mirror_resync_s)
         self.pipelines = PipelineReconciler(platform, self.cache)
         self._on_reconciled = on_reconciled
         reconcilers: dict[str, Reconciler] = {
             "Cluster": self.clusters,
             "Topic": self.topics,
+            "User": self.users,
             "Mirror": self.mirrors,
             "Pipeline": self.pipelines,
         }
@@ -65,13 +68,13 @@ class Controller:
             for kind, it in reconcilers.items()
         }
         self._reachable: set[Key] = set()
-        """Clusters whose Topics were woken since their brokers became reachable."""
+        """Clusters whose Topics and Users were woken since their brokers became reachable."""
 
     def start(self) -> None:
         """Starts the loops and reconciles everything in the cache."""
         for loops in self._loops.values():
             loops.start()
-        for key in {*self.cache.clusters, *self.cache.topics}:
+        for key in {*self.cache.clusters, *self.cache.topics, *self.cache.users}:
             self.wake("Cluster", key)
         for key in self.cache.pipelines:
             self.wake("Pipeline", key)
@@ -95,7 +98,7 @@ class Controller:
         """Reconciles what a changed resource concerns. `key`: see `reconcile_key`."""
         self._loops[kind].wake(key)
         if kind == "Cluster":
-            self._loops["Topic"].wake(key)
+            self._wake_dependents(key)
         if kind == "Topic":
             self.wake_waiting_pipelines(key)
 
@@ -110,10 +113,14 @@ class Controller:
         if key in self.cache.pipelines:
             self._loops["Pipeline"].wake(key)
 
-    def _wake_topics_of_reachable_cluster(self, key: Key) -> None:
+    def _wake_dependents_of_reachable_cluster(self, key: Key) -> None:
         if key not in self._reachable:
             self._reachable.add(key)
-            self._loops["Topic"].wake(key)
+            self._wake_dependents(key)
+
+    def _wake_dependents(self, cluster: Key) -> None:
+        for kind in GROUPED_KINDS:
+            self._loops[kind].wake(cluster)
 
     def wake_waiting_pipelines(self, cluster: Key) -> None:
         for key, resource in self.cache.pipelines.items():

@@ -14,11 +14,13 @@ from ottla_operator.plan.pipeline.status import PipelineRun
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.user import User
 
 
 class PlatformError(Exception):
@@ -192,6 +194,31 @@ class Platform(Protocol):
         """By the Topic resource's uid; a record that cannot be read is left out."""
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None: ...
+
+    # Users.
+
+    async def find_user_uid(self, namespace: str, name: str) -> str | None:
+        """The uid of the User resource of this name, not from a cache; None if there is none."""
+
+    async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
+        """By the User resource's uid; a record that cannot be read is left out."""
+
+    async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
+
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+        """What was written for the user's clients; empty if nothing was. Raises Blocked if another
+        object has its name, SecretUnusable if it may not be read.
+        """
+
+    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+        """Replaces what the user's clients need. `user`: the User resource. Raises Blocked,
+        SecretUnusable.
+        """
+
+    async def forget_user(self, cluster: Json, record: UserRecord) -> None:
+        """The User is deleted: deletes what was written for its clients, if the platform does not
+        do so by itself.
+        """
 
     # Mirrors.
 

@@ -8,6 +8,9 @@ from ottla_operator.resources.model import Json
 
 MAX_DELETED_TOPICS: Final = 10_000  # of one Cluster: a standby operator sees Topics go and never reconciles
 
+GROUPED_KINDS: Final = ("Topic", "User")
+"""Kinds whose resources are reconciled together, all of one Cluster."""
+
 K = TypeVar("K")
 
 
@@ -23,26 +26,34 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class WatchCache:
-    """`topics`: by their Cluster's key and their own name. `deleted_topics`: by their Cluster's
-    key, the uids of Topics whose deletion a watch has shown, and whether their last deletionPolicy
-    was Delete; entries stay until the TopicReconciler has recorded them."""
+    """`topics`, `users`: by their Cluster's key and their own name. `deleted_topics`: by their
+    Cluster's key, the uids of Topics whose deletion a watch has shown, and whether their last
+    deletionPolicy was Delete; entries stay until the TopicReconciler has recorded them.
+    """
 
     clusters: dict[Key, Json] = field(default_factory=dict)
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
     deleted_topics: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    users: dict[Key, dict[str, Json]] = field(default_factory=dict)
     pipelines: dict[Key, Json] = field(default_factory=dict)
     mirrors: dict[Key, Json] = field(default_factory=dict)
 
     def all(self) -> list[Json]:
         by_key = (self.clusters, self.pipelines, self.mirrors)
-        topics = [it for of_cluster in self.topics.values() for it in of_cluster.values()]
-        return [*(it for resources in by_key for it in resources.values()), *topics]
+        grouped = [
+            it
+            for by_cluster in (self.topics, self.users)
+            for of_cluster in by_cluster.values()
+            for it in of_cluster.values()
+        ]
+        return [*(it for resources in by_key for it in resources.values()), *grouped]
 
     def count(self) -> dict[str, int]:
         """Resources by kind."""
         return {
             "Cluster": len(self.clusters),
             "Topic": sum(map(len, self.topics.values())),
+            "User": sum(map(len, self.users.values())),
             "Pipeline": len(self.pipelines),
             "Mirror": len(self.mirrors),
         }
@@ -68,13 +79,15 @@ class WatchCache:
         return key
 
     def _replace(self, key: Key, resource: Json, is_deleted: bool) -> bool:
-        if resource["kind"] != "Topic":
-            by_key = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}[resource["kind"]]
+        kind = resource["kind"]
+        if kind not in GROUPED_KINDS:
+            by_key = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}[kind]
             return _replace(by_key, key, resource, is_deleted)
-        of_cluster = self.topics.setdefault(key, {})
+        by_cluster = {"Topic": self.topics, "User": self.users}[kind]
+        of_cluster = by_cluster.setdefault(key, {})
         changed = _replace(of_cluster, resource["metadata"]["name"], resource, is_deleted)
         if not of_cluster:
-            del self.topics[key]
+            del by_cluster[key]
         return changed
 
 
@@ -87,8 +100,8 @@ def resource_key(resource: Json) -> Key:
 
 
 def reconcile_key(resource: Json) -> Key:
-    """The key under which a resource is reconciled: a Topic with all others of its Cluster."""
-    if resource["kind"] != "Topic":
+    """The key of a resource's reconcile: a Topic or User with all others of its Cluster."""
+    if resource["kind"] not in GROUPED_KINDS:
         return resource_key(resource)
     cluster = ((resource["spec"] or {}).get("clusterRef") or {}).get("name")
     return Key(resource["metadata"]["namespace"], str(cluster))

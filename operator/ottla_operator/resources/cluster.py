@@ -48,8 +48,8 @@ class Listener(Model, frozen=True):
     authentication: Annotated[
         Literal["None", "SCRAM", "TLS"] | None,
         doc(
-            "How clients authenticate. None: they do not. SCRAM: with user name and password. TLS: with a client "
-            "certificate. Defaults to None."
+            "How clients authenticate. None: they do not. SCRAM: with user name and password (SCRAM-SHA-256, "
+            "SCRAM-SHA-512). TLS: with a client certificate. Defaults to None."
         ),
     ] = None
     node_port: Annotated[
@@ -260,6 +260,20 @@ class ClusterSpec(Model, frozen=True):
                 len({it.get("port") for it in _objects(spec.get("listeners"))}) == len(_objects(spec.get("listeners")))
             ),
             "listeners",
+        ),
+        Rule(
+            "!has(self.authorization) || self.authorization.type != 'ACL' || (has(self.listeners) && "
+            "self.listeners.all(l, has(l.authentication) && l.authentication != 'None'))",
+            "authorization type ACL needs authentication SCRAM or TLS on every listener: clients without a login would "
+            "have the rights of brokers",
+            lambda spec: (
+                spec.get("authorization", {}).get("type") != "ACL"
+                or (
+                    ("listeners" in spec)
+                    and all(it.get("authentication", "None") != "None" for it in _objects(spec["listeners"]))
+                )
+            ),
+            "authorization",
         ),
         Rule(
             None,

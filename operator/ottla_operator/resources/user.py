@@ -5,23 +5,24 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from ottla_operator.resources.common import (
-    Duration,
     ObjectName,
     ObjectRef,
     Resource,
     SecretKeyRef,
     Status,
-    Timestamp,
 )
-from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable, listed
+from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one, immutable, listed
 
 
 class Authentication(Model, frozen=True):
     """How the user authenticates."""
 
     type: Annotated[
-        Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS"],
-        doc("SCRAM-SHA-256 or SCRAM-SHA-512: user name and password. TLS: client certificate."),
+        Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "None"],
+        doc(
+            "SCRAM-SHA-256 or SCRAM-SHA-512: user name and password, which are written to a Secret. TLS: client "
+            "certificate, made by others, whose subject is userName. None: no credential, only access rules and quotas."
+        ),
     ]
     password_from: Annotated[
         SecretKeyRef | None, doc("Secret key that holds the password. Defaults to a generated password.")
@@ -29,9 +30,9 @@ class Authentication(Model, frozen=True):
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
-            "!has(self.passwordFrom) || self.type != 'TLS'",
-            "passwordFrom is only for SCRAM; a certificate has no password",
-            lambda value: "passwordFrom" not in value or value.get("type") != "TLS",
+            "!has(self.passwordFrom) || self.type.startsWith('SCRAM')",
+            "passwordFrom is only for SCRAM",
+            lambda value: "passwordFrom" not in value or value["type"].startswith("SCRAM"),
             "passwordFrom",
         ),
     )
@@ -75,27 +76,46 @@ Operation = Literal[
 ]
 
 
-class AclRule(Model, frozen=True):
-    """Access rule."""
+Operations = Annotated[list[Operation], Meta(min_length=1, max_length=16, extra_json_schema=listed("set"))]
+PatternText = Annotated[str, Meta(min_length=1, max_length=249)]
 
-    resource: Annotated[AclResource, doc("Resource that the rule applies to.")]
-    operations: Annotated[
-        list[Operation],
-        Meta(
-            min_length=1,
-            max_length=16,
-            description="Kafka operations that are allowed or denied.",
-            extra_json_schema=listed("set"),
-        ),
-    ]
+
+class AclRule(Model, frozen=True):
+    """Access rule: `{allow: [Read, Write], topic: orders*}`."""
+
+    allow: Annotated[Operations | None, doc("Kafka operations that are allowed.")] = None
+    deny: Annotated[
+        Operations | None, doc("Kafka operations that are denied. A denial takes precedence over every allow.")
+    ] = None
+    topic: Annotated[PatternText | None, doc("Name of a topic; `orders*` is a prefix, `*` every topic.")] = None
+    group: Annotated[PatternText | None, doc("Id of a consumer group; `*` at its end as for topic.")] = None
+    transactional_id: Annotated[PatternText | None, doc("Transactional id; `*` at its end as for topic.")] = None
+    cluster: Annotated[bool | None, doc("The cluster itself. Only true is allowed.")] = None
+    resource: Annotated[
+        AclResource | None, doc("Resource in Kafka's form, for names that end with `*` themselves.")
+    ] = None
     host: Annotated[
-        Annotated[str, Meta(max_length=64)] | None,
+        Annotated[str, Meta(min_length=1, max_length=64)] | None,
         doc("Client IP address that the rule applies to. Defaults to any."),
     ] = None
-    permission: Annotated[
-        Literal["Allow", "Deny"] | None,
-        doc("Allow or Deny. A Deny takes precedence over every Allow. Defaults to Allow."),
-    ] = None
+
+    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+        exactly_one(
+            "topic",
+            "group",
+            "transactionalId",
+            "cluster",
+            "resource",
+            message="a rule is about one of topic, group, transactionalId, cluster and resource",
+        ),
+        exactly_one("allow", "deny", message="a rule has either allow or deny"),
+        Rule(
+            "!has(self.cluster) || self.cluster",
+            "cluster can only be true",
+            lambda value: value.get("cluster", True) is True,
+            "cluster",
+        ),
+    )
 
 
 class Quotas(Model, frozen=True):
@@ -118,15 +138,6 @@ class Quotas(Model, frozen=True):
     ] = None
 
 
-class Rotation(Model, frozen=True):
-    """Rotation of credentials that the operator generates."""
-
-    every: Annotated[Duration, doc("Lifetime of a credential.")]
-    overlap: Annotated[
-        Duration | None, doc("Time for which the previous credential remains valid. Defaults to 1h.")
-    ] = None
-
-
 class UserSpec(Model, frozen=True):
     """Desired state of the user."""
 
@@ -134,17 +145,26 @@ class UserSpec(Model, frozen=True):
     authentication: Annotated[Authentication, doc("How the user authenticates.")]
     user_name: Annotated[
         Annotated[str, Meta(min_length=1, max_length=249)] | None,
-        doc("Name that clients authenticate with. Immutable. Defaults to metadata.name."),
+        doc(
+            "Name that clients authenticate with: for SCRAM the user name, for TLS the certificate's subject, such as "
+            "CN=alice,O=example. Immutable. Defaults to metadata.name."
+        ),
     ] = None
     secret_name: Annotated[
         ObjectName | None, doc("Secret that the credentials are written to. Defaults to metadata.name.")
     ] = None
     acls: Annotated[
         Annotated[list[AclRule], Meta(max_length=256)] | None,
-        doc("Access rules of the user. They apply on clusters with authorization type ACL.", listed("atomic")),
+        doc(
+            "Access rules of the user, on clusters with authorization type ACL. Other rules of the user are removed. "
+            "Without this field rules are left alone.",
+            listed("atomic"),
+        ),
     ] = None
-    quotas: Annotated[Quotas | None, doc("Limits on the user's load. Defaults to no limits.")] = None
-    rotation: Annotated[Rotation | None, doc("Rotation of generated credentials. Defaults to no rotation.")] = None
+    quotas: Annotated[
+        Quotas | None,
+        doc("Limits on the user's load. Other limits of the user are removed. Without this field they are left alone."),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Transition(
@@ -154,6 +174,7 @@ class UserSpec(Model, frozen=True):
             "clusterRef",
         ),
         immutable("userName", "userName is immutable; create a new User instead"),
+        immutable("secretName", "secretName is immutable; create a new User instead"),
     )
 
 
@@ -162,7 +183,6 @@ class UserStatus(Status, frozen=True):
 
     user_name: Annotated[str | None, doc("Name that clients authenticate with.")] = None
     secret: Annotated[str | None, doc("Secret that holds the credentials.")] = None
-    rotated_at: Annotated[Timestamp | None, doc("Time at which the credentials were last rotated.")] = None
 
 
 class User(Resource, frozen=True):
@@ -171,3 +191,11 @@ class User(Resource, frozen=True):
     kind: Literal["User"]
     spec: UserSpec
     status: UserStatus | None = None
+
+    @property
+    def user_name(self) -> str:
+        return self.spec.user_name or self.metadata.name
+
+    @property
+    def secret_name(self) -> str:
+        return self.spec.secret_name or self.metadata.name

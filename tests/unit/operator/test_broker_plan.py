@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla_broker.config import Config
 from ottla_operator.plan.broker_processes import (
     plan_broker_processes,
-    unsupported_fields,
     with_founding,
     with_replication_defaults,
 )
@@ -114,10 +114,23 @@ def test_brokers_that_remain_keep_their_plan() -> None:
     assert two[2].settings["default.replication.factor"] == "2"
 
 
-def test_unsupported_listeners_are_reported_and_omitted() -> None:
+def test_listeners_with_a_login_have_mechanisms_and_brokers_a_listener_of_their_own() -> None:
     wanted = cluster(
-        listeners=[{"name": "plain", "port": 9092}, {"name": "safe", "port": 9093, "authentication": "SCRAM"}],
+        listeners=[{"name": "safe", "port": 9093, "authentication": "SCRAM"}],
+        authorization={"type": "ACL", "superUsers": ["User:admin"]},
     )
     (broker,) = plan_broker_processes([wanted], HOME)
-    assert dict(broker.ports) == {"plain": 9092}
-    assert [it.path for it in unsupported_fields(wanted)] == [("spec", "listeners", 1)]
+    assert dict(broker.ports) == {"safe": 9093, "inter_broker": 9094}
+    settings = broker.settings
+    assert settings["listener.security.protocol.map"] == "SAFE:SASL_PLAINTEXT,INTER_BROKER:PLAINTEXT"
+    assert settings["inter.broker.listener.name"] == "INTER_BROKER"
+    assert settings["listener.name.safe.sasl.enabled.mechanisms"] == "SCRAM-SHA-256,SCRAM-SHA-512"
+    assert settings["authorizer.class.name"].endswith("StandardAuthorizer")
+    assert settings["super.users"] == "User:ANONYMOUS;User:admin"
+    assert broker.address == "127.0.0.1:9094"
+    assert not Config.of(settings).notes
+
+
+def test_open_cluster_has_no_authorizer() -> None:
+    (broker,) = plan_broker_processes([cluster(authorization={"type": "None"})], HOME)
+    assert not {"authorizer.class.name", "super.users"} & broker.settings.keys()

@@ -17,7 +17,7 @@ from ottla_operator.kube.kinds import SECRET
 from ottla_operator.local.documents import InvalidFiles, read_files
 from ottla_operator.local.home import write_certificates
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.broker_processes import plan_broker_processes, unsupported_fields
+from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.resources.cluster import Cluster
@@ -106,9 +106,8 @@ def test_brokers_on_one_machine_read_files_in_a_folder_named_by_the_digest(
     assert config.inter_broker_listener == "PLAIN"
     assert listener_tls(config, "SAFE").client_auth == "required"
     assert listener_tls(config, "SAFE").load()
-    assert (first.address, first.tls_address) == ("127.0.0.1:9092", "127.0.0.1:9094")
-    assert (second.address, second.tls_address) == ("127.0.0.1:9093", "127.0.0.1:9095")
-    assert not unsupported_fields(demo)
+    assert (first.address, first.address_with("SSL")) == ("127.0.0.1:9092", "127.0.0.1:9094")
+    assert (second.address, second.address_with("SSL")) == ("127.0.0.1:9093", "127.0.0.1:9095")
 
 
 def test_brokers_with_tls_listeners_only_get_an_inter_broker_listener(authority: CertificateAuthority) -> None:

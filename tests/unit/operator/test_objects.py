@@ -168,11 +168,6 @@ def test_only_the_first_broker_founds_and_only_while_the_cluster_does_not_exist(
     ("spec", "message"),
     [
         ({"storage": None}, "spec.storage is missing"),
-        (
-            {"listeners": [{"name": "safe", "port": 9093, "authentication": "SCRAM"}]},
-            r"spec.listeners\[0\].authentication: SCRAM is not supported yet",
-        ),
-        ({"authorization": {"type": "ACL"}}, "ACLs are not supported yet"),
     ],
 )
 def test_unsupported_fields_are_reported(spec: dict[str, Any], message: str) -> None:

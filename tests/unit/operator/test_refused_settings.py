@@ -41,7 +41,7 @@ def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: ob
     [
         {},
         {"auto.create.topics.enable": False, "num.partitions": "3", "log.retention.ms": -1},
-        {"num.network.threads": 8, "sasl.enabled.mechanisms": "PLAIN"},
+        {"num.network.threads": 8, "connections.max.reauth.ms": 60000},
         {"num.partitions": "${env:PARTITIONS}"},
         {"listener.name.plain.ssl.enabled.protocols": "TLSv1.3"},
     ],

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import kopf
 from aiohttp import web
 
-from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind, kind_of
+from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, USER, Kind, kind_of
 from ottla_operator.kube.operator import Operator, OperatorOptions
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
@@ -17,7 +17,7 @@ from ottla_operator.resources.model import Json
 from tests.unit.operator.loop import on_loop
 
 NAMESPACE = Kind("v1", "Namespace", "namespaces")  # kopf looks this kind up
-KINDS = (CLUSTER, TOPIC, PIPELINE, MIRROR, POD, SERVICE, STATEFUL_SET, NAMESPACE)
+KINDS = (CLUSTER, TOPIC, PIPELINE, MIRROR, USER, POD, SERVICE, STATEFUL_SET, NAMESPACE)
 WITHIN_S = 20.0
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan import listener_security
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.services import ServiceAddresses, advertised_address, external_listeners
 from ottla_operator.plan.settings import BOOTSTRAP_SERVERS, CLUSTER_FOUND, Settings, replication_defaults
@@ -40,7 +41,7 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
     """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
     their number, which replication defaults and whom a broker asks for the cluster follow from."""
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
-    protocols = {INTER_BROKER: "PLAINTEXT", **tls.security_protocols(cluster)}
+    protocols = {INTER_BROKER: "PLAINTEXT", **listener_security.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
     made = {
         **replication_defaults(brokers),
@@ -56,7 +57,7 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
             for broker in range(names.FIRST_BROKER, names.FIRST_BROKER + brokers)
         ),
         "http.listener": f":{names.http_port(cluster)}",
-        **tls.client_auth_settings(cluster),
+        **listener_security.security_settings(cluster),
     }
     if tls.secret_name(cluster):
         made |= {

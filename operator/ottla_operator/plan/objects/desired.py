@@ -9,7 +9,7 @@ from ottla_operator.plan.objects import access, names
 from ottla_operator.plan.objects.config import all_broker_settings, common_settings, config_map
 from ottla_operator.plan.objects.pods import BrokerImages, pod_template
 from ottla_operator.plan.objects.services import ServiceAddresses, services, services_without_address
-from ottla_operator.plan.settings import ACLS_UNSUPPORTED, SCRAM_UNSUPPORTED, Settings
+from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
@@ -91,11 +91,6 @@ def find_unsupported(cluster: Cluster) -> str:
         )
     if cluster.spec.storage is None:
         return "spec.storage is missing: Kubernetes needs the size of the brokers' disks, such as storage: {size: 10Gi}"
-    for index, it in enumerate(cluster.listeners):
-        if it.authentication == "SCRAM":
-            return f"spec.listeners[{index}].authentication: {SCRAM_UNSUPPORTED}"
-    if cluster.spec.authorization and cluster.spec.authorization.type != "None":
-        return f"spec.authorization: {ACLS_UNSUPPORTED}"
     return ""
 
 

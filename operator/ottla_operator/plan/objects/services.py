@@ -152,11 +152,12 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
+def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False, login: bool = False) -> str:
     """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without:
-    an internal listener's if there is one. Empty if there is no such listener.
+    an internal listener's if there is one. `login`: at a listener with SCRAM. Empty if there is no
+    such listener.
     """
-    listeners = [it for it in cluster.listeners if bool(it.tls) is tls]
+    listeners = [it for it in cluster.listeners if bool(it.tls) is tls and (it.authentication == "SCRAM") is login]
     if not listeners:
         return ""
     listener = next((it for it in listeners if not is_external(it)), listeners[0])

@@ -1,0 +1,77 @@
+"""The Secrets of users, which belong to their User resources and are deleted with them.
+
+A Secret that the operator did not make for this User is never read for a password, and never
+written.
+"""
+
+import base64
+from collections.abc import Mapping
+
+from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.kinds import SECRET
+from ottla_operator.kube.owned_objects import is_managed
+from ottla_operator.kube.secrets import get_secret
+from ottla_operator.plan.conditions import Stalled
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.source_credentials import secret_values
+from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.resources.model import Json
+
+
+async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: str) -> dict[str, str]:
+    """Empty if there is none. Raises Blocked if the name is taken, SecretUnusable if the operator
+    may not read it.
+    """
+    secret = await get_secret(api, namespace, name)
+    if secret is None or not _is_of(secret, user_uid):
+        return {}
+    return secret_values(secret)
+
+
+async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping[str, str]) -> None:
+    """`user`: the User resource. Raises Blocked if the name is taken, or the API server rejects the
+    Secret.
+    """
+    metadata = user["metadata"]
+    live = await get_secret(api, metadata["namespace"], name)
+    if live is not None:
+        _is_of(live, metadata["uid"])
+    owner = {
+        "apiVersion": user["apiVersion"],
+        "kind": user["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+    await api.apply(
+        {
+            "apiVersion": SECRET.api,
+            "kind": SECRET.name,
+            "type": "Opaque",
+            "metadata": {
+                "name": name,
+                "namespace": metadata["namespace"],
+                "labels": {
+                    "app.kubernetes.io/name": "ottla",
+                    names.INSTANCE: user["spec"]["clusterRef"]["name"],
+                    "app.kubernetes.io/component": "user",
+                    "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
+                },
+                "ownerReferences": [owner],
+            },
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+        }
+    )
+
+
+def _is_of(secret: Json, user_uid: str) -> bool:
+    """False if the Secret is that of a User of the same name that was deleted, and which Kubernetes
+    is about to delete too. Raises Blocked if it is none of a User's.
+    """
+    name, owners = secret["metadata"]["name"], secret["metadata"].get("ownerReferences") or []
+    users = [it for it in owners if it["kind"] == "User"]
+    if not is_managed(secret) or not users:
+        raise Blocked(
+            Stalled("NameConflict", f"Secret {name} exists and is not the operator's; set another secretName")
+        )
+    return any(it["uid"] == user_uid for it in users)

@@ -1,0 +1,47 @@
+"""What `ottla up` keeps of users: a folder of files for the clients of each, readable by its owner
+alone, and records of those that have credentials, rules or quotas.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ottla_operator.local.home import replace_file
+from ottla_operator.plan.user_records import UserRecord, parse_records
+
+RECORDS: Final = "users.json"
+_PRIVATE: Final = 0o600
+
+
+def read_user_records(cluster: Path) -> dict[str, UserRecord]:
+    """By uid. `cluster`: the cluster's folder."""
+    try:
+        return parse_records(UserRecord, json.loads((cluster / RECORDS).read_text()))
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def write_user_records(cluster: Path, records: Mapping[str, UserRecord]) -> None:
+    replace_file(cluster / RECORDS, json.dumps(records, indent=2), mode=_PRIVATE)
+
+
+def read_user_secret(folder: Path) -> dict[str, str]:
+    """Content of the files by name; empty without the folder."""
+    if not folder.is_dir():
+        return {}
+    return {it.name: it.read_text() for it in folder.iterdir() if it.is_file()}
+
+
+def write_user_secret(folder: Path, data: Mapping[str, str]) -> None:
+    """The password last: a folder that was only partly written has none, and it is set again."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in sorted(data, key=lambda it: it == "password"):
+        replace_file(folder / name, data[name], mode=_PRIVATE)
+    for gone in set(read_user_secret(folder)) - data.keys():
+        (folder / gone).unlink()
+
+
+def delete_user_secret(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

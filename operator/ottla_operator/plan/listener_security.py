@@ -1,0 +1,61 @@
+"""How a Cluster's listeners authenticate clients and what these may do, as brokers' settings in
+Kafka's names. Pure.
+
+Brokers reach each other on a listener of their own, without TLS and login, where they are
+User:ANONYMOUS. This principal is a super user, so where access rules apply, every listener of the
+spec has to authenticate its clients (a rule of ClusterSpec). On Kubernetes a NetworkPolicy keeps
+others from the brokers' own listener; with `ottla up` it is on the loopback interface.
+"""
+
+from typing import Final
+
+from ottla_broker.config.addresses import STANDARD_AUTHORIZER
+from ottla_broker.security.principal import ANONYMOUS
+from ottla_broker.security.scram import MECHANISMS
+from ottla_operator.plan import listener_certificates
+from ottla_operator.resources.cluster import Cluster, Listener
+
+AUTHORIZER: Final = "authorizer.class.name"
+SUPER_USERS: Final = "super.users"
+
+
+def has_access_rules(cluster: Cluster) -> bool:
+    """True if brokers decide by access control lists."""
+    return cluster.spec.authorization is not None and cluster.spec.authorization.type == "ACL"
+
+
+def security_protocol(listener: Listener) -> str:
+    """Kafka's name of the listener's protocol."""
+    transport = "SSL" if listener.tls else "PLAINTEXT"
+    return f"SASL_{transport}" if listener.authentication == "SCRAM" else transport
+
+
+def security_protocols(cluster: Cluster) -> dict[str, str]:
+    """Security protocol by listener, in capitals as brokers name it."""
+    return {it.name.upper(): security_protocol(it) for it in cluster.listeners}
+
+
+def is_open(listener: Listener) -> bool:
+    """True if clients need neither TLS nor a login."""
+    return security_protocol(listener) == "PLAINTEXT"
+
+
+def security_settings(cluster: Cluster) -> dict[str, str]:
+    """Brokers' settings of authentication and authorization, beside protocols and certificates."""
+    return {
+        **listener_certificates.client_auth_settings(cluster),
+        **{
+            f"listener.name.{it.name}.sasl.enabled.mechanisms": ",".join(MECHANISMS)
+            for it in cluster.listeners
+            if it.authentication == "SCRAM"
+        },
+        **_authorization_settings(cluster),
+    }
+
+
+def _authorization_settings(cluster: Cluster) -> dict[str, str]:
+    authorization = cluster.spec.authorization
+    if authorization is None or authorization.type != "ACL":
+        return {}
+    super_users = dict.fromkeys([str(ANONYMOUS), *(authorization.super_users or ())])
+    return {AUTHORIZER: STANDARD_AUTHORIZER, SUPER_USERS: ";".join(super_users)}

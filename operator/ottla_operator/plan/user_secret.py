@@ -1,0 +1,120 @@
+"""What a client needs to connect as a user, as the keys of a Secret. Pure.
+
+Invariant: `sasl.jaas.config` holds the password that was last set on the brokers, because a Secret
+is written only after that. A Secret whose `password` differs from it was edited, or its User has
+another source of the password by now: then the password has to be set again.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.security.scram import ScramMechanism
+from ottla_operator.plan.listener_certificates import AUTHORITIES
+from ottla_operator.plan.listener_security import security_protocol
+from ottla_operator.plan.objects.services import is_external
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
+from ottla_operator.resources.cluster import Cluster, Listener
+from ottla_operator.resources.user import User
+
+USERNAME: Final = "username"
+PASSWORD: Final = "password"
+JAAS: Final = "sasl.jaas.config"
+MECHANISM: Final = "sasl.mechanism"
+SECRET_KEYS: Final = (PASSWORD, JAAS, "client.properties", "librdkafka.properties")
+"""Keys whose values contain the password."""
+PASSWORD_BYTES: Final = 24
+MAX_PASSWORD_LENGTH: Final = 1024
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """Where and how a user connects. `authorities`: PEM; empty without TLS, or if the Cluster's
+    Secret has none.
+    """
+
+    bootstrap: str
+    protocol: str
+    authorities: str = field(default="", repr=False)
+
+
+def find_listener(cluster: Cluster, user: User) -> Listener | None:
+    """The listener that the user logs in at: one inside the Kubernetes cluster if there is one."""
+    authentication = "SCRAM" if user.spec.authentication.type.startswith("SCRAM") else user.spec.authentication.type
+    suitable = [it for it in cluster.listeners if it.authentication == authentication]
+    return next((it for it in suitable if not is_external(it)), suitable[0] if suitable else None)
+
+
+def client_access(
+    listener: Listener, bootstrap: Mapping[str, str], tls_secret: ObservedSecret | None
+) -> ClientAccess | None:
+    """None while the listener's bootstrap address is unknown. `bootstrap`: by listener, of the
+    Cluster's status. `tls_secret`: that of the Cluster's certificates.
+    """
+    if not (address := bootstrap.get(listener.name)):
+        return None
+    authorities = tls_secret.values.get(AUTHORITIES, "") if listener.tls and tls_secret else ""
+    return ClientAccess(address, security_protocol(listener), authorities)
+
+
+def generate_password() -> str:
+    """32 letters, digits, - and _: 192 random bits."""
+    return secrets.token_urlsafe(PASSWORD_BYTES)
+
+
+def check_password(password: str, source: str) -> None:
+    """Raises SecretUnusable, without the password."""
+    if not password:
+        raise SecretUnusable(f"{source} is empty")
+    if _CONTROL.search(password):
+        raise SecretUnusable(f"{source} contains a line end or another control character; store it without")
+    if len(password) > MAX_PASSWORD_LENGTH:
+        raise SecretUnusable(f"{source} is longer than {MAX_PASSWORD_LENGTH} characters")
+
+
+def is_password_set(secret: Mapping[str, str], user: str, password: str, mechanism: ScramMechanism) -> bool:
+    """True if the Secret was written after this password was set on the brokers."""
+    return secret.get(JAAS) == _jaas(user, password) and secret.get(MECHANISM) == mechanism.title
+
+
+def secret_data(user: str, password: str, mechanism: ScramMechanism | None, access: ClientAccess) -> dict[str, str]:
+    """`mechanism`: None for a user with a client certificate, who has no password."""
+    connection = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
+    data = {USERNAME: user, **connection}
+    java, librdkafka = dict(connection), dict(connection)
+    if mechanism is not None:
+        login = {MECHANISM: mechanism.title, JAAS: _jaas(user, password)}
+        data |= {PASSWORD: password, **login}
+        java |= login
+        librdkafka |= {MECHANISM: mechanism.title, "sasl.username": user, "sasl.password": password}
+    if access.authorities:
+        data[AUTHORITIES] = access.authorities
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authorities.strip()}
+        librdkafka["ssl.ca.location"] = AUTHORITIES
+    return {
+        **data,
+        "client.properties": "".join(f"{key}={_escape(value)}\n" for key, value in java.items()),
+        "librdkafka.properties": "".join(f"{key}={value}\n" for key, value in librdkafka.items()),
+    }
+
+
+def _jaas(user: str, password: str) -> str:
+    """Kafka's ScramLoginModule with its options quoted."""
+    quoted = (f'{key}="{_quote(value)}"' for key, value in ((USERNAME, user), (PASSWORD, password)))
+    return f"org.apache.kafka.common.security.scram.ScramLoginModule required {' '.join(quoted)};"
+
+
+def _quote(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _escape(value: str) -> str:
+    """A value of Java's properties files, which are read as Latin-1."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "")
+    text = f"\\{escaped}" if escaped.startswith(" ") else escaped
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)

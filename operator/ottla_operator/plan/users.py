@@ -1,0 +1,198 @@
+"""How a user gets the credential, access rules and quotas that its User resource asks for. Pure.
+
+Invariants: after the changes are applied, planning again yields nothing. What the resource leaves
+out (`acls`, `quotas`) is left alone; of what it has, nothing else of the user stays. A user whose
+resource is gone has neither credential nor rules nor quotas.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.security.acls import WILDCARD, AccessControlEntry, PatternType, Permission
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.security.scram import MECHANISMS, ScramMechanism
+from ottla_operator.formatting import format_count
+from ottla_operator.plan.acl_patterns import camel_case, describe_entry, parse_pattern
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.user import AclRule, User
+from ottla_operator.resources.validation import find_spec_problems
+
+MAX_LISTED: Final = 10
+_OPERATIONS: Final = {camel_case(it.name): it for it in Operation}
+_TYPES: Final = {camel_case(it.name): it for it in ResourceType}
+_PATTERNS: Final = {"Literal": PatternType.LITERAL, "Prefixed": PatternType.PREFIXED}
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredUser:
+    """`mechanism`: None for a user without a password. `is_password_set`: whether the brokers got
+    this password. `acls`, `quotas`: None: not managed.
+    """
+
+    name: str
+    mechanism: ScramMechanism | None = None
+    is_password_set: bool = True
+    acls: frozenset[AccessControlEntry] | None = None
+    quotas: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedUser:
+    """What brokers have of a user. `acls`: of the principal User:NAME."""
+
+    mechanisms: frozenset[ScramMechanism] = frozenset()
+    acls: frozenset[AccessControlEntry] = frozenset()
+    quotas: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UserChanges:
+    """What differs. `quotas`: new value by name; None removes the quota."""
+
+    set_password: ScramMechanism | None = None
+    remove_credentials: tuple[ScramMechanism, ...] = ()
+    add_acls: tuple[AccessControlEntry, ...] = ()
+    remove_acls: tuple[AccessControlEntry, ...] = ()
+    quotas: Mapping[str, float | None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.set_password is not None or bool(
+            self.remove_credentials or self.add_acls or self.remove_acls or self.quotas
+        )
+
+
+def plan_user_changes(desired: DesiredUser, observed: ObservedUser) -> UserChanges:
+    has_password = desired.is_password_set and desired.mechanism in observed.mechanisms
+    acls, quotas = desired.acls, desired.quotas
+    return UserChanges(
+        None if has_password else desired.mechanism,
+        tuple(sorted(observed.mechanisms - {desired.mechanism})),
+        () if acls is None else tuple(sorted(acls - observed.acls, key=_order)),
+        () if acls is None else tuple(sorted(observed.acls - acls, key=_order)),
+        {} if quotas is None else _quota_changes(quotas, observed.quotas),
+    )
+
+
+def plan_user_removal(observed: ObservedUser) -> UserChanges:
+    """Takes away everything that a user has."""
+    return plan_user_changes(DesiredUser("", None, acls=frozenset(), quotas={}), observed)
+
+
+def _quota_changes(desired: Mapping[str, float], observed: Mapping[str, float]) -> dict[str, float | None]:
+    to_set: dict[str, float | None] = {key: it for key, it in desired.items() if observed.get(key) != it}
+    return to_set | dict.fromkeys(sorted(observed.keys() - desired.keys()))
+
+
+def _order(entry: AccessControlEntry) -> tuple[object, ...]:
+    return (entry.resource_type, entry.resource_name, entry.pattern_type, entry.operation, entry.permission, entry.host)
+
+
+def desired_user(user: User, *, is_password_set: bool) -> DesiredUser:
+    """`is_password_set`: of a user with a password, whether the brokers got it."""
+    acls, quotas = user.spec.acls, user.spec.quotas
+    return DesiredUser(
+        user.user_name,
+        mechanism_of(user),
+        is_password_set,
+        None if acls is None else frozenset(it for rule in acls for it in _entries(rule, principal_of(user.user_name))),
+        None if quotas is None else _quotas(quotas.to_json()),
+    )
+
+
+def mechanism_of(user: User) -> ScramMechanism | None:
+    return MECHANISMS.get(user.spec.authentication.type)
+
+
+def principal_of(user_name: str) -> str:
+    return f"User:{user_name}"
+
+
+def _quotas(values: dict[str, Json]) -> dict[str, float]:
+    """By Kafka's names: producerByteRate is producer_byte_rate."""
+    return {"".join(f"_{it.lower()}" if it.isupper() else it for it in key): float(it) for key, it in values.items()}
+
+
+def _entries(rule: AclRule, principal: str) -> Iterable[AccessControlEntry]:
+    permission = Permission.ALLOW if rule.allow else Permission.DENY
+    type_, name, pattern = _resource(rule)
+    for operation in rule.allow or rule.deny or ():
+        yield AccessControlEntry(
+            int(type_),
+            name,
+            int(pattern),
+            principal,
+            rule.host or WILDCARD,
+            int(_OPERATIONS[operation]),
+            int(permission),
+        )
+
+
+def _resource(rule: AclRule) -> tuple[ResourceType, str, PatternType]:
+    named = {
+        ResourceType.topic: rule.topic,
+        ResourceType.group: rule.group,
+        ResourceType.transactional_id: rule.transactional_id,
+    }
+    for type_, text in named.items():
+        if text is not None:
+            return type_, *parse_pattern(text)
+    if rule.resource is None or rule.resource.name is None:
+        return ResourceType.cluster, CLUSTER.name, PatternType.LITERAL
+    return _TYPES[rule.resource.type], rule.resource.name, _PATTERNS[rule.resource.pattern or "Literal"]
+
+
+def describe_changes(changes: UserChanges) -> str:
+    """For an event: never a password."""
+    parts = [f"password set for {changes.set_password.title}"] if changes.set_password else []
+    parts += [f"credential for {it.title} removed" for it in changes.remove_credentials]
+    if changes.add_acls:
+        parts.append(f"{format_count(len(changes.add_acls), 'rule')} added: {_list(changes.add_acls)}")
+    if changes.remove_acls:
+        parts.append(f"{format_count(len(changes.remove_acls), 'rule')} removed: {_list(changes.remove_acls)}")
+    parts += [f"{key} unset" if it is None else f"{key}={it:g}" for key, it in changes.quotas.items()]
+    return "; ".join(parts)
+
+
+def _list(entries: tuple[AccessControlEntry, ...]) -> str:
+    more = len(entries) - MAX_LISTED
+    return ", ".join(map(describe_entry, entries[:MAX_LISTED])) + (f" and {more} more" if more > 0 else "")
+
+
+@dataclass(slots=True)
+class UserResource:
+    """A User resource. `body`: as it is cached. `user`: None if the spec is invalid, for
+    `invalid_reason`.
+    """
+
+    body: Json
+    user: User | None
+    invalid_reason: str
+
+    @classmethod
+    def parse(cls, body: Json) -> "UserResource":
+        if problems := find_spec_problems(body):
+            return cls(body, None, problems)
+        return cls(body, User.parse_stored(body), "")
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """The older resource comes first."""
+        return self.body["metadata"].get("creationTimestamp", ""), self.name
+
+
+def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
+    """User name → the resource that owns it, of several the oldest. Invalid ones own nothing."""
+    owners: dict[str, UserResource] = {}
+    for it in sorted(resources, key=lambda it: it.rank):
+        if it.user:
+            owners.setdefault(it.user.user_name, it)
+    return owners

@@ -1,0 +1,106 @@
+"""Users on the brokers: observed for the plan in `plan/users.py`, and changed as it says, all of
+them together.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.kafka import acls, quotas, scram
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.plan.users import ObservedUser, UserChanges, principal_of
+
+PASSWORD_ITERATIONS: Final = 4096
+"""Kafka's minimum. Generated passwords are 192 random bits, which no number of iterations makes
+harder to guess.
+"""
+MAX_USERS_IN_REQUEST: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedUsers:
+    """`has_acls`: whether the brokers decide by access rules. `has_quotas`: whether they know
+    quotas.
+    """
+
+    by_name: Mapping[str, ObservedUser]
+    has_acls: bool
+    has_quotas: bool
+
+    def of(self, name: str) -> ObservedUser:
+        return self.by_name.get(name, ObservedUser())
+
+
+@dataclass(frozen=True, slots=True)
+class UserChange:
+    """`password`: to be set, if `changes` says so."""
+
+    user: str
+    changes: UserChanges
+    password: str = field(default="", repr=False)
+
+
+async def observe_users(client: KafkaClient) -> ObservedUsers:
+    """Three requests, however many users there are. Raises KafkaError."""
+    credentials = await scram.describe_scram_users(client)
+    try:
+        entries, has_acls = await acls.describe_acls(client), True
+    except KafkaError as error:
+        if error.code is not ErrorCode.security_disabled:
+            raise
+        entries, has_acls = [], False
+    limits = await quotas.describe_user_quotas(client)
+    by_principal: dict[str, set[AccessControlEntry]] = {}
+    for it in entries:
+        by_principal.setdefault(it.principal, set()).add(it)
+    prefix = principal_of("")
+    names = {*credentials, *(limits or {}), *(it.removeprefix(prefix) for it in by_principal if it.startswith(prefix))}
+    found = {
+        name: ObservedUser(
+            frozenset(credentials.get(name, ())),
+            frozenset(by_principal.get(principal_of(name), ())),
+            (limits or {}).get(name, {}),
+        )
+        for name in names
+    }
+    return ObservedUsers(found, has_acls, limits is not None)
+
+
+async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange]) -> dict[str, KafkaError]:
+    """Returns the error of each user that was refused something.
+
+    What is taken away goes first with credentials and last with rules: a user never has a password
+    without the rules that deny it something, and rules that replace others are there before these
+    go. Raises KafkaError if nothing could be changed.
+    """
+    asked = [it for it in changes if it.changes]
+    errors: dict[str, KafkaError] = {}
+    for start in range(0, len(asked), MAX_USERS_IN_REQUEST):
+        some = asked[start : start + MAX_USERS_IN_REQUEST]
+        removed = [scram.RemoveCredential(it.user, gone) for it in some for gone in it.changes.remove_credentials]
+        errors |= await scram.alter_scram_users(client, removed)
+        errors |= await _change_acls(client, some)
+        errors |= await _change_quotas(client, some)
+        passwords = [
+            scram.SetPassword(it.user, it.changes.set_password, it.password, PASSWORD_ITERATIONS)
+            for it in some
+            if it.changes.set_password is not None and it.user not in errors
+        ]
+        errors |= await scram.alter_scram_users(client, passwords)
+    return errors
+
+
+async def _change_acls(client: KafkaClient, changes: Sequence[UserChange]) -> dict[str, KafkaError]:
+    refused = await acls.create_acls(client, [entry for it in changes for entry in it.changes.add_acls])
+    await acls.delete_acls(client, [acls.exactly(entry) for it in changes for entry in it.changes.remove_acls])
+    return {entry.principal.removeprefix(principal_of("")): error for entry, error in refused.items()}
+
+
+async def _change_quotas(client: KafkaClient, changes: Sequence[UserChange]) -> dict[str, KafkaError]:
+    asked = {quotas.user_entity(it.user): it for it in changes if it.changes.quotas}
+    refused = await quotas.alter_quotas(
+        client, [quotas.QuotaChange(entity, it.changes.quotas) for entity, it in asked.items()]
+    )
+    return {asked[entity].user: error for entity, error in refused.items()}

@@ -1,0 +1,106 @@
+"""The Secrets of users: read, completed and written, each only after brokers have what is in it."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_operator.plan.conditions import Reconciling, Stalled
+from ottla_operator.plan.listener_certificates import secret_name as tls_secret_name
+from ottla_operator.plan.source_credentials import SecretUnusable
+from ottla_operator.plan.user_secret import (
+    PASSWORD,
+    check_password,
+    client_access,
+    find_listener,
+    generate_password,
+    is_password_set,
+    secret_data,
+)
+from ottla_operator.plan.users import UserResource, mechanism_of
+from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.user import User
+
+RECHECK_S: Final = 60.0
+"""Secrets are not watched: one that was edited or deleted is mended after this time at the latest.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """`data`: of the Secret; None: it has no Secret. `is_password_set`: whether brokers have this
+    password already. `is_current`: whether the Secret has this data already.
+    """
+
+    secret_name: str = ""
+    data: Mapping[str, str] | None = field(default=None, repr=False)
+    password: str = field(default="", repr=False)
+    is_password_set: bool = True
+    is_current: bool = True
+
+
+@dataclass(slots=True)
+class UserSecrets:
+    platform: Platform
+    recheck_s: float = RECHECK_S
+    _checked: dict[str, tuple[object, float, ClientCredentials]] = field(default_factory=dict)
+    """By uid: what the Secret depends on, when it was read last, and what it has."""
+
+    async def prepare(self, resource: UserResource, cluster: Cluster, body: Json) -> ClientCredentials:
+        """`body`: the Cluster's. Raises Blocked while the Secret cannot be completed."""
+        user = resource.user
+        assert user is not None
+        if user.spec.authentication.type == "None":
+            return ClientCredentials()
+        bootstrap = (body.get("status") or {}).get("bootstrap") or {}
+        version = (user, cluster.spec, tuple(sorted(bootstrap.items())))
+        now = asyncio.get_running_loop().time()
+        if (known := self._checked.get(resource.uid)) and known[0] == version and now - known[1] < self.recheck_s:
+            return known[2]
+        try:
+            credentials = await self._read(user, cluster, bootstrap)
+        except SecretUnusable as error:
+            raise Blocked(Stalled("CredentialsUnusable", str(error))) from error
+        if credentials.is_current:
+            self._checked[resource.uid] = version, now, credentials
+        else:
+            self._checked.pop(resource.uid, None)
+        return credentials
+
+    async def _read(self, user: User, cluster: Cluster, bootstrap: Mapping[str, str]) -> ClientCredentials:
+        authentication, mechanism = user.spec.authentication, mechanism_of(user)
+        if (listener := find_listener(cluster, user)) is None:
+            needed = "SCRAM" if mechanism else authentication.type
+            said = f"Cluster {cluster.name} has no listener with authentication {needed}"
+            raise Blocked(Stalled("ListenerNotFound", said))
+        source = authentication.password_from
+        names = {*([source.name] if source else []), *filter(None, [tls_secret_name(cluster)])}
+        secrets = await self.platform.read_secrets(cluster.metadata.namespace, sorted(names))
+        access = client_access(listener, bootstrap, secrets.get(tls_secret_name(cluster)))
+        if access is None:
+            said = f"the address of listener {listener.name} of Cluster {cluster.name} is not known yet"
+            raise Blocked(Reconciling("ClusterNotReady", said))
+        existing = await self.platform.read_user_secret(cluster, user)
+        if mechanism is None:
+            data = secret_data(user.user_name, "", None, access)
+            return ClientCredentials(user.secret_name, data, is_current=existing == data)
+        if source is None:
+            password = existing.get(PASSWORD) or generate_password()
+            check_password(password, f"Secret {user.secret_name}: {PASSWORD}")
+        else:
+            if source.name not in secrets:
+                raise SecretUnusable(f"spec.authentication.passwordFrom: Secret {source.name} does not exist")
+            password = secrets[source.name].values.get(source.key, "")
+            check_password(password, f"spec.authentication.passwordFrom: {source.key} of Secret {source.name}")
+        data = secret_data(user.user_name, password, mechanism, access)
+        is_set = is_password_set(existing, user.user_name, password, mechanism)
+        return ClientCredentials(user.secret_name, data, password, is_set, existing == data)
+
+    async def write(self, resource: UserResource, credentials: ClientCredentials) -> None:
+        """Writes the Secret once brokers have what it says. Raises Blocked if another object has
+        its name.
+        """
+        if credentials.data is not None and not credentials.is_current:
+            await self.platform.write_user_secret(resource.body, credentials.secret_name, credentials.data)

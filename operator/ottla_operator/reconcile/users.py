@@ -1,0 +1,267 @@
+"""Reconciles Users, all of one Cluster together: the brokers are asked once for all of them, and
+what differs is changed in a few requests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.plan.conditions import READY, Conditions, Readiness, Ready, Reconciling, Stalled, find_condition
+from ottla_operator.plan.listener_security import has_access_rules
+from ottla_operator.plan.user_records import UserRecord, find_unknown, plan_revocations, record_of
+from ottla_operator.plan.users import (
+    UserChanges,
+    UserResource,
+    describe_changes,
+    desired_user,
+    plan_user_changes,
+    plan_user_removal,
+    user_owners,
+)
+from ottla_operator.reconcile.concurrency import for_each
+from ottla_operator.reconcile.connection import connect_to_cluster
+from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.user_changes import ObservedUsers, UserChange, apply_user_changes, observe_users
+from ottla_operator.reconcile.user_secrets import ClientCredentials, UserSecrets
+from ottla_operator.reconcile.validation import error_readiness
+from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+RESYNC_S: Final = 20.0
+WAIT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 30.0
+TRANSIENT_ERRORS: Final = frozenset(
+    {
+        ErrorCode.not_controller,
+        ErrorCode.request_timed_out,
+        ErrorCode.broker_not_available,
+        ErrorCode.security_disabled,  # brokers are being restarted with access rules
+    }
+)
+
+
+@dataclass(slots=True)
+class UserReconciler:
+    platform: Platform
+    cache: WatchCache
+    secrets: UserSecrets = field(init=False)
+    _resources: dict[str, tuple[int, UserResource]] = field(default_factory=dict)
+    """By uid, with its generation: a spec is validated once."""
+
+    def __post_init__(self) -> None:
+        self.secrets = UserSecrets(self.platform)
+
+    async def reconcile(self, key: Key) -> float | None:
+        bodies = list(self.cache.users.get(key, {}).values())
+        resources = [self._resource(it) for it in bodies if not is_terminating(it)]
+        terminating = [str(it["metadata"]["uid"]) for it in bodies if is_terminating(it)]
+        cluster = await self.platform.find_cluster(key)
+        if cluster is None or is_terminating(cluster):
+            await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+            return WAIT_S if resources else None
+        records = await self.platform.read_user_records(key)
+        if not resources and not records:
+            return None
+        try:
+            async with connect_to_cluster(self.platform, Cluster.parse_stored(cluster), CONNECT_TIMEOUT_S) as client:
+                return await self._reconcile(client, key, cluster, resources, terminating, records)
+        except Blocked as blocked:
+            await self._report_all(resources, blocked.readiness)
+            return WAIT_S
+
+    async def report_error(self, key: Key, error: Exception) -> None:
+        bodies = self.cache.users.get(key, {}).values()
+        await self._report_all([self._resource(it) for it in bodies], error_readiness(error))
+
+    async def _reconcile(
+        self,
+        client: KafkaClient,
+        key: Key,
+        cluster: Json,
+        resources: Sequence[UserResource],
+        terminating: Sequence[str],
+        records: Mapping[str, UserRecord],
+    ) -> float:
+        """Revokes users whose resources are gone, brings the others to their specs and reports.
+
+        Returns the requeue delay in seconds."""
+        owners = user_owners(resources)
+        revoked = await self._find_revoked(key, resources, terminating, records)
+        recorded = {it.uid: record for it in owners.values() if (record := record_of(it)) is not None}
+        pending = {uid: it for uid, it in records.items() if uid not in recorded}
+        if {**pending, **recorded} != records:
+            await self.platform.write_user_records(cluster, {**pending, **recorded})
+        observed = await observe_users(client)
+        await self._revoke(client, cluster, revoked, owners, observed)
+        if any(uid in revoked for uid in pending):
+            pending = {uid: it for uid, it in pending.items() if uid not in revoked}
+            await self.platform.write_user_records(cluster, {**pending, **recorded})
+        await self._bring_to_specs(client, Cluster.parse_stored(cluster), cluster, resources, owners, observed)
+        return RESYNC_S
+
+    async def _find_revoked(
+        self,
+        key: Key,
+        resources: Sequence[UserResource],
+        terminating: Sequence[str],
+        records: Mapping[str, UserRecord],
+    ) -> dict[str, UserRecord]:
+        names = sorted(find_unknown(records, resources, terminating))
+        uids = {name: await self.platform.find_user_uid(key.namespace, name) for name in names}
+        return plan_revocations(records, resources, terminating, uids)
+
+    async def _revoke(
+        self,
+        client: KafkaClient,
+        cluster: Json,
+        revoked: Mapping[str, UserRecord],
+        owners: Mapping[str, UserResource],
+        observed: ObservedUsers,
+    ) -> None:
+        """Raises KafkaError if brokers refuse to take something away; it is tried again."""
+        gone = {it.user: it for it in revoked.values() if it.user not in owners}
+        changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(gone)]
+        for error in (await apply_user_changes(client, changes)).values():
+            raise error
+        for record in revoked.values():
+            await self.platform.forget_user(cluster, record)
+        if gone:
+            said = f"revoked, because their Users are deleted: {', '.join(sorted(gone))}"
+            await self.platform.record_event(cluster, "UserRevoked", said)
+
+    async def _bring_to_specs(
+        self,
+        client: KafkaClient,
+        parsed: Cluster,
+        cluster: Json,
+        resources: Sequence[UserResource],
+        owners: Mapping[str, UserResource],
+        observed: ObservedUsers,
+    ) -> None:
+        async def prepare(it: UserResource) -> ClientCredentials | Readiness:
+            if it.user is None:
+                return Stalled("InvalidSpec", it.invalid_reason)
+            owner = owners[it.user.user_name]
+            if owner is not it:
+                said = f"user name {it.user.user_name} belongs to the older User {owner.name}"
+                return Stalled("NameConflict", said)
+            try:
+                return await self.secrets.prepare(it, parsed, cluster)
+            except Blocked as blocked:
+                return blocked.readiness
+
+        prepared = dict(zip([it.uid for it in resources], await for_each(resources, prepare), strict=True))
+        planned = {
+            it.uid: _plan(it, credentials, observed)
+            for it in resources
+            if isinstance(credentials := prepared[it.uid], ClientCredentials)
+        }
+        errors = await apply_user_changes(client, planned.values())
+
+        async def finish(it: UserResource) -> None:
+            credentials = prepared[it.uid]
+            if not isinstance(credentials, ClientCredentials):
+                await self._report(it, credentials)
+                return
+            change = planned[it.uid]
+            if (error := errors.get(change.user)) is not None:
+                await self._report(it, _readiness_of(error))
+                return
+            try:
+                await self.secrets.write(it, credentials)
+            except Blocked as blocked:
+                await self._report(it, blocked.readiness)
+                return
+            await self._tell_changes(it, change.changes)
+            await self._report(it, _evaluate(it, parsed, observed), credentials.secret_name)
+
+        await for_each(resources, finish)
+
+    async def _tell_changes(self, resource: UserResource, changes: UserChanges) -> None:
+        """What is changed although the spec was fulfilled before was changed by others."""
+        if not changes:
+            return
+        status = resource.body.get("status") or {}
+        is_same_spec = status.get("observedGeneration") == resource.body["metadata"]["generation"]
+        said = describe_changes(changes)
+        if is_same_spec and find_condition(resource.body, READY).get("status") == "True":
+            said = f"changed by others on the brokers, and set back: {said}"
+            await self.platform.record_event(resource.body, "DriftCorrected", said, warning=True)
+        else:
+            await self.platform.record_event(resource.body, "UserChanged", said)
+
+    def _resource(self, body: Json) -> UserResource:
+        uid, generation = str(body["metadata"]["uid"]), int(body["metadata"]["generation"])
+        found = self._resources.get(uid)
+        if found is None or found[0] != generation:
+            found = self._resources[uid] = generation, UserResource.parse(body)
+        found[1].body = body
+        return found[1]
+
+    async def _report_all(self, resources: Sequence[UserResource], readiness: Readiness) -> None:
+        async def one(it: UserResource) -> None:
+            await self._report(it, Stalled("InvalidSpec", it.invalid_reason) if it.invalid_reason else readiness)
+
+        await for_each(resources, one)
+
+    async def _report(self, resource: UserResource, readiness: Readiness, secret: str = "") -> None:
+        """Writes the status; the Secret's name stays in it while it is not known to be another."""
+        previous = resource.body.get("status") or {}
+        fields: dict[str, Json] = {
+            "userName": resource.user.user_name if resource.user else previous.get("userName"),
+            "secret": secret or previous.get("secret"),
+        }
+        reported = find_condition(resource.body, "Stalled").get("message")
+        conditions = Conditions(readiness, resource.body["metadata"]["generation"])
+        try:
+            await self.platform.write_status(resource.body, conditions, fields)
+        except PlatformError as error:
+            if error.is_unavailable:
+                raise
+            said = f"cannot write the status: {error}"
+            await self.platform.record_event(resource.body, "StatusWriteFailed", said, warning=True, lasts=True)
+            return
+        if isinstance(readiness, Stalled) and reported != readiness.message:
+            await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
+
+
+def _readiness_of(error: KafkaError) -> Readiness:
+    """What brokers reject for good takes a person; the rest is retried."""
+    if error.code in TRANSIENT_ERRORS:
+        return Reconciling("RetryingAfterError", str(error))
+    return Stalled("RejectedByBrokers", str(error))
+
+
+def _plan(resource: UserResource, credentials: ClientCredentials, observed: ObservedUsers) -> UserChange:
+    """Without rules and quotas where brokers have none: they would refuse the rest with them."""
+    assert resource.user is not None
+    desired = desired_user(resource.user, is_password_set=credentials.is_password_set)
+    changes = plan_user_changes(desired, observed.of(desired.name))
+    return UserChange(
+        desired.name,
+        UserChanges(
+            changes.set_password,
+            changes.remove_credentials,
+            changes.add_acls if observed.has_acls else (),
+            changes.remove_acls,
+            changes.quotas if observed.has_quotas else {},
+        ),
+        credentials.password,
+    )
+
+
+def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers) -> Readiness:
+    """Once the changes are applied."""
+    assert resource.user is not None
+    spec, name = resource.user.spec, resource.user.user_name
+    if spec.acls and not has_access_rules(cluster):
+        said = f"spec.acls has no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
+        return Stalled("AuthorizationDisabled", said)
+    if spec.acls and not observed.has_acls:
+        return Reconciling("WaitingForAuthorization", "brokers are still to be restarted with access rules")
+    if spec.quotas and not observed.has_quotas:
+        return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
+    how = "has no credential" if spec.authentication.type == "None" else f"logs in by {spec.authentication.type}"
+    return Ready(f"user {name} {how}.")

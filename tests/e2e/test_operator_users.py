@@ -1,0 +1,227 @@
+"""The operator's reconciliation of Users with a real broker as a process: logins, access rules,
+their drift, and what a deleted User leaves behind.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.scram import ScramMechanism
+from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.cli.command_config import read_security
+from ottla_operator.kafka import acls, quotas, scram, topics
+from ottla_operator.kafka.client import connect
+from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_operator.reconcile.users import UserReconciler
+from ottla_operator.reconcile.watch_cache import Key
+from tests.e2e.process_kubelet import KEY, ProcessKubelet, connect_to_brokers
+
+LISTENERS = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
+RULES = [{"allow": ["Read", "Write"], "topic": "orders*"}, {"deny": ["Write"], "topic": "orders.archive"}]
+
+
+def run_secured(
+    folder: Path, scenario: Callable[[ProcessKubelet], Awaitable[None]], *, authorization: str = "ACL"
+) -> None:
+    async def main() -> None:
+        kubelet = ProcessKubelet(folder)
+        spec = {"listeners": LISTENERS, "authorization": {"type": authorization}}
+        kubelet.api.cluster({"replicas": 1, "storage": {"size": "1Gi"}, **spec})
+        try:
+            await kubelet.wait_until_ready()
+            await scenario(kubelet)
+        finally:
+            await kubelet.stop()
+
+    asyncio.run(main())
+
+
+async def rules_of(kubelet: ProcessKubelet, user: str) -> set[str]:
+    async with connect_to_brokers(kubelet) as client:
+        return set(map(describe_entry, await acls.describe_acls(client, acls.of_principal(f"User:{user}"))))
+
+
+async def can_log_in(kubelet: ProcessKubelet, password: str, user: str = "alice", mechanism: str = "512") -> bool:
+    """Whether the broker lets the user in, by the listener for clients."""
+    (pod, *_) = kubelet.api.of("Pod").values()
+    security = ClientSecurity("SASL_PLAINTEXT", mechanism=f"SCRAM-SHA-{mechanism}", username=user, password=password)
+    try:
+        async with connect(f"{pod['status']['podIP']}:9094", security=security, timeout_s=10) as client:
+            await topics.list_topics(client)
+    except KafkaError:
+        return False
+    return True
+
+
+def test_user_gets_a_secret_by_which_it_logs_in_and_rules_and_is_written_once(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_user("alice", acls=RULES)
+        await kubelet.wait_until_ready("User", "alice")
+        secret = kubelet.secret("alice")
+        assert kubelet.status("User", "alice")["secret"] == "alice"
+        assert secret["username"] == "alice"
+        assert secret["bootstrap.servers"] == "demo-clients-bootstrap.events.svc:9094"
+        file = tmp_path / "client.properties"
+        file.write_text(secret["client.properties"])
+        assert read_security(file).password == secret["password"]
+        assert await can_log_in(kubelet, secret["password"])
+        assert not await can_log_in(kubelet, "wrong")
+        assert await rules_of(kubelet, "alice") == {
+            "allow Read on topic orders* to User:alice",
+            "allow Write on topic orders* to User:alice",
+            "deny Write on topic orders.archive to User:alice",
+        }
+        before = list(kubelet.api.writes)
+        for _ in range(3):
+            await kubelet.reconcile()
+        assert kubelet.api.writes == before, "converged objects are not written"
+        shown = repr([kubelet.api.of(kind) for kind in ("User", "Cluster", "ConfigMap")]) + repr(kubelet.events)
+        assert secret["password"] not in shown
+
+    run_secured(tmp_path, scenario)
+
+
+def test_what_others_change_on_the_brokers_is_shown_and_set_back(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_user("alice", acls=RULES)
+        await kubelet.wait_until_ready("User", "alice")
+        password, expected = kubelet.secret("alice")["password"], await rules_of(kubelet, "alice")
+        async with connect_to_brokers(kubelet) as client:
+            await acls.delete_acls(client, [acls.of_principal("User:alice")])
+            theirs = AccessControlEntry(2, "payroll", 3, "User:alice", "*", 3, 3)
+            await acls.create_acls(client, [theirs])
+            mechanism = ScramMechanism.SHA_512
+            await scram.alter_scram_users(client, [scram.RemoveCredential("alice", mechanism)])
+        await kubelet.wait_until(lambda: any(it.startswith("DriftCorrected: ") for it in kubelet.events))
+        (said,) = [it for it in kubelet.events if it.startswith("DriftCorrected: ")]
+        assert "1 rule removed: allow Read on topic payroll to User:alice" in said
+        assert await rules_of(kubelet, "alice") == expected
+        assert await can_log_in(kubelet, password), "the password is the one that clients have"
+
+    run_secured(tmp_path, scenario)
+
+
+def test_password_follows_its_sources(tmp_path: Path) -> None:
+    """A Secret of someone's own, the edited and the deleted Secret of a generated password."""
+
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_secret("from", pw="first")
+        kubelet.put_user(
+            "alice", authentication={"type": "SCRAM-SHA-256", "passwordFrom": {"name": "from", "key": "pw"}}
+        )
+        kubelet.put_user("bob", secretName="bobs")
+        for name in ("alice", "bob"):
+            await kubelet.wait_until_ready("User", name)
+        assert await can_log_in(kubelet, "first", mechanism="256")
+        kubelet.put_secret("from", pw="second")
+        generated = kubelet.secret("bobs")["password"]
+        edited = kubelet.api.of("Secret")["bobs"]
+        kubelet.api.objects["Secret", "events", "bobs"]["data"] = {**edited["data"], "password": "ZWRpdGVk"}
+        kubelet.controller.users.secrets.recheck_s = 0.0
+        await kubelet.reconcile()
+        assert await can_log_in(kubelet, "second", mechanism="256")
+        assert not await can_log_in(kubelet, "first", mechanism="256")
+        assert await can_log_in(kubelet, "edited", "bob")
+        assert not await can_log_in(kubelet, generated, "bob")
+        assert 'password="edited"' in kubelet.secret("bobs")["client.properties"]
+        del kubelet.api.objects["Secret", "events", "bobs"]
+        await kubelet.reconcile()
+        assert await can_log_in(kubelet, kubelet.secret("bobs")["password"], "bob")
+        assert not await can_log_in(kubelet, "edited", "bob")
+        kubelet.edit_spec("User", "alice", authentication={"type": "TLS"})
+        await kubelet.wait_until(lambda: kubelet.condition("User", "alice").get("reason") == "ListenerNotFound")
+
+    run_secured(tmp_path, scenario)
+
+
+def test_deleted_user_is_revoked_also_by_an_operator_that_did_not_see_its_deletion(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        for name in ("alice", "bob", "carol"):
+            kubelet.put_user(name, acls=RULES)
+            await kubelet.wait_until_ready("User", name)
+        passwords = {name: kubelet.secret(name)["password"] for name in ("alice", "bob", "carol")}
+        gone = kubelet.api.objects.pop(("User", "events", "alice"))
+        assert "finalizers" not in gone["metadata"]
+        new_operator = ProcessKubelet(kubelet.folder, api=kubelet.api)  # its watches have shown no User yet
+        new_operator.controller.update(kubelet.api.objects["Cluster", "events", "demo"])
+        await new_operator.controller.users.reconcile(KEY)
+        assert not await can_log_in(kubelet, passwords["alice"])
+        assert await rules_of(kubelet, "alice") == set()
+        assert await can_log_in(kubelet, passwords["bob"], "bob"), "bob's User exists"
+        assert any(it.startswith("UserRevoked: ") and "alice" in it for it in new_operator.events)
+        kubelet.controller.update(gone, is_deleted=True)
+        kubelet.controller.update(kubelet.api.objects.pop(("User", "events", "bob")), is_deleted=True)
+        terminating = kubelet.api.objects["User", "events", "carol"]
+        terminating["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z"
+        await kubelet.reconcile()
+        for name in ("bob", "carol"):
+            assert not await can_log_in(kubelet, passwords[name], name)
+            assert await rules_of(kubelet, name) == set()
+        assert await new_operator_records(kubelet) == {}
+
+    run_secured(tmp_path, scenario)
+
+
+async def new_operator_records(kubelet: ProcessKubelet) -> object:
+    users: UserReconciler = kubelet.controller.users
+    return await users.platform.read_user_records(Key("events", "demo"))
+
+
+def test_user_name_belongs_to_the_older_of_two_resources_and_survives_the_younger(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_user("old", userName="shared", acls=RULES)
+        kubelet.put_user("late", userName="shared")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
+        await kubelet.wait_until_ready("User", "old")
+        await kubelet.wait_until(lambda: kubelet.condition("User", "late").get("reason") == "NameConflict")
+        password = kubelet.secret("old")["password"]
+        kubelet.controller.update(kubelet.api.objects.pop(("User", "events", "late")), is_deleted=True)
+        await kubelet.reconcile()
+        assert await can_log_in(kubelet, password, "shared")
+        assert len(await rules_of(kubelet, "shared")) == 3
+
+    run_secured(tmp_path, scenario)
+
+
+def test_secret_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_secret("alice", password="theirs")
+        kubelet.put_user("alice")
+        await kubelet.wait_until(lambda: kubelet.condition("User", "alice").get("reason") == "NameConflict")
+        assert kubelet.secret("alice") == {"password": "theirs"}
+        assert not await can_log_in(kubelet, "theirs")
+
+    run_secured(tmp_path, scenario)
+
+
+def test_rules_without_authorization_are_reported_and_applied_once_there_is_one(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_user("alice", acls=RULES)
+        await kubelet.wait_until(lambda: kubelet.condition("User", "alice").get("reason") == "AuthorizationDisabled")
+        assert await can_log_in(kubelet, kubelet.secret("alice")["password"])
+        kubelet.edit_spec("Cluster", "demo", authorization={"type": "ACL"})
+        await kubelet.wait_until_ready()
+        await kubelet.wait_until_ready("User", "alice")
+        assert len(await rules_of(kubelet, "alice")) == 3
+
+    run_secured(tmp_path, scenario, authorization="None")
+
+
+def test_quotas_follow_the_spec_and_go_with_the_user(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        async def found() -> dict[str, float]:
+            async with connect_to_brokers(kubelet) as client:
+                return (await quotas.describe_user_quotas(client) or {}).get("alice", {})
+
+        kubelet.put_user("alice", quotas={"producerByteRate": 1000, "requestPercentage": 50})
+        await kubelet.wait_until_ready("User", "alice")
+        assert await found() == {"producer_byte_rate": 1000, "request_percentage": 50}
+        kubelet.edit_spec("User", "alice", quotas={"producerByteRate": 2000})
+        await kubelet.wait_until_ready("User", "alice")
+        assert await found() == {"producer_byte_rate": 2000}
+        kubelet.controller.update(kubelet.api.objects.pop(("User", "events", "alice")), is_deleted=True)
+        await kubelet.reconcile()
+        assert await found() == {}
+
+    run_secured(tmp_path, scenario)

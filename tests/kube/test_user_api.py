@@ -1,0 +1,135 @@
+"""Users on a real API server without nodes; the broker of the secured Cluster is a process."""
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ottla_operator.plan.conditions import kstatus
+from tests.brokers import BrokerProcess
+from tests.kube.api_client import ApiError, Json
+from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
+from tests.kube.namespace_client import NamespaceClient
+from tests.kube.operator_process import OperatorProcess
+from tests.waiting import eventually
+
+HOST = "127.9.1.7"
+SECURED = {
+    "listeners": f"INTER_BROKER://{HOST}:9091,CLIENTS://{HOST}:9094",
+    "listener.security.protocol.map": "INTER_BROKER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "INTER_BROKER",
+    "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+SPEC: Json = {"clusterRef": {"name": "demo"}, "authentication": {"type": "SCRAM-SHA-512"}}
+RULES = [{"allow": ["Describe", "Create"], "cluster": True}, {"allow": ["Read"], "topic": "orders*"}]
+
+
+@pytest.fixture
+def broker() -> Iterator[BrokerProcess]:
+    with run_broker_process(HOST, SECURED) as broker:
+        yield broker
+
+
+@pytest.fixture
+def secured(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
+    """A namespace with a secured Cluster whose only broker is the process."""
+    listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
+    create_cluster_with_broker(resources, broker, listeners=listeners, authorization={"type": "ACL"})
+    return resources
+
+
+def secret_values(resources: NamespaceClient, name: str) -> dict[str, str]:
+    found = resources.list_objects("v1", "secrets")[name]
+    return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+
+
+def can_log_in(secret: dict[str, str]) -> bool:
+    """Whether librdkafka gets in with the Secret's own settings, at the process that stands for the
+    pod.
+    """
+    settings = dict(line.split("=", 1) for line in secret["librdkafka.properties"].splitlines())
+    errors: list[KafkaError] = []
+    admin = AdminClient({**settings, "bootstrap.servers": f"{HOST}:9094", "error_cb": errors.append, "log_level": 0})
+    try:
+        admin.list_topics(timeout=5)
+    except KafkaException:
+        admin.poll(5)  # calls error_cb
+        assert any(it.code() == KafkaError._AUTHENTICATION for it in errors), errors
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"acls": [{"topic": "a"}]}, "a rule has either allow or deny"),
+        ({"acls": [{"allow": ["Read"], "topic": "a", "group": "b"}]}, "a rule is about one of topic, group"),
+        ({"acls": [{"allow": ["Fly"], "topic": "a"}]}, "spec.acls"),
+        ({"authentication": {"type": "TLS", "passwordFrom": {"name": "a", "key": "b"}}}, "only for SCRAM"),
+    ],
+)
+def test_the_api_server_rejects_invalid_users(resources: NamespaceClient, change: Json, message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        resources.create("User", "alice", {**SPEC, **change})
+
+
+def test_names_of_a_user_are_immutable(resources: NamespaceClient) -> None:
+    resources.create("User", "alice", {**SPEC, "userName": "a"})
+    for change in ({"userName": "b"}, {"secretName": "b"}, {"clusterRef": {"name": "other"}}):
+        with pytest.raises(ApiError, match="immutable"):
+            resources.patch_spec("User", "alice", change)
+
+
+def test_user_logs_in_with_its_secret_and_is_revoked_with_its_resource(
+    secured: NamespaceClient, operator: OperatorProcess
+) -> None:
+    created = secured.create("User", "alice", {**SPEC, "userName": "Alice@example", "acls": RULES})
+    assert kstatus(created) == "InProgress"
+    user = secured.wait_for_status("User", "alice")
+    assert user["status"]["userName"] == "Alice@example"
+    assert "finalizers" not in user["metadata"]
+    secret = secret_values(secured, "alice")
+    assert secret["username"] == "Alice@example"
+    assert secret["bootstrap.servers"] == f"demo-clients-bootstrap.{secured.namespace}.svc:9094"
+    (owner,) = secured.list_objects("v1", "secrets")["alice"]["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("User", user["metadata"]["uid"])
+    assert can_log_in(secret)
+    assert not can_log_in({**secret, "librdkafka.properties": secret["librdkafka.properties"].strip() + "x\n"})
+    versions = user["metadata"]["resourceVersion"], operator.count_writes()
+    reconciles = operator.count_reconciles("User")
+    eventually(lambda: operator.count_reconciles("User") >= reconciles + 1, within_s=60)
+    after = secured.get("User", "alice")["metadata"]["resourceVersion"], operator.count_writes()
+    assert after == versions, "nothing was written"
+    messages = [it["message"] for it in secured.list_objects("v1", "events").values()]
+    assert any("password set for SCRAM-SHA-512; 3 rules added" in it for it in messages), messages
+    assert secret["password"] not in repr((user, messages, operator.daemon.log_tail()))
+    secured.delete("User", "alice")
+    eventually(lambda: not can_log_in(secret), within_s=30, message=operator.daemon.log_tail)
+
+
+def test_problems_of_users_are_reported(secured: NamespaceClient) -> None:
+    secured.create(
+        "User",
+        "without-secret",
+        {**SPEC, "authentication": {"type": "SCRAM-SHA-256", "passwordFrom": {"name": "nothing", "key": "pw"}}},
+    )
+    secured.create("User", "without-listener", {**SPEC, "authentication": {"type": "TLS"}})
+    secured.create("User", "without-cluster", {**SPEC, "clusterRef": {"name": "nothing"}})
+    expected = {
+        "without-secret": ("CredentialsUnusable", "Secret nothing does not exist"),
+        "without-listener": ("ListenerNotFound", "has no listener with authentication TLS"),
+        "without-cluster": ("ClusterNotFound", "Cluster nothing does not exist"),
+    }
+    eventually(
+        lambda: (
+            {name: secured.condition("User", name).get("reason") for name in expected}
+            == {name: reason for name, (reason, _) in expected.items()}
+        ),
+        within_s=60,
+    )
+    for name, (_, message) in expected.items():
+        assert message in secured.condition("User", name)["message"]

@@ -1,0 +1,163 @@
+"""Changes of a user: properties of the plan, searched by hypothesis, and rules in short and long
+form.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.authorizer import Operation, ResourceType
+from ottla_broker.security.scram import ScramMechanism
+from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_operator.plan.user_records import UserRecord, find_unknown, plan_revocations
+from ottla_operator.plan.users import (
+    DesiredUser,
+    ObservedUser,
+    UserChanges,
+    UserResource,
+    describe_changes,
+    desired_user,
+    plan_user_changes,
+    plan_user_removal,
+    user_owners,
+)
+from ottla_operator.resources.user import User
+from tests.unit.operator import samples
+
+MECHANISMS = st.sampled_from(list(ScramMechanism))
+ENTRIES = st.frozensets(
+    st.builds(
+        AccessControlEntry,
+        st.sampled_from(list(ResourceType)),
+        st.sampled_from(["orders", "*"]),
+        st.sampled_from([3, 4]),
+        st.just("User:alice"),
+        st.sampled_from(["*", "10.0.0.1"]),
+        st.sampled_from(list(Operation)),
+        st.sampled_from([2, 3]),
+    ),
+    max_size=6,
+)
+QUOTAS = st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage"]), st.floats(1, 100))
+OBSERVED = st.builds(ObservedUser, st.frozensets(MECHANISMS), ENTRIES, QUOTAS)
+DESIRED = st.builds(
+    DesiredUser, st.just("alice"), st.none() | MECHANISMS, st.booleans(), st.none() | ENTRIES, st.none() | QUOTAS
+)
+
+
+def applied(changes: UserChanges, observed: ObservedUser) -> ObservedUser:
+    """What brokers have after the changes."""
+    added = {changes.set_password} if changes.set_password else set()
+    quotas: Mapping[str, float | None] = {**observed.quotas, **changes.quotas}
+    return ObservedUser(
+        (observed.mechanisms | added) - set(changes.remove_credentials),
+        (observed.acls | set(changes.add_acls)) - set(changes.remove_acls),
+        {key: value for key, value in quotas.items() if value is not None},
+    )
+
+
+@given(DESIRED, OBSERVED)
+def test_nothing_is_left_to_change_after_the_changes(desired: DesiredUser, observed: ObservedUser) -> None:
+    after = applied(plan_user_changes(desired, observed), observed)
+    settled = DesiredUser(desired.name, desired.mechanism, True, desired.acls, desired.quotas)
+    assert not plan_user_changes(settled, after)
+    assert after.mechanisms == ({desired.mechanism} if desired.mechanism else set())
+    assert after.acls == (observed.acls if desired.acls is None else desired.acls)
+    assert after.quotas == (observed.quotas if desired.quotas is None else desired.quotas)
+
+
+@given(DESIRED, OBSERVED)
+def test_only_what_differs_is_changed(desired: DesiredUser, observed: ObservedUser) -> None:
+    changes = plan_user_changes(desired, observed)
+    assert not set(changes.add_acls) & observed.acls
+    assert set(changes.remove_acls) <= observed.acls
+    assert set(changes.remove_credentials) <= observed.mechanisms
+    if desired.is_password_set and desired.mechanism in observed.mechanisms:
+        assert changes.set_password is None
+    assert all(observed.quotas.get(key) != value for key, value in changes.quotas.items())
+
+
+@given(OBSERVED)
+def test_removed_user_has_nothing(observed: ObservedUser) -> None:
+    assert applied(plan_user_removal(observed), observed) == ObservedUser()
+
+
+def user(**spec: Any) -> User:
+    return User.parse(samples.user(**spec))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (
+            {"allow": ["Read", "Write"], "topic": "orders*"},
+            ["allow Read on topic orders* to User:alice", "allow Write on topic orders* to User:alice"],
+        ),
+        ({"deny": ["All"], "topic": "*"}, ["deny All on topic * to User:alice"]),
+        ({"allow": ["Read"], "group": "b", "host": "::1"}, ["allow Read on group b to User:alice from ::1"]),
+        (
+            {"allow": ["Write"], "transactionalId": "t-*"},
+            ["allow Write on transactional id t-* to User:alice"],
+        ),
+        ({"allow": ["IdempotentWrite"], "cluster": True}, ["allow IdempotentWrite on cluster to User:alice"]),
+        (
+            {"allow": ["Read"], "resource": {"type": "Group", "name": "odd*"}},
+            ["allow Read on group odd* (literal) to User:alice"],
+        ),
+        (
+            {"allow": ["Read"], "resource": {"type": "Topic", "name": "orders", "pattern": "Prefixed"}},
+            ["allow Read on topic orders* to User:alice"],
+        ),
+        ({"allow": ["Alter"], "resource": {"type": "Cluster"}}, ["allow Alter on cluster to User:alice"]),
+    ],
+    ids=str,
+)
+def test_rules_become_entries(rule: dict[str, Any], expected: list[str]) -> None:
+    acls = desired_user(user(acls=[rule]), is_password_set=True).acls
+    assert acls is not None
+    assert sorted(map(describe_entry, acls)) == expected
+
+
+def test_what_the_spec_leaves_out_is_not_managed() -> None:
+    desired = desired_user(user(), is_password_set=True)
+    assert (desired.acls, desired.quotas) == (None, None)
+    managed = desired_user(user(acls=[], quotas={"producerByteRate": 1000}), is_password_set=True)
+    assert (managed.acls, managed.quotas) == (frozenset(), {"producer_byte_rate": 1000.0})
+
+
+def test_changes_are_described_for_people() -> None:
+    entry = AccessControlEntry(2, "orders", 4, "User:alice", "*", 3, 3)
+    said = describe_changes(
+        UserChanges(ScramMechanism.SHA_512, (ScramMechanism.SHA_256,), (entry,), (), {"a": 1e6, "b": None})
+    )
+    assert said == (
+        "password set for SCRAM-SHA-512; credential for SCRAM-SHA-256 removed; "
+        "1 rule added: allow Read on topic orders* to User:alice; a=1e+06; b unset"
+    )
+
+
+def resource(name: str, uid: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> UserResource:
+    body = samples.user(name, **spec)
+    body["metadata"] |= {"uid": uid, "creationTimestamp": created, "generation": 1}
+    return UserResource.parse(body)
+
+
+def test_the_older_resource_owns_a_user_name() -> None:
+    old, new = resource("b", "1", userName="x"), resource("a", "2", "2026-02-01T00:00:00Z", userName="x")
+    assert user_owners([new, old]) == {"x": old}
+
+
+RECORDS = {"1": UserRecord("alice", "alice", "alice"), "2": UserRecord("bob", "bob", "bob")}
+
+
+def test_users_are_revoked_whose_resources_surely_do_not_exist() -> None:
+    alice = resource("alice", "1")
+    assert find_unknown(RECORDS, [alice], ()) == {"bob"}
+    assert plan_revocations(RECORDS, [alice], (), {"bob": "2"}) == {}, "a watch has not shown it yet"
+    assert plan_revocations(RECORDS, [alice], (), {"bob": None}).keys() == {"2"}
+    assert plan_revocations(RECORDS, [alice], (), {"bob": "3"}).keys() == {"2"}, "another of the same name"
+    assert plan_revocations(RECORDS, [alice], ("2",), {}).keys() == {"2"}, "it is being deleted"
