@@ -12,6 +12,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
 from ottla_broker.requests.api import Handler, find_api, find_handler, respond
+from ottla_broker.requests.audited_changes import AUDITED, record_changes
 from ottla_broker.requests.context import (
     Buffers,
     CloseConnection,
@@ -99,7 +100,9 @@ class RequestDispatcher:
             self.request_counts[key] += 1
         if connection.sasl is not None and not connection.sasl.may_send(key):
             raise CloseConnection(f"API key {key} is served to authenticated clients only")
-        context = RequestContext(self._broker, connection, version, header.client_id, self._authorizer)
+        context = RequestContext(
+            self._broker, connection, version, header.client_id, self._authorizer, None, key, header.correlation_id
+        )
         quota = self._find_quota(header, connection) if self._client_quotas.is_active else None
         frame_handler = self._frame_handlers.get(key)
         if frame_handler is not None and _is_served(key, version):
@@ -194,8 +197,12 @@ class RequestDispatcher:
             forwarded = None
         if forwarded is None:
             return await _handle(handler, context, header, request, quota)
-        if quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS):
-            response = read_response(bytes(forwarded[4:]), header.api_key, header.version)
+        is_throttled = quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS)
+        if not is_throttled and header.api_key not in AUDITED:
+            return [forwarded]
+        response = read_response(bytes(forwarded[4:]), header.api_key, header.version)
+        record_changes(context, request, response)
+        if quota is not None and is_throttled:
             throttled = quota.with_throttle_time(response)
             return [write_response(header.api_key, header.version, header.correlation_id, throttled)]
         return [forwarded]
@@ -221,6 +228,7 @@ async def _handle(
     handler: Handler, context: RequestContext, header: RequestHeader, request: Any, quota: RequestQuota | None
 ) -> Buffers:
     response = await respond(handler, context, request)
+    record_changes(context, request, response)
     if quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS):
         response = quota.with_throttle_time(response)
     return [write_response(header.api_key, header.version, header.correlation_id, response)]

@@ -90,6 +90,9 @@ CONNECTIONS = _gauge("kafka_server_socketservermetrics_connection_count", "Open 
 CONNECTIONS_REFUSED = _counter(
     "ottla_connections_refused_total", "Connections refused because of a limit on connections."
 )
+AUDIT_DROPPED = _counter(
+    "ottla_audit_dropped_lines_total", "Lines of the audit log that were not written: there were too many at a time."
+)
 _QUOTA_DOC = "by client quota and entity; above a thousand entities the rest is (others)."
 THROTTLED = _counter(
     "ottla_client_quota_throttled_total",

@@ -75,9 +75,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
 def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
     """Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
     INVALID_REQUEST, INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
-    if not (
-        ctx.is_authorized(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))
-    ):
+    if not (ctx.may(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")

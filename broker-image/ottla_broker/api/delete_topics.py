@@ -9,6 +9,8 @@
 - Partitions count against the client's `controller_mutation_rate`. Since v5 topics above it are
   THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they are deleted and the client is throttled
   afterwards.
+- Needs DELETE on the topic or on the cluster. A client that may not describe a topic does not learn
+  its name by its id, and no client that may not delete it learns its id by its name.
 - TOPIC_DELETION_DISABLED with `delete.topic.enable=false`.
 """
 
@@ -25,7 +27,7 @@ from ottla_broker.config import DELETE_TOPIC_ENABLE
 from ottla_broker.requests.api import Api, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.request_quota import MutationQuota
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -79,8 +81,11 @@ async def delete_topic_state(
         error = KafkaError(ErrorCode.unknown_topic_id)
     else:
         existing = ctx.broker.image.topics.get(name)
-        topic_id = existing.id if existing else topic_id
         error = await catch_error(delete_topic(ctx, name, quota))
+        if error.code is not ErrorCode.topic_authorization_failed:
+            topic_id = existing.id if existing else topic_id
+        elif topic.name is None and not ctx.may(Operation.describe, Resource.topic(name)):
+            name = None
     return DeletableTopicResult(
         name=None if name is None else TopicName(name),
         topic_id=topic_id,
@@ -90,7 +95,8 @@ async def delete_topic_state(
 
 
 async def delete_topic(ctx: RequestContext, name: str, quota: MutationQuota) -> None:
-    ctx.check_authorized(Operation.delete, Resource.topic(name))
+    if not ctx.may(Operation.delete, CLUSTER):
+        ctx.check_authorized(Operation.delete, Resource.topic(name))
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
         raise KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")
     controller = ctx.broker.active_controller()

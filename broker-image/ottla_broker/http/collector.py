@@ -92,6 +92,7 @@ def _mirrors(broker: Broker) -> Iterator[Family]:
 
 def _quotas(broker: Broker) -> Iterator[Family]:
     throttled = [(usage, one) for usage, one in broker.client_quotas.throttled.items() if one.count]
+    yield single_sample(metrics.AUDIT_DROPPED, broker.audit_log.dropped)
     yield metrics.THROTTLED, [Sample(usage, one.count) for usage, one in throttled]
     yield metrics.THROTTLE_SECONDS, [Sample(usage, one.seconds) for usage, one in throttled]
 

@@ -23,6 +23,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.principal import Principal
@@ -51,6 +52,7 @@ class SmallBroker:
         self.cluster_id = "a-cluster"
         self.image = MetadataImage(controller_id=ME)
         self.partitions = Partitions(self.image)
+        self.audit_log = BrokerLogAudit(lambda: 0.0)
         self.client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
         self.controller = None
         self.controller_channel = MissingController()
