@@ -1,4 +1,4 @@
-"""What the benchmark of one broker measures, and what it requires of Ottla."""
+"""The lines of the benchmark of one broker, with their requirements."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -76,7 +76,7 @@ class Connection:
 def wait_for_first_ack(port: int, topic: str, within_s: float) -> None:
     """Return when a record is acknowledged in a topic, which is created if missing.
 
-    Retries from before the port is open. Raises TimeoutError.
+    Retries also before the port is open. Raises TimeoutError.
     """
     metadata, request = metadata_request(topic), produce_request(topic, encode_batch(b"first"))
     deadline = time.monotonic() + within_s

@@ -17,8 +17,8 @@ from bench import programs
 def measure_flood(bootstrap: str, topic: str, partitions: int, size: int, records: int) -> float:
     """Acknowledged records per second."""
     words = ["flood", bootstrap, topic, str(partitions), str(size), str(records)]
-    said = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
-    return float(said["records"] / said["seconds"])
+    message = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
+    return float(message["records"] / message["seconds"])
 
 
 def measure_steady_latency(
@@ -30,13 +30,13 @@ def measure_steady_latency(
     latency.
     """
     words = ["steady", bootstrap, topic, str(partitions), str(size), str(per_s), str(seconds), "linger.ms=0"]
-    said: dict[str, float] = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
-    return said
+    message: dict[str, float] = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
+    return message
 
 
 @dataclass
 class AckTimes:
-    """When each acknowledgement arrived, on the clock of `time.monotonic`."""
+    """Times at which acknowledgements arrived, on the clock of `time.monotonic`."""
 
     times: list[float] = field(default_factory=list)
     failed: int = 0

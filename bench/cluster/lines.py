@@ -1,4 +1,4 @@
-"""What the benchmark of three brokers measures, and what it requires of Ottla."""
+"""The lines of the benchmark of three brokers, with their requirements."""
 
 from bench.lines import Line
 
@@ -10,6 +10,7 @@ LINES = (
     Line("latency-p50", "ack at a steady 2,000 records/s, median", "ms", "lower", 0.7),
     Line("latency-p99", "ack at a steady 2,000 records/s, 99th percentile", "ms", "lower", 0.7),
     Line("latency-p99.9", "ack at a steady 2,000 records/s, 99.9th percentile", "ms", "lower", 0.7),
+    Line("new-topic", "idle cluster: creation of a topic to its first ack, longest of 15", "s", "lower", None, 0.25),
     Line("killed-p50", "leader killed (SIGKILL): time without acks, median", "s", "lower", None, 0.7),
     Line("killed-p95", "leader killed (SIGKILL): time without acks, 95th percentile", "s", "lower", None, 1.5),
     Line("silent-p95", "leader paused (SIGSTOP): time without acks, 95th percentile", "s", "lower", None, 4.0),

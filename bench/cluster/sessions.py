@@ -19,6 +19,8 @@ from tests.waiting import eventually
 KIB, HUNDRED, PARTITIONS = 1024, 100, 6
 STEADY_PER_S = 2000
 WATCH_PER_S = 200
+NEW_TOPICS = 15
+IDLE_S = 0.7  # longer than `replica.fetch.wait.max.ms`, so that every follower waits for records
 WATCHED = "watched"
 HEALTHY_WITHIN_S = 180.0
 # A request on a silent connection waits for the client's timeout, one minute in librdkafka:
@@ -81,7 +83,21 @@ def measure_load(side: RunCluster, wanted: Sequence[str], amounts: Amounts) -> d
             took = ask(amounts.steady_s)
             command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
             found |= {f"latency-{name}": took[key] * 1000 for name, key in PERCENTILES.items()}
+        if "new-topic" in wanted:
+            found["new-topic"] = _measure_new_topics_s(cluster)
     return found
+
+
+def _measure_new_topics_s(cluster: ProcessCluster) -> float:
+    """The longest time from the creation of a topic to its first acknowledged record."""
+    took = []
+    for number in _log_repetitions(NEW_TOPICS, "first record of a new topic"):
+        time.sleep(IDLE_S)
+        began = time.monotonic()
+        asyncio.run(wait_for_first_ack(cluster.bootstrap, f"new-{number}", 3, within_s=60))
+        took.append(time.monotonic() - began)
+    _log_values(took)
+    return max(took)
 
 
 PERCENTILES = {"p50": "p50", "p99": "p99", "p99.9": "p999"}
@@ -206,7 +222,7 @@ def _log_values(took: Sequence[float]) -> None:
 
 
 SESSIONS: tuple[Session[RunCluster, Amounts], ...] = (
-    Session(("start", "memory", "produce", "latency"), 3, measure_load),
+    Session(("start", "memory", "produce", "latency", "new-topic"), 3, measure_load),
     Session(("killed", "silent", "planned", "controller"), 1, measure_faults),
     Session(("10k",), 1, many_partitions.measure_many_partitions),
 )

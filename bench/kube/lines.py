@@ -1,4 +1,4 @@
-"""What the benchmark of the operator measures, by session, and the maximum of each value."""
+"""The lines of the benchmark of the operator, by session, with the maximum of each value."""
 
 from bench.lines import Line
 

@@ -50,7 +50,7 @@ def measure() -> Iterator[tuple[str, float]]:
 
 
 def create_topics(resources: NamespaceClient, numbers: range) -> float:
-    """Create Topic resources and return when all are Ready; the seconds that took."""
+    """Create Topic resources, wait until all are Ready, and return the seconds that took."""
     began = time.monotonic()
     spec = {"clusterRef": {"name": "demo"}, "partitions": 3, "config": {"retention.ms": 86_400_000}}
     with ThreadPoolExecutor(CONCURRENCY) as pool:

@@ -1,4 +1,4 @@
-"""What the benchmark of mirroring measures, and what it requires of Ottla."""
+"""The lines of the benchmark of mirroring, with their requirements."""
 
 from bench.lines import Line
 

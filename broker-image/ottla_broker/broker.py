@@ -98,13 +98,13 @@ FirstUsers = dict[str, dict[int, ScramCredential | None]]
 
 
 class Broker:
-    """Everything that a request may need: handlers call the public attributes.
+    """The parts that requests need: handlers use the public attributes.
 
     `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`:
     clients are served. `acl_authorizer`: None when everything is allowed to everyone. `started`:
     set once the broker has become ready. `channels`: opens connections to other brokers.
     `restart_ordered`: set when it is to be stopped and started again. `unrecoverable_errors`:
-    reasons why it is not ready any more.
+    reasons why it is no longer ready.
     """
 
     def __init__(
@@ -303,14 +303,16 @@ class Broker:
             log_dir.move_to_stray(log.topic, log.partition)
 
     async def _adopt_orphans(self) -> None:
-        """Create the topics of which a first start found partitions."""
+        """Create the topics of the partitions that a first start has found."""
         if (orphans := self._replica_manager.find_orphans()) and self.controller is not None:
             logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt_topics(self.node_id, orphans)
         self._replica_manager.rename_strays()
 
     async def _add_first_users(self) -> None:
-        """Before clients are served, so that a secured cluster is never open."""
+        """Adds the first users before clients are served, so that a secured cluster is never
+        open.
+        """
         if self._first_users and self.controller is not None:
             await self.controller.alter_scram_credentials(self._first_users)
 
@@ -369,15 +371,16 @@ class Broker:
             log_dir.set_cluster_id(self.cluster_id)
 
     async def _unregister_lost_brokers(self, recovery: RecoveryOrder) -> None:
-        """As the leader of a recovered cluster, before this broker registers: replicas on lost
-        disks are in sync no more, so that those on the disks that are left lead."""
+        """Called on the leader of a recovered cluster before this broker registers. Replicas on
+        lost disks leave their ISRs, so that those on the remaining disks become leaders.
+        """
         if recovery.leads:
             for broker in sorted(self.image.brokers.keys() - {*recovery.survivors, self.node_id}):
                 await self.active_controller().cluster_control.unregister_broker(broker)
 
     def _open_metadata_log(self, home: LogDir) -> PartitionLog:
-        """Its segments are removed by snapshots alone, whatever the cluster's defaults for
-        retention are.
+        """Opens the metadata log. Only snapshots remove its segments, whatever the cluster's
+        defaults for retention are.
         """
         config = LogConfig(
             segment_bytes=self.config(METADATA_LOG_SEGMENT_BYTES),

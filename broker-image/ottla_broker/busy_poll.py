@@ -25,7 +25,7 @@ Poll = Callable[[], None]
 
 
 class PollCredit:
-    """How quickly the requests of one connection follow its responses."""
+    """Measures how quickly the requests of one connection follow its responses."""
 
     __slots__ = ("_responded_at", "_shares")
 

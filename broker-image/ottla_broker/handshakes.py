@@ -90,8 +90,8 @@ class Handshakes:
         return True
 
     def _log(self, one: TlsTransport, why: str) -> None:
-        """At most every LOG_INTERVAL_S for each reason: a client that retries for ever does not
-        fill the log.
+        """Logs each reason at most once in LOG_INTERVAL_S, so that a client that retries for ever
+        does not fill the log.
         """
         now = self._loop.time()
         at, suppressed = self._logged.get(why, (-LOG_INTERVAL_S, 0))

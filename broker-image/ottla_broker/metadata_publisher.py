@@ -19,8 +19,8 @@ from ottla_broker.security.standard_authorizer import StandardAuthorizer
 
 @dataclass(eq=False, repr=False)
 class MetadataPublisher:
-    """While the broker starts, replicas are left alone: `publish_image` later applies all that the
-    image says.
+    """Applies committed metadata to the parts of a broker. During the start replicas are not
+    touched; `publish_image` applies the whole image afterwards.
     """
 
     _config: Config

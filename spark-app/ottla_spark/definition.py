@@ -71,7 +71,7 @@ def parse_pipeline(document: dict[str, Any], folder: Path) -> PipelineDefinition
 
 
 def find_unsupported(spec: PipelineSpec) -> Iterator[str]:
-    """What a valid spec asks for and the runner cannot do."""
+    """Features of a valid spec that the runner does not support."""
     if not spec.streams:
         yield "spec.sources: at least one source must be a stream; tables are only joined with streams"
     for name, source in spec.sources.items():

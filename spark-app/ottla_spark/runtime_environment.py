@@ -1,4 +1,4 @@
-"""What a pipeline runs with besides its resource."""
+"""The environment of a pipeline: everything that it runs with besides its resource."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ FLEXIBLE_FETCH = 12
 
 @dataclass
 class FuzzResult:
-    """What happened to the requests. `hung` must stay empty."""
+    """Outcomes of the requests. `hung` must stay empty."""
 
     requests: int = 0
     answered: int = 0

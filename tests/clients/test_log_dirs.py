@@ -59,9 +59,7 @@ def move(broker: BrokerProcess, path: object, topic: str, partition: int = 0) ->
 
 
 def replicas(broker: BrokerProcess, topic: str) -> dict[int, dict[str, bool]]:
-    """By partition: the name of each directory that has it → whether it is a future replica
-    there.
-    """
+    """Directories of each partition: directory name → whether its replica is a future one."""
     found: dict[int, dict[str, bool]] = {}
     for directory in send(broker, "describe_log_dirs", 4, topics=None).results:
         for described in directory.topics:

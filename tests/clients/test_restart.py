@@ -1,4 +1,4 @@
-"""What a broker keeps after SIGTERM and after SIGKILL."""
+"""State of a broker that survives SIGTERM and SIGKILL."""
 
 import threading
 

@@ -18,16 +18,18 @@ import pytest
 from ottla_broker.wire.channel import open_channel
 from tests.brokers import BrokerProcess
 from tests.clients.api_session import KEYS, VERSIONS, ApiSession, Json, has_message_class
+from tests.clients.config_cases import CONFIG_CASES
 from tests.clients.conftest import NewBroker
 from tests.clients.group_cases import GROUP_CASES
 from tests.clients.offset_cases import OFFSET_CASES
+from tests.clients.producer_cases import PRODUCER_CASES
 from tests.clients.quota_cases import QUOTA_CASES
 from tests.clients.record_cases import RECORD_CASES
 from tests.clients.response_differences import MISSING, unequal
 from tests.clients.topic_cases import TOPIC_CASES
 
 STORED = Path(__file__).with_name("kafka-4.1-responses.json")
-ALL_CASES = (*TOPIC_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES, *QUOTA_CASES)
+ALL_CASES = (*TOPIC_CASES, *CONFIG_CASES, *PRODUCER_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES, *QUOTA_CASES)
 CASES = {each.__name__: each for each in ALL_CASES}
 RUN = "run"
 
@@ -190,8 +192,8 @@ def differences(wanted: dict[str, dict[str, Json]], got: dict[str, dict[str, Jso
         theirs, ours = by_version(wanted.get(case, {})), by_version(got.get(case, {}))
         for version in sorted(theirs | ours):
             for path, before, after in unequal(theirs.get(version, MISSING), ours.get(version, MISSING)):
-                said = f"{case}: {path} Kafka {before!r}, we {after!r}"
-                lines.setdefault(said, []).append(version)
+                message = f"{case}: {path} Kafka {before!r}, we {after!r}"
+                lines.setdefault(message, []).append(version)
     for line, versions in lines.items():
         yield f"{line} (v{', '.join(map(str, versions))})"
 

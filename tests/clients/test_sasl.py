@@ -90,7 +90,7 @@ def set_password(secured: Secured, user: str, password: str, mechanism: ScramMec
 
 
 def login(mechanism: str, user: str = "alice", password: str = "") -> dict[str, Any]:
-    """For librdkafka; without a password alice's."""
+    """Settings of librdkafka. Without `password`, that of alice."""
     return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
@@ -181,7 +181,7 @@ def test_wrong_logins_are_refused(secured: Secured) -> None:
 
 
 def was_refused(secured: Secured, how: dict[str, Any]) -> bool:
-    """Waits until a client says that its login failed."""
+    """Waits until a client reports that its login failed."""
     errors: list[ck.KafkaError] = []
     settings = {key.replace("_", "."): value for key, value in how.items()}
     client = AdminClient({"bootstrap.servers": secured.sasl, "error_cb": errors.append, **settings})
@@ -307,12 +307,12 @@ def test_java_tools_with_acls_and_a_login(secured: Secured, name: str, tmp_path:
     password = PASSWORD.replace("ä", r"\u00e4")  # a properties file is Latin-1
     module = f'{MODULES}.scram.ScramLoginModule required username=alice password="{password}";'
     client.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}\n")
-    said = run_java_tool(
+    message = run_java_tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", name, "--num-records", "100", "--record-size", "10", "--throughput", "-1"),
         *("--producer.config", str(client), "--producer-props", f"bootstrap.servers={secured.sasl}"),
     )
-    assert "100 records sent" in said
+    assert "100 records sent" in message
     removed = run_java_tool(
         *(acls, "--bootstrap-server", at, "--remove", "--force"),
         *("--allow-principal", "User:alice", "--producer", "--topic", name),

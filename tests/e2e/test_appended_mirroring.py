@@ -230,5 +230,5 @@ def test_source_is_not_appended_again_after_a_failover(west: BrokerProcess) -> N
         assert (status["state"], status["end"], status["sourceEnd"], status["lag"]) == ("FailedOver", 20, 20, 0)
         produce(west.bootstrap, "flights", numbered_values("late", 20))
         append_topics(west, target, "west", role="Replicate")
-        eventually(lambda: "appending it has ended for good" in target.log_tail(), within_s=30)
+        eventually(lambda: "appending it has ended permanently" in target.log_tail(), within_s=30)
         wait_for_values(target, "flights", {"west": numbered_values("west", 20)})

@@ -51,7 +51,7 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
     removed = next(broker for broker in before if broker != leader)
     directory_id = before[removed].replica_directory_id
     assert directory_id is not None
-    said = metadata_quorum(
+    message = metadata_quorum(
         cluster,
         "remove-controller",
         "--controller-id",
@@ -59,7 +59,7 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
         "--controller-directory-id",
         uuid_text(directory_id),
     )
-    assert re.search(rf"Removed\s+KRaft controller {removed}\b", said)
+    assert re.search(rf"Removed\s+KRaft controller {removed}\b", message)
     others = set(cluster.brokers) - {removed}
     eventually(lambda: set(voters(cluster)) == others, within_s=20, message="another broker votes instead")
 
@@ -70,8 +70,8 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
         f"listeners=CONTROLLER://{broker.bootstrap}\ncontroller.listener.names=CONTROLLER\n"
         f"controller.quorum.bootstrap.servers={cluster.bootstrap}\n"
     )
-    said = metadata_quorum(cluster, "--command-config", str(properties), "add-controller")
-    assert f"Added controller {removed}" in said
+    message = metadata_quorum(cluster, "--command-config", str(properties), "add-controller")
+    assert f"Added controller {removed}" in message
     assert set(voters(cluster)) == set(cluster.brokers)
 
 

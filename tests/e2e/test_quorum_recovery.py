@@ -1,5 +1,5 @@
-"""`ottla up` when the disks of a majority of the metadata log's voters are gone: it says so, and
-`ottla cluster recover` goes on from what is left.
+"""`ottla up` when the disks of a majority of the metadata log's voters are lost: it reports that,
+and `ottla cluster recover` recovers the cluster.
 """
 
 import json

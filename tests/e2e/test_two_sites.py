@@ -53,7 +53,7 @@ def read_flights(bootstrap: str) -> list[bytes]:
 
 
 def sum_of_high_watermarks(bootstrap: str) -> int:
-    """−1 while no broker responds."""
+    """Sum over all partitions; −1 while no broker responds."""
     try:
         return sum(read_watermarks(bootstrap, "flights", partition)[1] for partition in range(PARTITIONS))
     except OSError:

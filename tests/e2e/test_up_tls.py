@@ -57,7 +57,7 @@ def test_renewed_secret_restarts_one_broker_after_the_other(up: UpProcess, tmp_p
     with produce_numbers(up.bootstrap, "greetings", 6, client_settings) as acknowledged:
         up.write_resources(cluster(up, tls_port), topic(partitions=6))
         up.wait_for_line("Secret demo-tls does not exist")
-        up.wait_for_line("everything goes on unchanged")
+        up.wait_for_line("nothing is changed")
         up.write_resources(cluster(up, tls_port), topic(partitions=6), tls_secret(authority, "renewed"))
         for id_ in range(1, BROKERS + 1):
             up.wait_for_line(f"restarting broker {id_} (")

@@ -39,8 +39,8 @@ def produce_values(up: UpProcess, name: str, *values: str) -> None:
 
 
 def consume_values(up: UpProcess, name: str, count: int) -> list[str]:
-    """At least `count` values of a topic, sorted, read by a new consumer group from the
-    beginning.
+    """Reads a topic from the beginning with a new consumer group, and returns at least `count`
+    values, sorted.
     """
     consumer = Consumer(
         {"bootstrap.servers": up.bootstrap, "group.id": f"g{time.time_ns()}", "auto.offset.reset": "earliest"}

@@ -188,7 +188,7 @@ def run_kubernetes(folder: Path, nodes: int = 1) -> Iterator[Kubernetes]:
 
 
 def missing_requirement() -> str:
-    """What this machine lacks to run nodes, as a sentence; empty if nothing."""
+    """A sentence about a requirement of nodes that this machine lacks; empty if it has all."""
     if os.geteuid() != 0:
         return "Kubernetes nodes need root to create namespaces"
     if missing := [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]:

@@ -28,7 +28,7 @@ def find_helm() -> Path:
 
 
 def helm_path() -> Path:
-    """Where helm is: on PATH, or where `build` stores it."""
+    """Path of helm: on PATH, or where `build` stores it."""
     if found := shutil.which("helm"):
         return Path(found)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

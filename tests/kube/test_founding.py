@@ -81,7 +81,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered(kube: Kubernetes
     assert "broker 2 has another disk; broker 3 has another disk" in message
     recover = message[message.index("ottla cluster recover") :]
     said = in_the_operator(kube, f"{recover} --yes")
-    assert "goes on from broker 1" in said
+    assert "continues from broker 1" in said
     wait(kube, disks)
     assert disks.get("Cluster", NAME)["status"]["clusterId"] != before
     assert records(kube, disks) == RECORDS

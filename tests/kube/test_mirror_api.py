@@ -101,10 +101,10 @@ def test_an_unresponsive_source_and_a_conflicting_topic_are_reported(
             return resources.condition("Mirror", "west", condition).get("status") == "True"
 
         eventually(lambda: is_true("Ready") and is_true("InSync"), within_s=60, message=describe)
-        why = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
-        assert resources.condition("Mirror", "west")["message"].endswith(f"; taken is not copied: {why}.")
+        reason = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
+        assert resources.condition("Mirror", "west")["message"].endswith(f"; taken is not copied: {reason}.")
         orders, taken = resources.get("Mirror", "west")["status"]["topics"]
-        assert taken == {"topic": "taken", "state": "Refused", "why": why}
+        assert taken == {"topic": "taken", "state": "Refused", "why": reason}
         assert "silentSeconds" not in orders
         source.pause()
         try:

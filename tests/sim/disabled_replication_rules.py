@@ -93,7 +93,7 @@ def leader_epoch_not_increased() -> Iterator[None]:
 
 @contextmanager
 def isr_changes_of_former_leaders_accepted() -> Iterator[None]:
-    """An ISR proposal is accepted from a former leader, whatever has changed since (rule 1)."""
+    """An ISR proposal of a former leader is accepted (rule 1)."""
     original = isr_changes.apply_isr_change
 
     def apply_isr_change(
@@ -192,8 +192,8 @@ def producer_state_lost_on_failover() -> Iterator[None]:
 
 @contextmanager
 def coordinators_serve_out_of_session() -> Iterator[None]:
-    """A coordinator that cannot reach the controller goes on returning committed
-    offsets (rule 6).
+    """A coordinator that cannot reach the controller continues to return committed offsets (rule
+    6).
     """
     with patch.object(Broker, "_is_in_session", lambda _: True):
         yield

@@ -1,4 +1,4 @@
-"""What the clients of a run observed, and when: the input of the checks."""
+"""Observations of the clients of a run, with times: the input of the checks."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator

@@ -228,7 +228,9 @@ def own_records_follow_failover(history: History, target: SimulatedCluster, mirr
 def read_contents(
     cluster: SimulatedCluster,
 ) -> tuple[dict[TopicPartition, dict[int, bytes]], dict[str, Topic], dict[TopicPartition, int]]:
-    """What consumers can read according to the leaders' logs; the topics; the log starts."""
+    """Records that consumers can read, according to the leaders' logs; topics; log start
+    offsets.
+    """
     image = newest_image(cluster)
     found = leader_replicas(cluster)
     contents = {

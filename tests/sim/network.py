@@ -191,7 +191,7 @@ class SimulatedNetwork:
     # --- called by the loop
 
     async def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any:
-        """As `loop.create_connection`. Raises ConnectionRefusedError, TimeoutError or
+        """Like `loop.create_connection`. Raises ConnectionRefusedError, TimeoutError or
         ConnectionResetError.
         """
         process = current()

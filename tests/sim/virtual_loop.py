@@ -2,7 +2,7 @@
 run of a program is the same run.
 
 Nothing waits for the real world: there are no sockets or pipes, and executor calls run at once on
-the loop's own thread. A program in which nothing can happen any more raises `Deadlock` with its
+the loop's own thread. A program without a scheduled event raises `Deadlock` with its
 waiting tasks, where a real loop would hang.
 """
 
@@ -83,7 +83,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 heapq.heappop(timers)
                 self._cancelled -= 1
             if not timers:
-                raise Deadlock("nothing can happen any more; waiting tasks:\n" + "\n".join(_waiting(self)))
+                raise Deadlock("no event is scheduled; waiting tasks:\n" + "\n".join(_waiting(self)))
             self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now:
             timer = heapq.heappop(timers)[2]

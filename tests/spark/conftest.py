@@ -61,7 +61,7 @@ class Topics:
         self.admin.delete_topics([name])[name].result(timeout=30)
 
     def write(self, topic: str, *values: object, key: str | None = None) -> None:
-        """Each value as JSON, or as it is when it is bytes or None."""
+        """Produces each value: bytes and None unchanged, other values as JSON."""
         for value in values:
             raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
             self.producer.produce(topic, raw, key)

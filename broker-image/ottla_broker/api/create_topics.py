@@ -42,7 +42,7 @@ STRICT_SINCE = 6
 
 @API.handler()
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """What may be made is made in one commit."""
+    """Creates all valid topics of the request in one commit."""
     times = Counter(topic.name for topic in request.topics)
     results = [
         error_result(name, KafkaError(ErrorCode.invalid_request, f"the request names topic {name!r} twice"))

@@ -1,7 +1,7 @@
 """DeleteAcls (31), versions 1–3.
 
-- Deletes the access control entries that each filter selects, and names them; needs ALTER on the
-  cluster. One commit.
+- Deletes the access control entries that each filter selects, in one commit, and returns them;
+  needs ALTER on the cluster.
 - A filter with an unknown code is INVALID_REQUEST; the other filters are applied.
 - Without an authorizer each filter is SECURITY_DISABLED, as in Kafka.
 - v2 is flexible; v3 adds resources of users.

@@ -4,8 +4,8 @@
   partitions with their sizes.
 - The lag of a partition is the distance from its log end to its high watermark: above 0 only on a
   follower that is catching up.
-- A replica that moves to a directory is listed there as a future replica; its lag is what is not
-  copied yet.
+- A replica that moves to a directory is listed there as a future replica; its lag is the number of
+  offsets that are not copied yet.
 - A failed directory is KAFKA_STORAGE_ERROR without partitions. Topics without a replica here are
   omitted; null means all.
 - v3 adds a top-level error; before it, a client that may not describe the cluster gets an empty

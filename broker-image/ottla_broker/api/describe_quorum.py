@@ -2,11 +2,8 @@
 
 - Returns the leader of the metadata log, its epoch and high watermark, and for voters and observers
   their log end offset on disk and the time of their last fetch. Only the leader knows: other
-  brokers forward the request. <<<<<<< HEAD
+  brokers forward the request.
 - Voters are those of the newest voter set in the log, which is in effect from its append on.
-=======
-- Voters are those in effect, committed or not.
->>>>>>> quorum
 - Times are the leader's wall clock: now for itself, -1 for a voter that has not fetched in this
   epoch.
 - v1 adds those times, v2 directory ids, voters' endpoints and messages.

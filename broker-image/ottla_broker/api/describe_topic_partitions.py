@@ -73,7 +73,9 @@ def visible_topics(ctx: RequestContext) -> set[str]:
 def topics_from_cursor(
     ctx: RequestContext, names: list[str], start: tuple[str, int]
 ) -> Iterator[tuple[str, TopicImage | ErrorCode, list[int]]]:
-    """From the cursor on, each name with its topic and partitions, or with its error code."""
+    """Yields the name of each topic from the cursor on, with its topic and partitions, or with its
+    error code.
+    """
     for name in names:
         if name < start[0]:
             continue

@@ -2,9 +2,9 @@
 
 - The leader of the metadata log, before it stops, asks the other voters to elect another one: the
   first of the preferred candidates at once, the others later.
-- An epoch or leader that is not the known one changes nothing. The response contains the known
-  epoch and leader.
-- v1 adds the candidates' directory ids; v0, which has none, prefers nobody.
+- A request with another epoch or leader than the known one changes nothing. The response contains
+  the known epoch and leader.
+- v1 adds the candidates' directory ids; with v0 no candidate is preferred.
 """
 
 from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest

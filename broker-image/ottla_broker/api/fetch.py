@@ -290,7 +290,7 @@ class Fetch:
 
     @property
     def missing_bytes(self) -> int:
-        """How far the logs must grow before the response can be due."""
+        """Number of bytes by which the logs must grow before the response can be due."""
         wanted = sum(cached.request.max_bytes for cached in self.session.changed)
         return min(self.request.min_bytes, self.limit, wanted) - self.size
 

@@ -111,7 +111,7 @@ def current_entries(ctx: RequestContext, kind: int, name: str, config_name: str)
 
 
 def default_value(ctx: RequestContext, kind: int, setting: Setting[object]) -> object:
-    """The value in effect while a resource has none of its own."""
+    """The value that applies to a resource without a value of its own."""
     match kind:
         case ConfigResource.TOPIC:
             return ctx.broker.config.topic(setting, {})

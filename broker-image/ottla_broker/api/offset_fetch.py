@@ -139,9 +139,10 @@ def partition_results(kind: Callable[..., P], partitions: Found) -> tuple[P, ...
 def find_commits(
     ctx: RequestContext, group: str, requested: Sequence[tuple[str, Sequence[int]]] | None
 ) -> list[tuple[str, Found]]:
-    """What the group has committed for the requested partitions of topics, by name; None: for all
+    """Committed offsets of the group for the requested partitions, by topic name; None: for all
     topics that the client may describe. Raises GROUP_AUTHORIZATION_FAILED and the coordinator's
-    errors."""
+    errors.
+    """
     ctx.check_authorized(Operation.describe, Resource.group(group))
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
     if requested is None:

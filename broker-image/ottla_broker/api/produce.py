@@ -12,9 +12,9 @@
   coordinator.
 - Versions 0–2 are advertised for librdkafka (rule 16) and answered with UNSUPPORTED_VERSION, as
   Kafka 4 does.
-- A leader that has just stepped down says so, and then forwards for a while what comes all the
-  same.
-- v8 names the records because of which a batch is rejected (KIP-467), v10 has current leaders
+- A leader that has just stepped down answers NOT_LEADER_OR_FOLLOWER, and for a while forwards
+  requests that clients had sent before they knew the new leader.
+- v8 names the records that cause the rejection of a batch (KIP-467), v10 has current leaders
   (KIP-951), v13 topic ids.
 """
 
@@ -94,8 +94,8 @@ def produce(context: RequestContext, frame: bytearray, header: RequestHeader, ro
 
 
 class Appends:
-    """The appends of one request. `uncommitted`: what must be committed before the response;
-    `rejected`: how many failed.
+    """The appends of one request. `uncommitted`: records that must be committed before the
+    response; `rejected`: number of failed appends.
     """
 
     __slots__ = ("_acks", "_context", "rejected", "uncommitted")
@@ -136,7 +136,7 @@ class Appends:
 
 
 def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
-    """KafkaError with the partition's error."""
+    """The partition that this broker leads. KafkaError with the partition's error."""
     if context.version < OLDEST_SUPPORTED:
         raise KafkaError(
             ErrorCode.unsupported_version, f"produce versions below {OLDEST_SUPPORTED} are only advertised"
@@ -154,7 +154,7 @@ def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
 
 
 def validate_request(context: RequestContext, partition: Partition, records: memoryview | None, acks: int) -> None:
-    """What the log does not validate. KafkaError."""
+    """Checks the parts of a request that the log does not validate. Raises KafkaError."""
     if not records:
         raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
     if len(records) > ATTRIBUTES_OFFSET and records[MAGIC_OFFSET] == MAGIC:  # the log rejects other formats

@@ -3,8 +3,8 @@
 - Names the mechanism; the response lists those that the listener has. Another one is
   UNSUPPORTED_SASL_MECHANISM.
 - v1 is followed by SaslAuthenticate (KIP-152), v0 by bare tokens with their size in front.
-- On a listener without SASL, and when it is not expected, it is ILLEGAL_SASL_STATE. After any error
-  the broker closes the connection, on a listener with SASL.
+- The error is ILLEGAL_SASL_STATE on a listener without SASL, and when authentication is already in
+  progress. After any error on a listener with SASL the broker closes the connection.
 """
 
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest

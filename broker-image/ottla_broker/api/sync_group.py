@@ -3,8 +3,8 @@
 - The group's leader sends all assignments, and every member gets its own once they are replicated.
 - A member of a stable group gets its current assignment; a member of a rebalancing group has to
   rejoin.
-- From v5 on the client repeats the protocol that it was given; INCONSISTENT_GROUP_PROTOCOL if the
-  group's is another.
+- From v5 on the request names the protocol that the client got from JoinGroup;
+  INCONSISTENT_GROUP_PROTOCOL if the group has another one.
 - v3 adds static members; v5 protocol type and name (KIP-559).
 """
 

@@ -57,14 +57,16 @@ class Config:
 
     @classmethod
     def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
-        """From files, later ones over earlier ones, and `key=value` texts over all files.
-        SettingError names file, line, setting, value and what is allowed."""
+        """Reads a configuration from files, of which later ones override earlier ones, and from
+        `key=value` texts, which override all files. SettingError names file, line, setting, value
+        and allowed values.
+        """
         given = [item for path in files for item in read_file(path)]
         return cls._validated(parse_settings(given + read_overrides(overrides)))
 
     @classmethod
     def of(cls, values: Mapping[str, str], place: str = "settings") -> "Config":
-        """From a mapping, validated like a file."""
+        """Creates a configuration from a mapping, validated like a file."""
         return cls._validated(parse_settings(read_mapping(values, place)))
 
     @classmethod
@@ -92,14 +94,14 @@ class Config:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """At least one directory, as written."""
+        """The log directories as configured, at least one."""
         several, one = self(broker_settings.LOG_DIRS), self(broker_settings.LOG_DIR)
         return several or ((one,) if one else ())
 
     @property
     def quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
-        """Without the listeners of controllers that Kafka's own server.properties names, and that
-        are not opened.
+        """The brokers to ask for the quorum's leader. Leaves out this broker's controller
+        listeners, which Kafka's own server.properties names and Ottla does not open.
         """
         listeners = (*self(broker_settings.LISTENERS), *self(broker_settings.ADVERTISED_LISTENERS))
         unopened = {(one.host, one.port) for one in listeners if one.name in self.static.controller_listeners}

@@ -47,7 +47,7 @@ def read_file(path: str | PathLike[str]) -> list[GivenSetting]:
 
 
 def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
-    """From `key=value` texts of the command line."""
+    """Parses `key=value` texts of the command line."""
     given = []
     for pair in pairs:
         name, separator, text = pair.partition("=")
@@ -77,9 +77,10 @@ def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
 
 
 def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
-    """Why no broker starts with this setting, whatever the others are; empty if one does. A text
-    that refers to the environment or to a file of the broker is known only there, and has no
-    problem here."""
+    """Returns why no broker starts with this setting, regardless of other settings; empty if one
+    does. A text that refers to the environment or to a file of the broker can be checked only
+    there, and has no problem here.
+    """
     if name in BROKER_SETTINGS and refers_to_place(text):
         return ()
     try:
@@ -155,9 +156,7 @@ def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
 
 
 def resolve_references(item: GivenSetting) -> GivenSetting:
-    """With the values of `${env:NAME}` and `${directory:PATH:FILE}` in their place. Raises
-    SettingError.
-    """
+    """Replaces `${env:NAME}` and `${directory:PATH:FILE}` by their values. Raises SettingError."""
     if "${env:" in item.text:
         item = _resolve_environment(item)
     return _resolve_directory(item) if item.text.startswith("${directory:") else item

@@ -18,8 +18,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class UpdateMode(Enum):
-    """Kafka's "dynamic update mode": whether and for whom a setting can change while brokers
-    run.
+    """Kafka's "dynamic update mode": whether a setting can change while brokers run, and for which
+    brokers.
     """
 
     READ_ONLY = "read-only"

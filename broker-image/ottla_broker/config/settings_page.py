@@ -59,9 +59,9 @@ def settings_page() -> str:
         parts.append(f"\n## {section}\n\n{_TABLE}")
         parts += [_row(setting) for setting in rows]
     parts.append(_IGNORED)
-    parts += [f"| `{name}` | {why} |\n" for name, why in sorted({**IGNORED_STATIC, **IGNORED_DYNAMIC}.items())]
+    parts += [f"| `{name}` | {reason} |\n" for name, reason in sorted({**IGNORED_STATIC, **IGNORED_DYNAMIC}.items())]
     parts.append(_REFUSED)
-    parts += [f"| `{name}` | {why} |\n" for name, (_, why) in sorted(REFUSED.items())]
+    parts += [f"| `{name}` | {reason} |\n" for name, (_, reason) in sorted(REFUSED.items())]
     return "".join(parts)
 
 

@@ -226,7 +226,9 @@ def _or(values: Sequence[str], word: str = "or") -> str:
 
 
 def _double_text(value: float) -> str:
-    """As Java prints a double: a fraction always, powers of ten below 1e-3 and from 1e7 on."""
+    """Formats a double as Java does: always with a fraction, with an exponent below 1e-3 and from
+    1e7 on.
+    """
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{value!r}".partition("e")

@@ -4,10 +4,11 @@ randomness.
 State transitions (KIP-62, KIP-134, KIP-345):
 
     Empty                a member joins                               → PreparingRebalance
-    PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance, or
-    Empty without members CompletingRebalance  the leader's assignment is stored            → Stable
-    the last two         a member joins, leaves, expires or changes   → PreparingRebalance any
-    the group is deleted, or its partition moves → Dead
+    PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance
+    PreparingRebalance   the same, without members                    → Empty
+    CompletingRebalance  the leader's assignment is stored            → Stable
+    the last two         a member joins, leaves, expires or changes   → PreparingRebalance
+    any                  the group is deleted, or its partition moves → Dead
 
 Invariants: `leader` is a member whenever there are members; `waiting_joins` counts the members
 whose JoinGroup waits; `protocol_support` counts the members that support each protocol; a static
@@ -145,16 +146,16 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """Each member votes for its preferred protocol among those that all support; the earliest
-        vote breaks a tie.
+        """Selects the protocol with the most votes. Each member votes for its preferred protocol
+        among those that all support; the earliest vote breaks a tie.
         """
         candidates = {name for name, count in self.protocol_support.items() if count == len(self.members)}
         votes = Counter(member.preferred_protocol(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> GroupMember:
-        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member took the instance id
-        over.
+        """Returns the member. UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has
+        taken over the instance id.
         """
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
@@ -253,7 +254,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def replace_static_member(self, old_id: str, new_id: str) -> GroupMember:
-        """The static member gets a new id; requests that wait under the old id are fenced."""
+        """Gives the static member a new id. Requests that wait under the old id are fenced."""
         member = self.members[old_id]
         self.complete_join(member, JoinResult(old_id, ErrorCode.fenced_instance_id))
         self.complete_sync(member, SyncResult(ErrorCode.fenced_instance_id))
@@ -275,8 +276,8 @@ class ClassicGroup:
                 del self.protocol_support[name]
 
     def wait_for_join(self, member: GroupMember, pending: PendingRequest) -> None:
-        """A second JoinGroup of the same member replaces the first one, which the client has
-        abandoned.
+        """Keeps a JoinGroup until the next generation. A second one of the same member replaces the
+        first, which the client has abandoned.
         """
         if member.join_request is None:
             self.waiting_joins += 1
@@ -302,8 +303,8 @@ class ClassicGroup:
         return True
 
     def schedule_session_timeout(self, member: GroupMember, now: Timestamps, within_ms: int | None = None) -> None:
-        """The member expires unless it sends a request within its session timeout (or
-        `within_ms`).
+        """Sets the time at which the member expires unless it sends a request: after its session
+        timeout, or `within_ms`.
         """
         member.session_deadline_ms = now.loop_ms + (member.session_timeout_ms if within_ms is None else within_ms)
         self.lower_next_deadline(member.session_deadline_ms)
@@ -338,8 +339,9 @@ class ClassicGroup:
 
 def parse_subscribed_topics(subscription: bytes) -> list[str]:
     """The topics of a ConsumerProtocolSubscription: version i16, then the fields of version 0, with
-    which every later version begins. struct.error, UnicodeDecodeError or IndexError for anything
-    else."""
+    which every later version begins. Raises struct.error, UnicodeDecodeError or IndexError for
+    other bytes.
+    """
     (count,) = struct.unpack_from(">i", subscription, 2)
     at, topics = 6, []
     for _ in range(count):
@@ -352,8 +354,9 @@ def parse_subscribed_topics(subscription: bytes) -> list[str]:
 
 
 def restore_group(group_id: str, config: GroupCoordinatorConfig, record: GroupMetadata) -> ClassicGroup:
-    """The group that a record describes: Stable with members, Empty without. Deadlines are set when
-    the whole partition is loaded."""
+    """Restores the group from its record: Stable with members, Empty without. Deadlines are set
+    when the whole partition is loaded.
+    """
     group = ClassicGroup(
         group_id,
         config,

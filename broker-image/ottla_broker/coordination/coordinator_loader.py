@@ -96,8 +96,9 @@ class CoordinatorLoader:
                 self._commit(key, commit)
 
     def add_simple_groups(self) -> Iterator[None]:
-        """After the last record: creates a group for offsets without one, which were committed by a
-        client that never joined. In steps too."""
+        """Called after the last record. Creates, also in steps, a group for offsets that a client
+        committed without joining one.
+        """
         for group in self.offsets.group_ids():
             if group not in self.groups:
                 self.groups[group] = ClassicGroup(group, self._config)

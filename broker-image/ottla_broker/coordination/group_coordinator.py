@@ -228,7 +228,7 @@ class GroupCoordinator:
         return group
 
     async def delete_group(self, group_id: str) -> None:
-        """With its offsets. GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group with its offsets. Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         await self._shard_of(group_id).delete_group(group_id)
 
     # -- expiry ------------------------------------------------------------------------------------

@@ -41,8 +41,8 @@ class Journal(Protocol):
 
 
 class PartitionJournal:
-    """A partition of `__consumer_offsets`: appends with acks=all, and reads everything. Valid in
-    the leader epoch in which it is created: in another one the coordinator loads everything again.
+    """A partition of `__consumer_offsets`, appended to with acks=all. Valid in the leader epoch in
+    which it is created: in a later one the coordinator loads the whole partition again.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -74,10 +74,12 @@ class PartitionJournal:
         return appended.first_offset
 
     def read(self) -> Iterator[Buffer]:
-        """All batches in chunks of about a MiB, from the log's start to its end as it is now.
+        """Reads all batches in chunks of about a MiB, from the log's start to its present end.
 
-        Not to the high watermark: what is above it will be committed, or another broker will lead.
-        A commit that was not acknowledged counts as one that came a little later."""
+        Records above the high watermark are read too: they will be committed, or another broker
+        will be elected. A commit without an acknowledgement counts as one that was acknowledged
+        later.
+        """
         log = self._partition.log
         offset, end = log.start, log.end
         while offset < end:

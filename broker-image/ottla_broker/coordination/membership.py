@@ -55,8 +55,10 @@ def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingReques
 
 
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
-    """In PreparingRebalance the waiting joins are counted: `group.max.size` may have been lowered,
-    and then the last members to rejoin are rejected. In later states the members are counted."""
+    """True if the group may have one more member. In PreparingRebalance it counts waiting joins:
+    `group.max.size` may have been lowered, and then the last members to rejoin are rejected. In
+    other states it counts members.
+    """
     member = group.members.get(member_id)
     if group.state in (GroupState.empty, GroupState.dead):
         return True

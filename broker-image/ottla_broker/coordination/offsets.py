@@ -56,7 +56,7 @@ class CommittedOffsets:
                 yield OffsetCommitKey(group, topic, partition), commit
 
     def topic_keys(self, topic: str, topic_id: UUID | None) -> Iterator[OffsetCommitKey]:
-        """Keys of commits for this topic; not those for a later topic of the same name."""
+        """Keys of commits for this topic, without those for a later topic of the same name."""
         for group, topics in self._groups.items():
             for partition, commit in topics.get(topic, {}).items():
                 if commit.topic_id is None or topic_id is None or commit.topic_id == topic_id:

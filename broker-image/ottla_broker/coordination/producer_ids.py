@@ -1,5 +1,4 @@
-"""Producer ids for idempotent producers: requested from the controller in blocks, handed out one by
-one.
+"""Producer ids for idempotent producers, which the broker requests from the controller in blocks.
 
 A broker that stops leaves the rest of its block unused: there are 2⁶³ ids, and none may be used
 twice.
@@ -37,7 +36,7 @@ class ProducerIdAllocator:
 
 
 async def request_producer_id_block(link: ControllerChannel, broker: int, epoch: int) -> range:
-    """AllocateProducerIds to the controller. KafkaError with its error code."""
+    """Sends AllocateProducerIds to the controller. KafkaError with its error code."""
     request = AllocateProducerIdsRequest(broker_id=BrokerId(broker), broker_epoch=i64(epoch))
     response: AllocateProducerIdsResponse = await link.send_request(request)
     if response.error_code is not ErrorCode.none:

@@ -31,7 +31,7 @@ retries.
 
 
 def maybe_prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -> None:
-    """After a member joined, changed or left."""
+    """Starts a rebalance if one is needed after a member joined, changed or left."""
     if group.can_rebalance:
         prepare_rebalance(group, now, reason)
     else:

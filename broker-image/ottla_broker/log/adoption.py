@@ -27,7 +27,7 @@ NO_TIMESTAMP: Final = -1
 
 
 async def adopt_log(log: PartitionLog, now_ms: int) -> None:
-    """Aborts, fills gaps and brings everything to the device. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Aborts open transactions, fills gaps and syncs the log. KafkaError: KAFKA_STORAGE_ERROR."""
     markers = build_abort_markers(log.producers, now_ms)
     for marker in markers:
         epoch = max(log.epochs.latest_epoch(), 0)
@@ -40,10 +40,9 @@ async def adopt_log(log: PartitionLog, now_ms: int) -> None:
 
 
 def fill_gaps(log: LogState) -> None:
-    """Makes each segment end where the next one begins, on the device.
+    """Makes each segment end where the next one begins, and syncs it.
 
-    KafkaError KAFKA_STORAGE_ERROR when the disk fails; a segment that is corrupt takes the log
-    offline.
+    KafkaError KAFKA_STORAGE_ERROR when the disk fails. A corrupt segment takes the log offline.
     """
     for segment, following in pairwise(log.segments):
         try:

@@ -1,9 +1,10 @@
 """The cleaner: compacts the logs of one log directory, the dirtiest first, one at a time.
 
-`log.cleaning_plan` decides what to clean and `log.compaction` what stays. `log.cleaning_job` reads
-and writes, off the protocol's thread; `log.segment_swap` puts the result in place, on it. Groups of
-segments are cleaned from old to new, and a cleaning that cannot continue ends there: so a segment
-whose tombstones are removed never follows an older one that has not been cleaned.
+`log.cleaning_plan` chooses the range to clean and `log.compaction` the records to keep.
+`log.cleaning_job` reads and writes in other threads; `log.segment_swap` replaces the segments in
+the thread of the protocol. Groups of segments are cleaned from old to new, and a cleaning that
+cannot continue ends there: so a segment whose tombstones are removed never follows an older one
+that has not been cleaned.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class Cleaner:
     """`config` may be replaced while it runs. `logs` is the directory's own mapping, with new logs
     and without deleted ones.
 
-    `checkpoints`: where each log's last cleaning ended. `uncleanable`: why a log is not cleaned
+    `checkpoints`: end offset of each log's last cleaning. `uncleanable`: why a log is not cleaned
     until the next start.
     """
 
@@ -84,8 +85,9 @@ class Cleaner:
                 await asyncio.sleep(config.backoff_ms / 1000)
 
     def forget_log(self, topic: str, partition: int) -> None:
-        """Drops what is known of a deleted log: one that is created later under its name is
-        another."""
+        """Drops the state of a deleted log, because a log that is created later under its name is
+        another one.
+        """
         self.uncleanable.pop((topic, partition), None)
         self._checkpointed.pop((topic, partition), None)
         self._is_file_stale |= self.checkpoints.pop((topic, partition), None) is not None
@@ -127,7 +129,7 @@ class Cleaner:
         return None
 
     def choose_log(self) -> tuple[PartitionLog, DirtyRange] | None:
-        """What to clean next; None when no log needs it."""
+        """Returns the log to clean next, with its dirty range; None when no log needs cleaning."""
         now_ms = self.storage.runtime.now_ms()
         return choose_filthiest(
             (log, dirty)
@@ -205,8 +207,9 @@ class Cleaner:
         return self.logs.get((log.topic, log.partition)) is log and not log.is_moving and job.is_current(sources)
 
     async def _run_paced(self, steps: Iterator[int]) -> None:
-        """Runs steps off the protocol's thread, each of which yields how many bytes it moved, at
-        the configured pace."""
+        """Runs steps in other threads at the configured pace. Each step yields the number of bytes
+        that it moved.
+        """
         loop = asyncio.get_running_loop()
         began, moved = loop.time(), 0
         while (step := await self._run_in_thread(next, steps, None)) is not None:
@@ -216,8 +219,9 @@ class Cleaner:
                 await asyncio.sleep(ahead_s)
 
     async def _run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `Runtime.run_in_thread`, but a cancelled caller waits for the thread, which still uses
-        its files."""
+        """Runs like `Runtime.run_in_thread`, but a cancelled caller waits for the thread, which
+        still uses its files.
+        """
         running = asyncio.ensure_future(self.storage.runtime.run_in_thread(call, *args, **kwargs))
         try:
             return await asyncio.shield(running)

@@ -94,7 +94,9 @@ class CleaningJob:
         )
 
     def aborted_transactions(self, files: OpenFiles) -> list[AbortedTransaction]:
-        """Of the whole log, oldest marker first. OSError, CorruptSegment."""
+        """Aborted transactions of the whole log, oldest marker first. Raises OSError,
+        CorruptSegment.
+        """
         found: list[AbortedTransaction] = []
         for source in self.sources:
             found += source.reopen(files).transactions.entries()

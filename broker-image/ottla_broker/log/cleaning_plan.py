@@ -1,9 +1,9 @@
-"""Which log is compacted next, how far, and which segments become one: pure decisions, as Kafka's
-cleaner makes them.
+"""Decides which log is compacted next, how far, and which segments are merged, as Kafka's cleaner
+does. Pure.
 
 A log is *clean* below the offset that cleaner-offset-checkpoint has for it, *dirty* from there on.
 Invariant: the range that `choose_range` returns ends at the base of a segment. It never reaches
-past the last stable offset, into the active segment, or into a segment that has anything younger
+past the last stable offset, into the active segment, or into a segment that has a record younger
 than min.compaction.lag.ms.
 """
 
@@ -19,7 +19,8 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What the decisions need of a segment. Sizes in bytes, timestamps in ms (-1: none).
+    """The values of a segment that decisions depend on. Sizes in bytes, timestamps in ms (-1:
+    none).
 
     `largest_timestamp` is read only with min.compaction.lag.ms, `first_timestamp` only with
     max.compaction.lag.ms.
@@ -35,9 +36,9 @@ class SegmentSummary:
 
 @dataclass(frozen=True, slots=True)
 class DirtyRange:
-    """What to clean of a log: from `first_dirty` up to `end` (exclusive).
+    """The range of a log to clean: from `first_dirty` up to `end` (exclusive).
 
-    `is_overdue`: max.compaction.lag.ms has passed for something in it.
+    `is_overdue`: a record in it is older than max.compaction.lag.ms.
     """
 
     first_dirty: int
@@ -62,10 +63,11 @@ def choose_range(
     checkpoint: int | None,
     now_ms: int,
 ) -> DirtyRange | None:
-    """What to clean of one log, or None when it needs no cleaning.
+    """Returns the range of one log to clean, or None when it needs no cleaning.
 
-    `segments`: all of them, the last is the active one. `start`, `end`, `stable`: the log's first,
-    next and last stable offset. `checkpoint`: where the last cleaning ended, if there was one.
+    `segments`: all segments, of which the last is active. `start`, `end`, `stable`: log start
+    offset, log end offset and last stable offset. `checkpoint`: the end of the last cleaning, if
+    there was one.
     """
     if checkpoint is None or not start <= checkpoint <= end:
         # Never cleaned, or the log was truncated at either end since.
@@ -102,23 +104,26 @@ def first_uncleanable(
 
 
 def needs_timestamps(config: LogConfig) -> tuple[bool, bool]:
-    """True for each of the (largest, first) timestamps that decisions need; reading them may cost
-    disk access."""
+    """Returns whether decisions need the (largest, first) timestamps of segments; reading them may
+    cost disk access.
+    """
     return config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < MAX_INT64
 
 
 def choose_filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:
-    """The one to clean first: what is overdue, then the dirtiest."""
+    """Returns the log to clean first: overdue logs first, then the one with the highest dirty
+    ratio.
+    """
     return max(candidates, key=lambda one: (one[1].is_overdue, one[1].dirty_ratio), default=None)
 
 
 def group_segments(segments: Sequence[SegmentSummary], config: LogConfig, end: int) -> list[list[SegmentSummary]]:
-    """Neighbours that together fit into one segment, so that segments do not shrink to nothing over
-    many cleanings.
+    """Groups neighbouring segments that together fit into one, so that segments do not become ever
+    smaller over many cleanings.
 
-    `segments` are those to be cleaned, oldest first, `end` is where they end. A group keeps to
-    segment.bytes, segment.index.bytes and to offsets that fit the indexes (relative to the first
-    base, in 31 bits).
+    `segments`: those to be cleaned, oldest first; `end`: where they end. A group respects
+    segment.bytes, segment.index.bytes and offsets that fit the indexes (relative to the first base,
+    in 31 bits).
     """
     groups: list[list[SegmentSummary]] = []
     total = (0, 0, 0)

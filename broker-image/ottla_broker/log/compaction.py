@@ -160,8 +160,9 @@ class CleanedTransactions:
 
 
 class LastRecord(NamedTuple):
-    """What stays of an active producer: the last offset of its last data batch, or -1 when only a
-    marker is left."""
+    """The record that stays of an active producer: the last offset of its last data batch, or -1
+    when only a marker is left.
+    """
 
     last_data_offset: int
     epoch: int
@@ -197,9 +198,8 @@ class RecordFilter:
     stats: CleanerStats = field(default_factory=CleanerStats)
 
     def filter_batch(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """What stays of a batch: itself when all of it stays, a smaller one, or None.
-
-        KafkaError when its records do not parse.
+        """Returns the batch with its remaining records: unchanged, smaller, or None if no record
+        remains. KafkaError when its records do not parse.
         """
         stats = self.stats
         stats.batches_read += 1
@@ -220,8 +220,9 @@ class RecordFilter:
         return kept
 
     def _keep_later_batch(self, batch: Buffer, header: BatchHeader) -> None:
-        """A batch after the mapped offsets stays as it is, but may end a transaction that began
-        before."""
+        """Keeps a batch after the mapped offsets unchanged. It may end a transaction that began
+        before.
+        """
         if not header.is_control:
             self.transactions.on_data_batch(header)
         elif header.count:

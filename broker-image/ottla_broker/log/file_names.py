@@ -51,7 +51,9 @@ def partition_folder(topic: str, partition: int) -> str:
 
 
 def future_folder(topic: str, partition: int, unique_id: str) -> str:
-    """Of a replica that moves to another log directory. `unique_id`: 32 hexadecimal digits."""
+    """Folder of a replica that moves to another log directory. `unique_id`: 32 hexadecimal
+    digits.
+    """
     return f"{partition_folder(topic, partition)}.{unique_id}{FUTURE_FOLDER}"
 
 

@@ -1,10 +1,10 @@
-"""A partition's copy in another log directory, which takes the place of its log when it has
-everything (KIP-113).
+"""A copy of a partition in another log directory, which replaces its log when the copy is complete
+(KIP-113).
 
-Appends, reads and retention go on while batches are copied. Compaction waits, because a copy of
-half-compacted records could bring deleted ones back. A truncation begins the copy anew. The last
-batches are copied and the log moves in one turn of the loop: the log object stays the same and has
-other files afterwards.
+Appends, reads and retention continue while batches are copied. Compaction waits, because a copy of
+half-compacted records could restore deleted ones. After a truncation the copy starts again. The
+last batches are copied and the files exchanged in one iteration of the event loop: the log object
+stays the same and has other files afterwards.
 
 Its folder is `<topic>-<partition>.<unique id>-future`, as in Kafka. A crash leaves the log where it
 was, or, between the two renames, in both directories with the same records (`find_duplicates`).
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class FutureLog:
-    """`current`: the log that moves, of directory `source`; `log`: the copy, in directory `target`.
+    """`current`: the log that moves, in directory `source`; `log`: the copy, in directory `target`.
 
     Methods raise OSError, and KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -46,7 +46,7 @@ class FutureLog:
 
     @property
     def bytes_left(self) -> int:
-        """About how many bytes are not copied yet."""
+        """Approximate number of bytes that are not copied yet."""
         return self.current.size_from(self.log.end) if self.log.end < self.current.end else 0
 
     def _begin_copy(self) -> None:
@@ -54,8 +54,8 @@ class FutureLog:
         self.log.truncate_fully_and_start_at(self.current.segments[0].base)
 
     def copy_batches(self, max_bytes: int) -> int:
-        """Copy about `max_bytes` of whole batches; returns how many bytes, 0 when there are no
-        more.
+        """Copy about `max_bytes` of whole batches. Returns the number of copied bytes, 0 when the
+        copy is complete.
         """
         current, log = self.current, self.log
         if current.failure is not None:
@@ -68,12 +68,12 @@ class FutureLog:
         return len(data)
 
     async def flush(self) -> None:
-        """Bring what is copied to the device."""
+        """Sync the copy to the device."""
         await self.log.checkpoint()
 
     def swap(self) -> None:
-        """Copy what is left, and make the copy's files the log's own. The old folder stays until
-        `remove_source`.
+        """Copy the remaining batches, and make the copy's files the log's own. The old folder stays
+        until `remove_source`.
         """
         while self.copy_batches(MAX_INT32):
             pass
@@ -96,8 +96,8 @@ class FutureLog:
         target.write_checkpoints_now()
 
     def _adopt(self, opened: PartitionLog) -> None:
-        """Everything else about the current log stays: offsets, producers, epochs, high
-        watermark.
+        """Exchange the files of the current log. Its offsets, producers, epochs and high watermark
+        stay.
         """
         current = self.current
         for segment in current.segments:
@@ -133,7 +133,7 @@ class FutureLog:
 
 
 def find_duplicates(log_dirs: Sequence[LogDir]) -> list[tuple[LogDir, PartitionLog]]:
-    """Logs whose partition another directory has too: all but the one with the highest end
+    """Logs whose partition is also in another directory: all but the one with the highest end
     offset.
     """
     longest: dict[tuple[str, int], tuple[LogDir, PartitionLog]] = {}

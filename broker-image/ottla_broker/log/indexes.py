@@ -83,8 +83,7 @@ class IndexFile:
         self.saved = 0
 
     def append(self, entries: bytes) -> None:
-        """Writes behind the saved entries; whatever else lies there (preallocated zeros) is cut off
-        first."""
+        """Writes after the saved entries. Preallocated zeros there are truncated first."""
         file = self._files.create(self.path)
         if file.size() != self.saved * self.entry_bytes:
             file.truncate(self.saved * self.entry_bytes)

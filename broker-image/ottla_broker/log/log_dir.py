@@ -4,8 +4,7 @@ partitions."""
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -16,43 +15,33 @@ from ottla_broker.log.checkpoints import (
     decode_clean_shutdown,
     encode_clean_shutdown,
     encode_offsets,
-    encode_properties,
     encode_topic_id,
     read_offsets,
-    read_properties,
 )
 from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld, write_file
 from ottla_broker.log.flush import is_flushed
+from ottla_broker.log.meta_properties import (
+    PREVIOUS_CLUSTER_ID,
+    LogDirError,
+    describe_mismatch,
+    identity_properties,
+    log_dir_errors,
+    read_identity,
+    write_identity,
+)
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage, is_out_of_space
-from ottla_broker.runtime import Runtime, uuid_from_text, uuid_text
+from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-META_VERSION: Final = "1"
-PREVIOUS_CLUSTER_ID: Final = "previous.cluster.id"
 NO_EPOCH: Final = -1
 _CHECKPOINTS: Final = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS, file_names.LOG_STARTS)
 _MAX_CLOSING_LOGS: Final = 16
-
-
-class LogDirError(Exception):
-    """The directory cannot be used; the message says what is wrong and with which file."""
-
-
-@contextmanager
-def _log_dir_errors(path: str) -> Iterator[None]:
-    """Raises LogDirError in place of OSError and ValueError."""
-    try:
-        yield
-    except OSError as error:
-        raise LogDirError(f"log.dirs: {error.filename or path}: {error.strerror or error}") from error
-    except (ValueError, LogDirError) as error:
-        raise LogDirError(f"log.dirs: {error}") from error
 
 
 class LogDir:
@@ -119,14 +108,14 @@ class LogDir:
         LogDirError: not writable, locked, of another node or cluster, unreadable files.
         """
         path = path.rstrip("/") or "/"
-        with _log_dir_errors(path):
+        with log_dir_errors(path):
             disk.make_directory(path)
             try:
                 lock = disk.lock(f"{path}/{file_names.LOCK}")
             except LockHeld as error:
                 raise LogDirError(f"{path} is in use: {error}") from None
             try:
-                directory_id, cluster_id, previous_cluster_id = _read_identity(disk, runtime, path, node_id, cluster_id)
+                directory_id, cluster_id, previous_cluster_id = read_identity(disk, runtime, path, node_id, cluster_id)
                 attached = cls(
                     path,
                     disk,
@@ -164,7 +153,7 @@ class LogDir:
         LogDirError: the directory cannot be read.
         """
         points = self._unloaded[file_names.RECOVERY_POINTS]
-        with _log_dir_errors(self.path):
+        with log_dir_errors(self.path):
             for folder in self.storage.disk.list(self.path):
                 key = file_names.partition_of(folder)
                 if key is not None and key not in self.logs and only in (None, key[0]):
@@ -189,11 +178,11 @@ class LogDir:
     def set_cluster_id(self, cluster_id: str) -> None:
         """Names the cluster in `meta.properties`, once. LogDirError when it names another."""
         if self.cluster_id is not None and self.cluster_id != cluster_id:
-            raise LogDirError(_mismatch(self.path, "cluster.id", self.cluster_id, cluster_id))
+            raise LogDirError(describe_mismatch(self.path, "cluster.id", self.cluster_id, cluster_id))
         if self.cluster_id is None:
             self.cluster_id = cluster_id
-            properties = _identity_properties(self.node_id, cluster_id, self.directory_id)
-            _write_identity(self.storage.disk, self.path, properties)
+            properties = identity_properties(self.node_id, cluster_id, self.directory_id)
+            write_identity(self.storage.disk, self.path, properties)
 
     def move_to_cluster(self, cluster_id: str) -> None:
         """Names another cluster in `meta.properties`, as which the present one is recovered, and
@@ -201,9 +190,9 @@ class LogDir:
         if self.cluster_id == cluster_id:
             return
         previous = {} if self.cluster_id is None else {PREVIOUS_CLUSTER_ID: self.cluster_id}
-        properties = _identity_properties(self.node_id, cluster_id, self.directory_id) | previous
-        with _log_dir_errors(self.path):
-            _write_identity(self.storage.disk, self.path, properties)
+        properties = identity_properties(self.node_id, cluster_id, self.directory_id) | previous
+        with log_dir_errors(self.path):
+            write_identity(self.storage.disk, self.path, properties)
         self.cluster_id, self.previous_cluster_id = cluster_id, self.cluster_id
 
     # --- partitions
@@ -369,38 +358,3 @@ class LogDir:
         finally:
             self.storage.files.close_all()
             self._lock.release()
-
-
-def _read_identity(
-    disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
-) -> tuple[UUID, str | None, str | None]:
-    """(directory id, cluster id, cluster id before a recovery) from `meta.properties`, which is
-    made or completed if need be. LogDirError."""
-    file = f"{path}/{file_names.META_PROPERTIES}"
-    found = read_properties(disk, file)
-    if found and found.get("version") != META_VERSION:
-        raise LogDirError(f"{file}: version {found.get('version')!r}; only {META_VERSION} is known")
-    if "node.id" in found and found["node.id"] != str(node_id):
-        raise LogDirError(_mismatch(file, "node.id", found["node.id"], str(node_id)))
-    known = found.get("cluster.id")
-    if known is not None and cluster_id is not None and known != cluster_id:
-        raise LogDirError(_mismatch(file, "cluster.id", known, cluster_id))
-    directory_id = uuid_from_text(found["directory.id"]) if "directory.id" in found else runtime.new_uuid()
-    cluster_id = known if known is not None else cluster_id
-    properties = _identity_properties(node_id, cluster_id, directory_id)
-    if not properties.items() <= found.items():
-        _write_identity(disk, path, properties)
-    return directory_id, cluster_id, found.get(PREVIOUS_CLUSTER_ID)
-
-
-def _mismatch(file: str, key: str, found: str, expected: str) -> str:
-    return f"{file} says {key}={found}, but this broker has {key}={expected}: the directory belongs to another broker"
-
-
-def _identity_properties(node_id: int, cluster_id: str | None, directory_id: UUID) -> dict[str, str]:
-    values = {"version": META_VERSION, "node.id": str(node_id), "directory.id": uuid_text(directory_id)}
-    return values if cluster_id is None else {**values, "cluster.id": cluster_id}
-
-
-def _write_identity(disk: Disk, path: str, properties: dict[str, str]) -> None:
-    disk.replace_file(f"{path}/{file_names.META_PROPERTIES}", encode_properties(properties))

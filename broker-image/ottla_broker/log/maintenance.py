@@ -83,7 +83,7 @@ class LogDirMaintenance:
         return [log for log in self.directory.logs.values() if log.failure is None]
 
     async def checkpoint_rolled_logs(self) -> None:
-        """Brings closed segments to the device before what follows them gets there by itself."""
+        """Syncs closed segments before later segments reach the device."""
         for log in self._working_logs():
             if log.flush.has_rolled_segment:
                 log.flush.has_rolled_segment = False

@@ -70,8 +70,9 @@ class PartitionLog(LogState):
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed readers stop: the high watermark, or before it the first transaction
-        that is open or whose marker is not replicated."""
+        """The offset up to which read_committed consumers read: the high watermark, or before it
+        the first offset of a transaction that is open or whose marker is not replicated.
+        """
         first = self.producers.first_unstable_offset
         return self.high_watermark if first is None else min(max(first, self.start), self.high_watermark)
 
@@ -256,12 +257,10 @@ class PartitionLog(LogState):
     # --- reading
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True) -> Buffer:
-        """Whole batches, from the one that holds `offset` (or the first one after a hole) on; none
-        that ends above `up_to`.
-
-        At most `max_bytes`; but with `at_least_one` the first batch is returned whatever its size.
-        Empty when there is no such batch. KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end],
-        KAFKA_STORAGE_ERROR.
+        """Whole batches from the one that holds `offset`, or the first one after a hole. None of
+        them ends above `up_to`. At most `max_bytes`, but with `at_least_one` the first batch is
+        returned whatever its size. Empty when there is no such batch. KafkaError:
+        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
         """
         if self.failure is not None:
             raise self.failure

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_files(log: LogState, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> Buffer:
-    """As `PartitionLog.read`."""
+    """Reads from the files, with the arguments and result of `PartitionLog.read`."""
     for at in range(log.segments.index_of_offset(offset), len(log.segments)):
         segment = log.segments[at]
         if segment.base >= up_to:

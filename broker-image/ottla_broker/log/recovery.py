@@ -75,7 +75,7 @@ def open_log(
     except (CorruptSegment, ValueError) as error:
         reason = str(error)
     except OSError as error:
-        # Nothing is wrong with the partition: the start is tried again when there is room.
+        # The partition is intact: the start is retried when there is space.
         if is_out_of_space(error):
             raise
         reason = f"{error.filename or directory}: {error.strerror or error}"

@@ -282,7 +282,9 @@ class Segment:
             position += size
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> Buffer | None:
-        """As `PartitionLog.read`; None when no batch of this segment ends at or after `offset`."""
+        """Reads from this segment like `PartitionLog.read`. None when no batch of it ends at or
+        after `offset`.
+        """
         found = self.find_batch(offset)
         if found is None:
             return None

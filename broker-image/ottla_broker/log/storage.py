@@ -1,4 +1,4 @@
-"""What all partition logs of one log directory share."""
+"""Resources that all partition logs of one log directory share."""
 
 import errno
 from collections import OrderedDict
@@ -46,6 +46,6 @@ class Storage:
 
 
 def is_out_of_space(error: OSError) -> bool:
-    """True if a call failed for want of room (or of file descriptors): that passes, and is no fault
-    of the disk."""
+    """True if a call failed because the disk is full or file descriptors are exhausted, which is
+    temporary and no fault of the disk."""
     return error.errno in _TRANSIENT

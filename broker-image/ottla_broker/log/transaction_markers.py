@@ -41,10 +41,9 @@ def read_end_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker 
 
 
 def build_abort_markers(producers: Iterable[ProducerStateEntry], now_ms: int, *, below: int = MAX_INT64) -> list[bytes]:
-    """Batches that abort the transactions that are open and began below an offset.
-
-    They take the place of a coordinator that is in another cluster. Without them nobody could end
-    these transactions, and read_committed readers would wait for ever.
+    """Batches that abort the open transactions that began below an offset. They replace the markers
+    of a coordinator in another cluster. Without them these transactions would never end, and
+    read_committed consumers would wait for ever.
     """
     return [
         encode_end_transaction_marker(

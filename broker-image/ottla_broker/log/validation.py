@@ -67,7 +67,8 @@ class LogAppendInfo:
 
 def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
     """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE;
-    INVALID_RECORD when no whole batch is there, as with the short messages of formats 0 and 1."""
+    INVALID_RECORD when the bytes are no whole batch, as with the short messages of formats 0 and 1.
+    """
     if end - at < HEADER_SIZE:
         raise KafkaError(
             ErrorCode.invalid_record, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
@@ -108,8 +109,9 @@ def validate_size(fields: HeaderFields, config: LogConfig) -> None:
 
 
 def validate_client_batch(data: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> None:
-    """What only a client can get wrong, in the header of the batch `data`. KafkaError:
-    INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; InvalidRecords."""
+    """Validates the header fields of the batch `data` that only clients can get wrong. KafkaError:
+    INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; InvalidRecords.
+    """
     _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, base_sequence, count = fields
     if count < 1 or count != delta + 1:
         raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")
@@ -155,9 +157,10 @@ def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFi
 
 
 def split_leader_batches(data: Buffer, end: int, leader_epoch: int) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """As `split_whole_batches`: the batches that a follower appends at offset `end`, before the
-    first one of a leader newer than `leader_epoch`. KafkaError: CORRUPT_MESSAGE,
-    OFFSET_OUT_OF_RANGE."""
+    """Returns the batches that a follower appends at offset `end`, up to the first batch of a
+    leader newer than `leader_epoch`. Otherwise like `split_whole_batches`. KafkaError:
+    CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE.
+    """
     size, found = split_whole_batches(data)
     for number, (at, fields) in enumerate(found):
         validate_crc(data, at, fields)

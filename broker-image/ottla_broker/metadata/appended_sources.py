@@ -90,7 +90,7 @@ def source_conflict(known: AppendedSourceRecord, mirror: str) -> str:
         return ""
     if known.mirror != mirror:
         return f"mirror {known.mirror!r} appends or appended it to this topic: its records would be duplicated"
-    return "appending it has ended for good" if known.ended else ""
+    return "appending it has ended permanently" if known.ended else ""
 
 
 def appended_topic_names(image: MetadataImage, mirror: str) -> list[str]:
@@ -195,7 +195,7 @@ def plan_source_report(
     """A leader reports the state of one source; None and "" leave it unchanged. UNKNOWN_TOPIC_ID
     when the source has ended."""
     if source_id not in active_sources(image, topic_id):
-        raise KafkaError(ErrorCode.unknown_topic_id, "the source is not appended to the topic any more")
+        raise KafkaError(ErrorCode.unknown_topic_id, "the source is no longer appended to the topic")
     before = appended_partition(image, topic_id, source_id, partition)
     after = replace(before, epochs=before.epochs if epochs is None else epochs, stopped=stopped or before.stopped)
     return [] if after == before else [after]

@@ -182,8 +182,9 @@ class BrokerLifecycle:
         self._controller_resigned_s = self._now()
 
     async def controlled_shutdown(self) -> None:
-        """Before a stop, while requests are still served: returns when other brokers lead this
-        broker's partitions, or at `CONTROLLED_SHUTDOWN_TIMEOUT_S`."""
+        """Requests a controlled shutdown while requests are still served. Returns when other
+        brokers lead this broker's partitions, or after `CONTROLLED_SHUTDOWN_TIMEOUT_S`.
+        """
         if not self._config(CONTROLLED_SHUTDOWN_ENABLE) or self.broker_epoch == NO_BROKER_EPOCH:
             return
         self._is_shutting_down = True
@@ -255,8 +256,9 @@ class BrokerLifecycle:
             self._unfenced.set()
 
     async def _register_again(self, code: ErrorCode) -> bool:
-        """After an unknown broker id or epoch: the broker was unregistered and registers again, or
-        was replaced. False when it was replaced."""
+        """Handles an unknown broker id or epoch: the broker was unregistered and registers again,
+        or was replaced. False when it was replaced.
+        """
         known = self._image.brokers.get(self._broker_id)
         if known is not None and known.epoch > self.broker_epoch and known.incarnation != self._incarnation:
             self._last_heartbeat_s = -self._session_s

@@ -110,8 +110,8 @@ def _had_failed_directory(state: PartitionRecord, known: BrokerRegistration | No
 
 
 def plan_fencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker leads no partition and leaves every ISR with other members. No records when it is
-    fenced.
+    """Fences the broker: it leads no partition and leaves every ISR that has other members. No
+    records when it is fenced already.
     """
     known = image.brokers.get(broker)
     if known is None or known.fenced:
@@ -121,8 +121,8 @@ def plan_fencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) 
 
 
 def plan_unfencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker may lead its partitions without a leader. No records when it is unfenced or
-    shutting down.
+    """Unfences the broker, which may then lead those of its partitions that have no leader. No
+    records when it is unfenced already or shutting down.
     """
     known = image.brokers[broker]
     if not known.fenced or known.shutting_down:
@@ -136,7 +136,7 @@ def plan_unfencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup
 
 
 def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """Other in-sync replicas become leaders where they can. Repeated until there are no more
+    """Elects other in-sync replicas as leaders where possible. Repeated until there are no more
     records.
     """
     known = image.brokers[broker]
@@ -154,8 +154,8 @@ def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicR
 def plan_directory_failure(
     image: MetadataImage, broker: int, offline: Collection[UUID], rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """Others lead the replicas on failed directories. These count again when the broker registers
-    again.
+    """Elects other leaders for the replicas on failed directories. These replicas count again when
+    the broker registers again.
     """
     known = image.brokers[broker]
     working = tuple(directory for directory in known.directories if directory not in offline)
@@ -175,7 +175,7 @@ def plan_directory_failure(
 
 
 def plan_unregistration(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """The broker's replicas remain assigned to it until they are reassigned.
+    """Unregisters the broker. Its replicas remain assigned to it until they are reassigned.
     BROKER_ID_NOT_REGISTERED.
     """
     known = image.brokers.get(broker)

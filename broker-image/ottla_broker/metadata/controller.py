@@ -79,8 +79,8 @@ class Controller:
         self._failed_brokers: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Background work until cancelled. First fences the previous controller, which has failed
-        or is partitioned.
+        """Runs background work until cancelled. First fences the previous controller, which has
+        failed or is partitioned.
         """
         callback = self._failure_detector.on_broker_failed = lambda *failed: self._failed_brokers.put_nowait(failed)
         try:
@@ -129,8 +129,9 @@ class Controller:
         validate_only: bool = False,
         charge: Callable[[int], None] = lambda partitions: None,
     ) -> list[UUID | KafkaError]:
-        """In one commit; for each topic its id or error, in their order. `charge`: called with the
-        number of partitions of each valid topic, which is not created if it raises KafkaError.
+        """Creates topics in one commit. Returns for each topic, in their order, its id or error.
+        `charge`: called with the number of partitions of each valid topic, which is not created if
+        it raises KafkaError.
         """
 
         def plan() -> Decision[list[UUID | KafkaError]]:
@@ -165,7 +166,7 @@ class Controller:
     # --- access control entries
 
     async def create_acls(self, entries: Sequence[AccessControlEntry]) -> None:
-        """In one commit. An entry that exists is not created again."""
+        """Creates access control entries in one commit. An existing entry is not created again."""
 
         def plan() -> list[MetadataRecord]:
             existing = set(self._image.acls.values())
@@ -175,7 +176,9 @@ class Controller:
         await self._commit(plan)
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AccessControlEntry]]:
-        """In one commit; for each filter the entries that it selects."""
+        """Deletes access control entries in one commit. Returns the entries that each filter
+        selects.
+        """
 
         def plan() -> Decision[list[list[AccessControlEntry]]]:
             selected = [
@@ -193,9 +196,10 @@ class Controller:
     async def alter_scram_credentials(
         self, changes: Mapping[str, Mapping[int, ScramCredential | None]]
     ) -> dict[str, KafkaError | None]:
-        """Of users, by mechanism; None removes a credential. In one commit; the outcome of each
-        user: None, or RESOURCE_NOT_FOUND when there is none to remove, and then nothing of the user
-        changes."""
+        """Changes credentials of users by mechanism, in one commit; None removes a credential.
+        Returns None for each user, or RESOURCE_NOT_FOUND when there is no credential to remove;
+        then nothing of that user is changed.
+        """
 
         def plan() -> Decision[dict[str, KafkaError | None]]:
             records, outcomes = list[MetadataRecord](), dict[str, KafkaError | None]()
@@ -250,8 +254,9 @@ class Controller:
         )
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that is allocated to no other broker. The first one is random, so that the
-        ids also differ from those of clusters whose records are mirrored here (Kafka's start at 0).
+        """Allocates a block of ids that no other broker gets. The first block of a cluster is
+        random, so that its ids also differ from those of clusters whose records are mirrored here
+        (Kafka's start at 0).
         """
 
         def plan() -> Decision[range]:
@@ -298,7 +303,9 @@ def _with_initial_eligible_replicas(
 
 
 async def run_and_log_failure(work: Awaitable[T]) -> T | None:
-    """Background work that fails is repeated at its next interval, or by the next controller."""
+    """Awaits background work and logs its failure. It is repeated at its next interval, or by the
+    next controller.
+    """
     try:
         return await work
     except KafkaError as reason:

@@ -75,9 +75,10 @@ class ControllerChannel:
     async def forward_frame(
         self, frame: bytes | bytearray, principal: Principal, host: str, *, timeout_s: float = FORWARD_TIMEOUT_S
     ) -> bytes | None:
-        """The response to the request of a client, whom the controller authorizes, with its size in
-        front; None when this broker has become the controller and can handle the request.
-        NOT_CONTROLLER at the timeout; the error of an Envelope that the controller does not accept.
+        """Forwards a client's request, for which the controller authorizes the client. Returns the
+        response with its size in front; None when this broker has become the controller and can
+        handle the request. NOT_CONTROLLER at the timeout; the error of an Envelope that the
+        controller rejects.
         """
         request = EnvelopeRequest(
             request_data=bytes(frame),

@@ -73,7 +73,7 @@ class FailureDetector:
 
     def failed_brokers(self) -> Iterator[tuple[int, int, str]]:
         """(broker, epoch, why) of failed brokers that are not fenced yet."""
-        return iter([(*key, why) for key, why in self._failed.items()])
+        return iter([(*key, reason) for key, reason in self._failed.items()])
 
     @property
     def has_suspects(self) -> bool:
@@ -84,8 +84,9 @@ class FailureDetector:
         return any(suspected_s > since for suspected_s in self._suspects.values())
 
     async def wait_until_confirmed(self, brokers: Collection[int]) -> None:
-        """Before clients are sent to these brokers: return when they have answered a probe, or the
-        image shows what became of failed ones; or after a moment."""
+        """Called before clients are redirected to these brokers. Returns when they have answered a
+        probe, when the image shows failed ones as fenced, or after a short timeout.
+        """
         await self.probe_brokers(brokers, PROBE_TIMEOUT_S)
         if self.has_suspects:
             await self.wait_until_resolved(RESOLVE_TIMEOUT_S)
@@ -157,7 +158,7 @@ class FailureDetector:
 
 
 def is_connection_refused(reason: OSError) -> bool:
-    """True if nobody listens on the port; of a name with several addresses, on none of them."""
+    """True if no process listens on the port at any address of the host."""
     if isinstance(reason, ConnectionRefusedError):
         return True
     numbers = re.findall(r"\[Errno (\d+)\]", str(reason)) if reason.errno is None else []

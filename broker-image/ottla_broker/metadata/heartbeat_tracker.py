@@ -33,7 +33,7 @@ class HeartbeatTracker:
         self._sessions[broker] = Session(epoch, now_s, metadata_offset)
 
     def remove(self, broker: int, epoch: int) -> None:
-        """Unless the session belongs to a later registration."""
+        """Removes a session, unless it belongs to a later registration."""
         session = self._sessions.get(broker)
         if session is not None and session.epoch <= epoch:
             del self._sessions[broker]
@@ -48,7 +48,7 @@ class HeartbeatTracker:
         return -1 if session is None else session.metadata_offset
 
     def expire_sessions(self, now_s: float) -> list[tuple[int, int]]:
-        """(broker, epoch) of expired sessions, which stay until removed. Called every
+        """Returns (broker, epoch) of expired sessions, which stay until removed. Called every
         `check_interval_s`.
         """
         delay_s = now_s - self._last_check_s - self.check_interval_s

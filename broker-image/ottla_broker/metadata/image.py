@@ -79,7 +79,7 @@ class BrokerRegistration:
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """What a sequence of records changed. Topics by name; configs by (resource type, name)."""
+    """The changes by a sequence of records. Topics by name; configs by (resource type, name)."""
 
     created_topics: list[str] = field(default_factory=list)
     deleted_topics: list[TopicImage] = field(default_factory=list)
@@ -93,9 +93,10 @@ class MetadataDelta:
 
 
 class ReplicaIndex:
-    """The replicas and the number of led partitions of each broker, kept in step with the image: a
+    """The replicas and the number of led partitions of each broker, updated with the image: a
     change of one broker costs in proportion to its own partitions. Partitions are in the order in
-    which they were added."""
+    which they were added.
+    """
 
     __slots__ = ("_partitions", "directory_counts", "leader_counts")
 

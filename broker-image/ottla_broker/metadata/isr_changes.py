@@ -90,13 +90,13 @@ def check_epochs(old: PartitionRecord, request: IsrChangeRequest) -> None:
 def check_isr_member(registered: BrokerRegistration | None, broker: int, epoch: int, *, joins: bool) -> None:
     """INELIGIBLE_REPLICA."""
     if registered is None:
-        why = "is not registered"
+        reason = "is not registered"
     elif registered.fenced:
-        why = "is fenced"
+        reason = "is fenced"
     elif epoch not in (UNKNOWN_BROKER_EPOCH, registered.epoch):
-        why = f"is registered with epoch {registered.epoch}, not {epoch}"
+        reason = f"is registered with epoch {registered.epoch}, not {epoch}"
     elif joins and registered.shutting_down:
-        why = "is shutting down"
+        reason = "is shutting down"
     else:
         return
-    raise KafkaError(ErrorCode.ineligible_replica, f"broker {broker} {why}")
+    raise KafkaError(ErrorCode.ineligible_replica, f"broker {broker} {reason}")

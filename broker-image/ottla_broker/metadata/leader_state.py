@@ -36,8 +36,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True)
 class ReplicaState:
-    """`reported_log_end`: the end of its log, as it said; `acknowledged_offset`: up to where its
-    log is known to equal this one. Times by the event loop's clock."""
+    """`reported_log_end`: the log end in its last fetch; `acknowledged_offset`: offset up to which
+    its log equals this one. Times by the event loop's clock.
+    """
 
     key: ReplicaKey
     reported_log_end: EpochAndOffset
@@ -176,7 +177,9 @@ class LeaderState:
     # --- followers
 
     async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
-        """The response to a broker's fetch, when there is news for it or `max_wait_ms` is over."""
+        """The response to a broker's fetch, as soon as there are records, a divergence or a new
+        high watermark for it, or after `max_wait_ms`.
+        """
         if request.leader_epoch != self.epoch:
             is_older = request.leader_epoch < self.epoch
             return self._refuse(ErrorCode.fenced_leader_epoch if is_older else ErrorCode.unknown_leader_epoch)
@@ -209,7 +212,7 @@ class LeaderState:
     def _build_response(
         self, request: MetadataFetchRequest, replica: ReplicaState | None
     ) -> MetadataFetchResponse | None:
-        """None while there is no news for the follower."""
+        """None while the follower is up to date."""
         offset = request.log_end.offset
         if (divergence := self._log.find_divergence(request.log_end)) is not None:
             return divergence
@@ -225,16 +228,17 @@ class LeaderState:
         return MetadataFetchResponse(high_watermark=high_watermark, log_start_offset=log.start, records=records)
 
     def _reportable_high_watermark(self) -> int:
-        """Unknown until a record of this epoch is committed: before, it may be below the one that
-        followers know.
+        """Unknown until a record of this epoch is committed, because before that it may be below
+        the high watermark that followers know.
         """
         high_watermark = self._log.high_watermark
         return high_watermark if high_watermark > self.epoch_start_offset else UNKNOWN_OFFSET
 
     @property
     def majority_heard_s(self) -> float:
-        """The last time, by the event loop's clock, by which a majority of the voters had fetched.
-        It elected this leader when the epoch began."""
+        """The last time, by the event loop's clock, at which a majority of the voters had fetched.
+        The election counts as such a time.
+        """
         heard = [self.last_fetch_s(voter.key) for voter in self.voters]
         return sorted(heard, reverse=True)[majority_size(len(heard)) - 1]
 

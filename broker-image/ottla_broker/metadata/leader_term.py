@@ -62,8 +62,8 @@ class LeaderTerm:
         self._loop = asyncio.get_running_loop()
 
     async def run(self, on_established: Callable[[], None]) -> None:
-        """Until cancelled or the epoch is over. `on_established` is called when this broker is the
-        active controller.
+        """Leads until cancelled or until the epoch is over. Calls `on_established` when this broker
+        is the active controller.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._announce_leader())

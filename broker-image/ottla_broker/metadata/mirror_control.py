@@ -27,7 +27,9 @@ class MirrorControl:
         self._runtime = runtime
 
     async def create_mirrored_topics(self, topics: Sequence[NewMirroredTopic]) -> list[UUID | KafkaError]:
-        """In one commit; for each topic its id or error, in their order."""
+        """Creates mirrored topics in one commit. Returns for each topic, in their order, its id or
+        error.
+        """
 
         def plan() -> tuple[list[MetadataRecord], list[UUID | KafkaError]]:
             planner, records, results = (

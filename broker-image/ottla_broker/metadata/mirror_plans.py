@@ -141,7 +141,7 @@ def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
     """
     settings = image.configs.get((MIRROR_RESOURCE, mirror))
     if settings is None:
-        raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not exist any more")
+        raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} no longer exists")
     if (role := settings.get(MIRROR_ROLE.name, REPLICATE)) != REPLICATE:
         raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not replicate: its role is {role}")
 
@@ -248,10 +248,10 @@ def plan_origins(
     image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
 ) -> list[MetadataRecord]:
     """Updates the clusters through which a mirrored topic's records come, and its carried sources.
-    UNKNOWN_TOPIC_ID when the topic is not mirrored any more."""
+    UNKNOWN_TOPIC_ID when the topic is no longer mirrored."""
     mirrored = image.active_mirror(topic_id)
     if mirrored is None:
-        raise KafkaError(ErrorCode.unknown_topic_id, "the topic is not mirrored any more")
+        raise KafkaError(ErrorCode.unknown_topic_id, "the topic is no longer mirrored")
     changed: list[MetadataRecord] = [] if mirrored.origins == origins else [replace(mirrored, origins=origins)]
     return [*changed, *carried_source_records(image, topic_id, sources)]
 
@@ -295,8 +295,9 @@ def plan_adoption(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -
 
 
 def _adopted_partition(before: MirroredPartitionRecord, has_same_source: bool) -> MirroredPartitionRecord:
-    """With the same source as before, the offset of its last failover is kept: both logs are
-    identical up to there, and the source may know an earlier offset only."""
+    """Keeps the offset of the last failover if the source is the same as before: both logs are
+    identical up to there, and the source may know an earlier offset only.
+    """
     if not has_same_source:
         return MirroredPartitionRecord(before.topic, before.partition)
     return MirroredPartitionRecord(

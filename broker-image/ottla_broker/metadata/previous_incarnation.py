@@ -51,7 +51,9 @@ class PreviousIncarnation:
         await self._write(IncarnationRecord(self._runtime.boot_id(), epoch))
 
     async def record_data_loss(self) -> None:
-        """After a disk failure: unsynced records may be neither on the disk nor in memory."""
+        """Called after a disk failure, when unsynced records may be neither on the disk nor in
+        memory.
+        """
         await self._write(IncarnationRecord("", NO_TRUSTED_EPOCH))
 
     async def _write(self, incarnation: IncarnationRecord) -> None:

@@ -1,7 +1,7 @@
-"""The quorum of the metadata log as the rest of the broker uses it: commits, fetches, who leads.
+"""The interface of the metadata quorum for the rest of the broker: commits, fetches, the current
+leader.
 
-How the leader is elected is known to an implementation alone (`raft_quorum`), so that it can be
-exchanged.
+Only the implementation (`raft_quorum`) knows how the leader is elected, so that it can be replaced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,18 +102,18 @@ class MetadataQuorum(CommitLog, Protocol):
     def describe_replica(self) -> ReplicaDescription: ...
 
     async def run(self) -> None:
-        """Until cancelled. KafkaError when this broker cannot take part."""
+        """Takes part in the quorum until cancelled. KafkaError when this broker cannot."""
         ...
 
     async def wait_until_caught_up(self) -> None:
-        """Returns when the image is the leader's, or this broker leads. Raises the error of a `run`
-        that ended before.
+        """Returns when the image is as current as the leader's, or this broker leads. Raises the
+        error of a `run` that has ended.
         """
         ...
 
     async def resign(self) -> None:
-        """Before a stop: hands leadership over to another voter, and returns when it leads or at a
-        timeout.
+        """Called before a stop. Hands leadership over to another voter, and returns when that leads
+        or after a timeout.
         """
         ...
 
@@ -127,17 +127,19 @@ class MetadataQuorum(CommitLog, Protocol):
         ...
 
     async def add_voter(self, voter: Voter, timeout_s: float) -> None:
-        """Returns when the new voter set is committed; likewise the next two. DUPLICATE_VOTER,
-        REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+        """Adds a voter. Returns when the new voter set is committed, as the next two methods do.
+        DUPLICATE_VOTER, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+        """
         ...
 
     async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
-        """The leader may be removed too: it resigns. VOTER_NOT_FOUND, INVALID_REQUEST for the only
-        voter, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+        """Removes a voter, or the leader itself, which then resigns. VOTER_NOT_FOUND,
+        INVALID_REQUEST for the only voter, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+        """
         ...
 
     async def update_voter(self, voter: Voter, timeout_s: float) -> None:
-        """Changes the address. VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+        """Changes a voter's address. VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
         ...
 
     async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:
@@ -145,17 +147,18 @@ class MetadataQuorum(CommitLog, Protocol):
         ...
 
     async def handle_begin_quorum_epoch(self, leader: LeaderAndEpoch) -> None:
-        """A broker announces that it leads. KAFKA_STORAGE_ERROR."""
+        """A broker announces that it leads the epoch. KAFKA_STORAGE_ERROR."""
         ...
 
     async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
-        """The leader asks for another one, the first of `successors` above all.
+        """The leader requests the election of another one, preferably the first of `successors`.
         KAFKA_STORAGE_ERROR.
         """
         ...
 
 
 def leadership_timeout_s(config: Config) -> float:
-    """How long a controller that hears from no majority continues to answer as controller:
-    followers elect no other leader before their fetch timeout."""
+    """Time for which a controller without a majority continues to answer as controller: followers
+    elect no other leader before their fetch timeout.
+    """
     return min(config(BROKER_SESSION_TIMEOUT_MS), config(CONTROLLER_QUORUM_FETCH_TIMEOUT_MS)) / 1000

@@ -78,7 +78,7 @@ def build_fetch_request(request: MetadataFetchRequest) -> FetchRequest:
 
 
 def parse_fetch_request(request: FetchRequest) -> MetadataFetchRequest:
-    """From the first partition in the request, which may name topics without partitions."""
+    """Reads the first partition of the request, which may name topics without partitions."""
     partition = next(partition for topic in request.topics for partition in topic.partitions)
     return MetadataFetchRequest(
         replica_id=int(request.replica_state.replica_id),

@@ -51,7 +51,7 @@ class QuorumPeers:
         self._found_at: dict[ReplicaKey, Endpoint] = {}  # where a replica has answered
 
     def endpoints(self, known: Iterable[Voter]) -> list[Endpoint]:
-        """Where other brokers may be: those that are `known`, and the bootstrap servers."""
+        """Addresses at which other brokers may be: the `known` ones and the bootstrap servers."""
         voters = [self._found_at.get(voter.key, voter.endpoint) for voter in known if voter.key != self._me.key]
         return list(dict.fromkeys(at for at in (*voters, *self._bootstrap_servers) if at and at != self._me.endpoint))
 
@@ -111,9 +111,10 @@ class QuorumPeers:
             logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
 
     async def check_not_recovered(self, endpoint: Endpoint) -> None:
-        """After INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was recovered as
-        that of the broker at `endpoint`: its old majority must not go on beside it
-        (`quorum_recovery`)."""
+        """Called after INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was
+        recovered as that of the broker at `endpoint`: its old majority must not continue beside it
+        (`quorum_recovery`).
+        """
         from ottla_broker.metadata import quorum_messages
 
         try:

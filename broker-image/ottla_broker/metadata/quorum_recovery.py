@@ -33,10 +33,11 @@ FILE_NAME = "quorum-recovery"
 
 
 class RecoveryOrder(msgspec.Struct, frozen=True):
-    """`epoch`: newer than every epoch known to the brokers that take part. `leads`: this broker
-    goes on with its log. `leader_address`: host:port of the one that does. `survivors`: brokers
-    that take part; the leader unregisters others, whose disks are lost, before they count as
-    in-sync replicas."""
+    """`epoch`: newer than every epoch known to the remaining brokers. `leads`: this broker
+    continues with its log. `leader_address`: host:port of the broker that does. `survivors`:
+    remaining brokers; the leader unregisters the others, whose disks are lost, before they count as
+    in-sync replicas.
+    """
 
     cluster_id: str
     new_cluster_id: str
@@ -78,8 +79,8 @@ class RecoveryOrders:
             ) from error
 
     def carry_out(self) -> RecoveryOrder | None:
-        """Before the metadata log is opened. None without an order. LogDirError,
-        KAFKA_STORAGE_ERROR.
+        """Executes a stored order before the metadata log is opened. None without an order. Raises
+        LogDirError, KAFKA_STORAGE_ERROR.
         """
         home = self._log_dirs[0]
         try:

@@ -30,7 +30,7 @@ class _StoredState(msgspec.Struct, rename="camel"):
 
 
 class _RegisterState(msgspec.Struct):
-    """What Ottla 0.1 stored: a leader that was elected through a register outside of the
+    """State in the format of Ottla 0.1, whose leader was elected through a register outside of the
     brokers.
     """
 

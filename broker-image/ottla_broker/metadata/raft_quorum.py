@@ -370,7 +370,7 @@ class RaftQuorum:
     def _log_missing_majority(self, others: Sequence[Voter]) -> None:
         """Now and then, which voters keep this one from being elected."""
         failures = {voter.broker: self._peers.failures.get(voter.broker, "") for voter in others}
-        missing = [f"broker {broker} {why}" for broker, why in failures.items() if why]
+        missing = [f"broker {broker} {reason}" for broker, reason in failures.items() if reason]
         is_majority = len(others) + 1 - len(missing) >= majority_size(len(others) + 1)
         if not is_majority and self._loop.time() - self._asked_s >= ASK_LOG_INTERVAL_S:
             self._asked_s = self._loop.time()

@@ -50,8 +50,8 @@ class Role(StrEnum):
 
 
 class ElectionState(NamedTuple):
-    """What a replica must not forget: the newest epoch it knows, its leader (−1: unknown), and its
-    own vote in it.
+    """State that a replica must persist: the newest epoch it knows, its leader (−1: unknown), and
+    its own vote in it.
     """
 
     epoch: int = INITIAL_EPOCH
@@ -80,7 +80,7 @@ class RaftState:
 
     @property
     def activity(self) -> tuple[Role, int, int]:
-        """What the replica works on: it does something else when this changes."""
+        """Identifies the work of the replica, which starts other work when this changes."""
         return self.role, self.epoch, self.leader
 
     @property
@@ -105,8 +105,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """`epoch`: the one in which the candidate wants to lead; in a pre-vote the one that it knows.
-    `log_end`: of its log.
+    """`epoch`: the epoch in which the candidate wants to lead; in a pre-vote the newest that it
+    knows. `log_end`: of its log.
     """
 
     candidate: ReplicaKey
@@ -116,8 +116,9 @@ class VoteRequest:
 
 
 def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
-    """The state of a process that starts. It neither leads nor stands in an epoch of an earlier
-    process: that one may have sent messages that this one does not know."""
+    """The state of a new process. It is neither leader nor candidate in an epoch of an earlier
+    process, which may have sent messages that this one does not know.
+    """
     epoch, leader, voted = stored
     if leader in (NO_LEADER, me[0]):
         return RaftState(epoch=epoch, voted=voted, failed_elections=1)
@@ -143,8 +144,8 @@ def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[Ra
 
 
 def count_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, *, granted: bool, me: Replica) -> RaftState:
-    """After an answer to the request that was sent in the state `asked`; `granted` False also for a
-    failed connection.
+    """The state after a response to the vote request that was sent in the state `asked`. `granted`
+    is False also for a failed connection.
     """
     if (state.role, state.epoch) != (asked.role, asked.epoch) or not state.is_electing:
         return state
@@ -164,9 +165,10 @@ def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
 
 
 def stand_for_election(state: RaftState, me: Replica) -> RaftState:
-    """CANDIDATE of the next epoch, with its own vote. It does not wait for voters that gave no
-    pre-vote: when two stand at the same time while the former leader is silent, both stand again
-    soon."""
+    """Becomes CANDIDATE in the next epoch, with its own vote. It does not wait for voters that gave
+    no pre-vote. If two replicas become candidates at the same time while the former leader is
+    silent, both try again soon.
+    """
     silent = me.voters - state.granted if state.role is Role.PROSPECTIVE else NO_VOTES
     candidate = replace(
         state,
@@ -182,7 +184,7 @@ def stand_for_election(state: RaftState, me: Replica) -> RaftState:
 
 
 def _lose_election(state: RaftState) -> RaftState:
-    """Back to the leader of the epoch if there is one, which other voters may still hear."""
+    """Follows the leader of the epoch again if there is one, which other voters may still hear."""
     role = Role.UNATTACHED if state.leader == NO_LEADER else Role.FOLLOWER
     return replace(state, role=role, granted=NO_VOTES, refused=NO_VOTES, failed_elections=state.failed_elections + 1)
 
@@ -191,8 +193,9 @@ def _lose_election(state: RaftState) -> RaftState:
 
 
 def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> RaftState:
-    """After any message that names an epoch, and its leader if the sender knows it (else −1). That
-    this broker led an epoch, in an earlier process, is no news."""
+    """The state after a message that names an epoch, and its leader if the sender knows it (else
+    −1). A message that names this broker leader of an earlier process changes nothing.
+    """
     if leader == me.key[0]:
         leader = NO_LEADER
     if epoch > state.epoch and leader == NO_LEADER:
@@ -204,15 +207,16 @@ def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> Raf
 
 
 def hear_leader(state: RaftState) -> RaftState:
-    """After a response to a fetch of this epoch's leader."""
+    """The state after a response to a fetch from this epoch's leader."""
     return replace(state, hears_leader=True, failed_elections=0) if state.role is Role.FOLLOWER else state
 
 
 def end_quorum_epoch(
     state: RaftState, epoch: int, leader: int, successors: tuple[ReplicaKey, ...], me: Replica
 ) -> RaftState:
-    """After the leader's EndQuorumEpoch. The first successor stands for election at once, without a
-    pre-vote that others may not be ready for; the others wait for longer, the later they are named.
+    """The state after the leader's EndQuorumEpoch. The first successor becomes a candidate at once,
+    without a pre-vote, for which the other voters may not be ready. Each further successor waits
+    longer.
     """
     state = observe_epoch(state, epoch, leader, me)
     if state.role is not Role.FOLLOWER or (state.epoch, state.leader) != (epoch, leader) or not me.is_voter:
@@ -224,7 +228,7 @@ def end_quorum_epoch(
 
 
 def resign(state: RaftState) -> RaftState:
-    """The leader gives up its epoch: it stops, or check-quorum has failed. Its vote stays."""
+    """The leader resigns: it stops, or check-quorum has failed. Its vote stays."""
     return replace(state, role=Role.RESIGNED, leader=NO_LEADER) if state.role is Role.LEADER else state
 
 
@@ -258,13 +262,14 @@ class ElectionTimeouts:
 
     @property
     def check_quorum_s(self) -> float:
-        """How long a leader leads on that hears no majority: 1.5 fetch timeouts, as in Kafka."""
+        """Time after which a leader without a majority resigns: 1.5 fetch timeouts, as in Kafka."""
         return 1.5 * self.fetch_s
 
 
 def election_timeout_s(state: RaftState, me: Replica, timeouts: ElectionTimeouts, random: Random) -> float | None:
-    """How long the replica stays in its role; None: for ever. Random, so that voters do not all
-    stand at once: after elections that nobody won, from an interval that doubles."""
+    """Time for which the replica stays in its role; None: without end. Random, so that voters do
+    not all become candidates at once. After elections without a winner the interval doubles.
+    """
     if state.role is Role.LEADER or (not me.is_voter and state.role is not Role.FOLLOWER):
         return None
     if me.voters == {me.key}:

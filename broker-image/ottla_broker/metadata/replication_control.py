@@ -73,9 +73,9 @@ class ReplicationControl:
             if new is None and state.leader == preferred:
                 raise KafkaError(ErrorCode.election_not_needed, f"broker {preferred} is already the leader")
             if new is None:
-                why = "not in sync" if preferred not in state.isr else "fenced or shutting down"
+                reason = "not in sync" if preferred not in state.isr else "fenced or shutting down"
                 raise KafkaError(
-                    ErrorCode.preferred_leader_not_available, f"the preferred leader, broker {preferred}, is {why}"
+                    ErrorCode.preferred_leader_not_available, f"the preferred leader, broker {preferred}, is {reason}"
                 )
             return new
 
@@ -149,8 +149,10 @@ class ReplicationControl:
                     yield topic, state
 
     async def clear_unneeded_eligible_replicas(self) -> None:
-        """Where the ISR is large enough by this controller's settings, which may differ from its
-        predecessor's. A leader with eligible replicas does not advance the high watermark."""
+        """Clears eligible replicas where the ISR is large enough by this controller's settings,
+        which may differ from its predecessor's. A leader with eligible replicas does not advance
+        the high watermark.
+        """
 
         def plan() -> list[PartitionRecord]:
             rules_of = self._writer.topic_rules()

@@ -32,7 +32,9 @@ class SnapshotIntervals:
 
 
 async def run_snapshot_generator(log: MetadataLog, intervals: SnapshotIntervals, runtime: Runtime) -> None:
-    """Until cancelled. A failure is logged and retried after `RETRY_PAUSE_S`."""
+    """Generates snapshots until cancelled. A failure is logged and retried after
+    `RETRY_PAUSE_S`.
+    """
     loop = asyncio.get_running_loop()
     last_snapshot_s = loop.time()
     while True:

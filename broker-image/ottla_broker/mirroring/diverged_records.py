@@ -54,7 +54,9 @@ def diverged_folder(log: PartitionLog, offset: int, epoch: int) -> str:
 
 
 def first_diverged_offset(log: PartitionLog, offset: int) -> int:
-    """The log may start above `offset`, where records were deleted that the source never had."""
+    """`offset`, or the log start if that is above it because records were deleted that the source
+    never had.
+    """
     return max(offset, log.start)
 
 

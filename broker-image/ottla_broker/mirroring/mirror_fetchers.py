@@ -164,7 +164,7 @@ class MirrorFetchers:
                 del self._unassigned[mirrored]
             elif topic is None:
                 if mirrored.source_topic in source.missing_topics and not mirrored.reason:
-                    mirrored.reason = "the source's topic does not exist any more"
+                    mirrored.reason = "the source's topic no longer exists"
                     logger.warning("%r: %s", mirrored.partition, mirrored.reason)
             elif topic.id != mirrored.source_id:
                 del self._unassigned[mirrored]

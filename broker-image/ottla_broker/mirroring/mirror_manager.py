@@ -222,7 +222,7 @@ class MirrorManager:
 
 
 def desired_partitions(image: MetadataImage, partition: Partition) -> dict[str, MirroredPartition]:
-    """What this broker must mirror into a partition that it leads, by mirror. Pure."""
+    """The partitions that this broker leads and must mirror, by mirror. Pure."""
     if not partition.is_leader:
         return {}
     found = {}

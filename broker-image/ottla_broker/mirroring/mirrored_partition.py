@@ -35,7 +35,7 @@ Raises KafkaError.
 
 
 class FetchOutcome(Enum):
-    """What one fetch response means for the next request of the partition."""
+    """The consequence of a fetch response for the next request of the partition."""
 
     unchanged = auto()  # the next position is the same
     advanced = auto()  # the next position has changed
@@ -62,7 +62,9 @@ NOT_LEADER_ERRORS: Final = frozenset(
 
 
 class OffsetPolicy(Protocol):
-    """At which offsets mirrored records are appended. All offsets and epochs are the source's."""
+    """Chooses the offsets at which mirrored records are appended. All offsets and epochs in it are
+    those of the source.
+    """
 
     def position(self, mirrored: "MirroredPartition") -> int:
         """Next offset to fetch."""
@@ -90,9 +92,8 @@ class OffsetPolicy(Protocol):
 
 @dataclass(slots=True, eq=False)
 class LastResponse:
-    """When a broker of the source last responded, by the loop's clock.
-
-    It responds within `fetch.max.wait.ms`, with records or without.
+    """Time of the last response of a broker of the source, by the loop's clock. It responds within
+    `fetch.max.wait.ms`, with records or without.
     """
 
     received_s: float = UNKNOWN

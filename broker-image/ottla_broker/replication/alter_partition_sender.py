@@ -181,8 +181,8 @@ class AlterPartitionSender:
         )
 
     def _broker_epoch(self, partition: Partition, broker: int) -> int:
-        """Of the incarnation that fetched from this leader; of one that has not yet, the registered
-        one.
+        """Epoch of the incarnation that fetched from this leader; the registered epoch if it has
+        not fetched yet.
         """
         if broker == self._broker_id:
             return self._own_epoch()

@@ -1,4 +1,4 @@
-"""What a partition's leader knows of the brokers around it."""
+"""A leader's view of the brokers around it."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,9 @@ class ClusterView(Protocol):
 
 
 class MetadataClusterView:
-    """As the metadata image has it. `is_in_session`: the answer of the broker's lifecycle."""
+    """The view that the metadata image has. `is_in_session`: whether this broker's session is
+    valid, by its lifecycle.
+    """
 
     def __init__(self, image: MetadataImage, is_in_session: Callable[[], bool] = lambda: True) -> None:
         self._image = image

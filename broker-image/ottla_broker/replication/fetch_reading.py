@@ -25,15 +25,16 @@ class NotYet(KafkaError):
 
 
 class Reader(Protocol):
-    """What one kind of fetcher may read."""
+    """The limits of what one kind of fetcher may read."""
 
     def find(self, cached: CachedPartition) -> Partition:
         """NotYet; KafkaError with the partition's error."""
         ...
 
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
-        """What the partition has for the fetcher, with at most `max_bytes` of records; `first`: one
-        batch whatever its size. NotYet; KafkaError with the partition's error."""
+        """Reads the partition for the fetcher, with at most `max_bytes` of records; `first`: one
+        batch whatever its size. Raises NotYet; KafkaError with the partition's error.
+        """
         ...
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
@@ -89,8 +90,9 @@ class ReplicaReader:
         return data
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
-        """What diverges; a high watermark only where somebody waits for it: others hear of it with
-        the next response."""
+        """True for diverging records, and for a new high watermark if the fetcher waits for it.
+        Other fetchers learn of it with their next response.
+        """
         if data.diverging is not None:
             return True
         if (
@@ -209,8 +211,8 @@ def without_records(partition: Partition, request: FetchRequestPartition) -> Fet
 
 
 def _check_range(partition: Partition, offset: int) -> None:
-    """Of an offset outside of what is committed here. What lies below the leader's log end will
-    be.
+    """Raises for an offset outside of the committed records of this replica. Offsets below the
+    leader's log end will be committed.
     """
     log = partition.log
     if offset < log.start or (partition.is_leader and offset > log.end):

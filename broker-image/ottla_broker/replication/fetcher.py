@@ -1,8 +1,8 @@
-"""One connection to one broker, by which this broker fetches every partition that it copies from
+"""One connection to one broker, over which this broker fetches every partition that it copies from
 there: as a follower from their leader, or for a mirror from a broker of the source.
 
-A response is processed in the turn of the loop in which it comes, and the next request leaves in
-that turn. What fails for one partition stops no other: that one rests.
+A response is processed, and the next request sent, in the iteration of the event loop in which it
+arrives. A failure of one partition does not affect the others: its fetches pause.
 """
 
 import asyncio
@@ -30,9 +30,10 @@ P_contra = TypeVar("P_contra", bound=FetchedPartition, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class FetcherTiming:
-    """A connection is made anew when a response takes longer than the request's own wait and
+    """A connection is replaced when a response takes longer than the request's own wait and
     `first_timeout_s`; that time doubles with each failure up to `max_timeout_s`. A new connection
-    is tried after `first_pause_s`, which doubles up to `max_pause_s`."""
+    is tried after `first_pause_s`, which doubles up to `max_pause_s`.
+    """
 
     first_timeout_s: float
     max_timeout_s: float
@@ -41,7 +42,7 @@ class FetcherTiming:
 
 
 class FetcherOwner(Protocol[P_contra]):
-    """Whom a fetcher fetches for: it names the broker, and processes what comes."""
+    """The user of a fetcher: it names the broker, and processes the responses."""
 
     name: str
     client_id: str
@@ -55,21 +56,21 @@ class FetcherOwner(Protocol[P_contra]):
         ...
 
     def next_request(self) -> FetchRequest:
-        """Without session and partitions. ConnectionError when the connection is to be made
-        anew.
+        """Returns a request without session and partitions. ConnectionError when a new connection
+        is needed.
         """
         ...
 
     def send_pause_s(self) -> float | None:
-        """How long no request may be sent; None: until the owner calls `send`."""
+        """Seconds until the next request may be sent; None: not before the owner calls `send`."""
         ...
 
     def on_response(self, size: int) -> None:
-        """A response of `size` bytes has come."""
+        """Called with the size of each response."""
         ...
 
     def process(self, partition: P_contra, data: FetchResponsePartition) -> None:
-        """`data` is the next response for a partition of the session."""
+        """Processes the next response for a partition of the session."""
         ...
 
     def on_disconnect(self, reason: Exception) -> None: ...
@@ -106,10 +107,10 @@ class Fetcher(Generic[P]):
         self.session.remove(partition)
         if not self.session:
             self._has_partitions.clear()
-            self.disconnect(ConnectionAbortedError("no partition is fetched from there any more"))
+            self.disconnect(ConnectionAbortedError("no partition is fetched from it any longer"))
 
     def reconnect_now(self) -> None:
-        """The broker may be back."""
+        """Reconnects without a pause, because the broker may be back."""
         self._reconnect.set()
 
     async def close(self) -> None:
@@ -117,7 +118,7 @@ class Fetcher(Generic[P]):
         await asyncio.gather(self._running, return_exceptions=True)
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Runs until the connection is over."""
+        """Runs a task until the connection ends."""
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -146,7 +147,7 @@ class Fetcher(Generic[P]):
                 self._pause_s = min(self._pause_s * 2, owner.timing.max_pause_s)
 
     async def _fetch_until_closed(self) -> Exception:
-        """Why the connection is over."""
+        """Fetches until the connection ends. Returns the reason."""
         self._closed = self._loop.create_future()
         self.session.begin()
         self.send()
@@ -161,7 +162,7 @@ class Fetcher(Generic[P]):
                 return TimeoutError("no request is under way")
 
     def disconnect(self, reason: Exception) -> None:
-        """The next connection begins with what the logs hold then."""
+        """Closes the connection. The next one begins at the present log ends."""
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(reason)
 
@@ -177,7 +178,9 @@ class Fetcher(Generic[P]):
     # --- requests
 
     def send_soon(self) -> None:
-        """Partitions that are added in one turn of the loop are named in one request."""
+        """Sends a request at the end of this iteration of the event loop, so that it names all
+        partitions that are added in it.
+        """
         if self.channel is not None and self._send_soon is None:
             self._send_soon = self._loop.call_soon(self.send)
 
@@ -239,9 +242,10 @@ class Fetcher(Generic[P]):
 async def list_offset(
     channel: Channel, topic: str, partition: int, timestamp: int, *, replica: int, leader_epoch: int = NO_EPOCH
 ) -> int:
-    """Where a log starts (EARLIEST_TIMESTAMP) or ends (LATEST_TIMESTAMP), by ListOffsets (2) up to
-    version 7; for a consumer (`replica` −1) what is committed ends. KafkaError as the broker
-    answers; ConnectionError."""
+    """Start (EARLIEST_TIMESTAMP) or end (LATEST_TIMESTAMP) of a log, by ListOffsets up to version
+    7; for a consumer (`replica` −1) the end of committed records. KafkaError as the broker answers;
+    ConnectionError.
+    """
     request = build_list_offsets([(topic, partition)], timestamp, replica=replica, leader_epoch=leader_epoch)
     response: ListOffsetsResponse = await channel.send(request)
     ((answer,),) = [topic.partitions for topic in response.topics]

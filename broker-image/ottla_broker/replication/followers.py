@@ -68,15 +68,16 @@ class Follower:
 
     @property
     def joins_until_s(self) -> float:
-        """Until when it holds the high watermark from outside of the ISR; −inf when it has not just
-        caught up.
+        """Time until which the follower, though outside of the ISR, limits the high watermark; −inf
+        when it has not just caught up.
         """
         return self.fetched_s + JOIN_TIMEOUT_S if self.fetched_s - self.caught_up_s <= JOIN_TIMEOUT_S else -inf
 
 
 class Followers:
-    """Of one partition. `in_sync`: those in the maximal ISR; `out_of_sync`: the others. Both in the
-    order of the replicas."""
+    """The followers of one partition. `in_sync`: those in the maximal ISR; `out_of_sync`: the
+    others. Both in the order of the replicas.
+    """
 
     __slots__ = ("_all", "in_sync", "out_of_sync")
 
@@ -127,7 +128,7 @@ class Followers:
         return {one.broker for one in self.in_sync if one.is_lagging_for(leader_end, now_s, max_lag_s)}
 
     def set_replicas(self, replicas: Iterable[int], maximal_isr: Iterable[int]) -> None:
-        """What is known of followers that stay is kept."""
+        """Sets the replicas. The state of followers that stay is kept."""
         in_sync = set(maximal_isr)
         self._all = {broker: self._all.get(broker) or Follower(broker) for broker in replicas}
         self.in_sync = [follower for follower in self._all.values() if follower.broker in in_sync]

@@ -1,12 +1,12 @@
-"""The ISR that a leader proposes to the controller, and what counts as in sync while that is
-undecided. Pure.
+"""The ISR that a leader proposes to the controller, and the replicas that count as in sync while
+the proposal is undecided. Pure.
 
 Invariants:
 - A proposed ISR counts until the metadata have moved on: a proposal names the partition epoch that
   it replaces, so once there is a newer one it is committed or never will be (rule 1). A proposal
   that replaces another one for the same partition epoch counts that one's replicas, too.
 - One proposal is undecided at a time. Followers that catch up meanwhile are considered when it is
-  decided: on an idle partition nobody fetches again, and they would stay out of the ISR.
+  decided: on an idle partition they would not fetch again, and would stay out of the ISR.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -18,8 +18,9 @@ from ottla_broker.replication.followers import Follower
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsrChange:
-    """A proposed ISR. `partition_epoch`: the one that it replaces; `replaced`: replicas of earlier
-    proposals for the same partition epoch that may still be committed."""
+    """A proposed ISR. `partition_epoch`: the epoch that it replaces; `replaced`: replicas of
+    earlier proposals for the same partition epoch that may still be committed.
+    """
 
     isr: tuple[int, ...]
     leader_epoch: int
@@ -28,8 +29,9 @@ class IsrChange:
 
 
 class IsrState:
-    """Of one partition in one leader epoch. `pending`: the undecided proposal. A caller of
-    `propose_with`, `propose_without` or `withdraw` sends it when that returns True."""
+    """The ISR of one partition in one leader epoch. `pending`: the undecided proposal. A caller of
+    `propose_with`, `propose_without` or `withdraw` sends it when that returns True.
+    """
 
     __slots__ = ("_has_turned_away", "pending")
 
@@ -38,8 +40,8 @@ class IsrState:
         self._has_turned_away = False  # a follower that caught up while a proposal was undecided
 
     def maximal_isr(self, isr: tuple[int, ...]) -> tuple[int, ...]:
-        """Every replica that may be in sync by the controller's decision; `isr`: the committed
-        one.
+        """Every replica that may be in sync by the controller's decision. `isr`: the committed
+        ISR.
         """
         return isr if self.pending is None else (*isr, *self.pending.isr, *self.pending.replaced)
 
@@ -50,7 +52,7 @@ class IsrState:
     def propose_with(
         self, registration: PartitionRecord, candidates: Iterable[Follower], may_join: Callable[[Follower], bool]
     ) -> bool:
-        """Propose that those of the candidates join that may (rule 4)."""
+        """Proposes an ISR with those of the candidates that may join (rule 4)."""
         if self.pending is not None:
             self._has_turned_away = True
             return False
@@ -58,13 +60,14 @@ class IsrState:
         return bool(joining) and self._propose(registration, (*registration.isr, *joining))
 
     def propose_without(self, registration: PartitionRecord, leaving: Collection[int]) -> bool:
-        """Propose that these leave the ISR."""
+        """Proposes an ISR without these replicas."""
         staying = tuple(broker for broker in registration.isr if broker not in leaving)
         return self.pending is None and staying != registration.isr and self._propose(registration, staying)
 
     def take_waiting(self, out_of_sync: Iterable[Follower], log_end: int) -> list[Follower]:
-        """No proposal is undecided: the followers that waited for that. One that has not reached
-        `log_end` fetches again by itself."""
+        """Called when no proposal is undecided. Returns the followers that waited for that. A
+        follower that has not reached `log_end` fetches again anyway.
+        """
         everybody, self._has_turned_away = self._has_turned_away, False
         return [follower for follower in out_of_sync if everybody or follower.log_end >= log_end]
 
@@ -73,14 +76,14 @@ class IsrState:
         return self._has_turned_away and self.pending is None
 
     def reject(self, change: IsrChange) -> bool:
-        """The controller will never commit `change`. True if it was pending."""
+        """Drops a proposal that the controller will never commit. True if it was pending."""
         if self.pending is not change:
             return False
         self.pending = None
         return True
 
     def withdraw(self, registration: PartitionRecord, change: IsrChange) -> bool:
-        """Propose the committed ISR in place of `change`, if that is pending."""
+        """Proposes the committed ISR in place of `change`, if that is pending."""
         if self.pending is not change:
             return False
         replaced = (*change.isr, *change.replaced)

@@ -29,7 +29,7 @@ DYNAMIC_SETTINGS = (
 
 
 class LogMaintenance:
-    """Of all log directories of a broker. `run` ends when it is cancelled."""
+    """Maintains the logs of all log directories of a broker. `run` ends when it is cancelled."""
 
     def __init__(self, directories: Sequence[LogDir], config: Config) -> None:
         self._directories = directories

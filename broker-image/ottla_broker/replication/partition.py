@@ -209,7 +209,7 @@ class Partition:
             self.leader.on_brokers_changed()
 
     def shrink_isr(self, max_lag_s: float) -> None:
-        """As `PartitionLeader.shrink_isr`, if this replica leads."""
+        """Calls `PartitionLeader.shrink_isr` if this replica leads."""
         if self.is_leader:
             self.leader.shrink_isr(max_lag_s)
 
@@ -280,8 +280,9 @@ class Partition:
     def commit_future(
         self, appended: LogAppendInfo, acks: int, *, across_leaders: bool = False
     ) -> Awaitable[None] | None:
-        """What to wait for before answering; None when there is nothing to wait for. Raises what
-        `call_when_committed` passes."""
+        """A future to wait for before answering; None when the records are committed already.
+        Raises what `call_when_committed` passes.
+        """
         if acks != ALL_REPLICAS or self.is_committed(appended):
             return None
         return self._pending_acks.future(appended.last_offset + 1, across_leaders=across_leaders)
@@ -324,7 +325,9 @@ class Partition:
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
     def notify_log_start_change(self) -> None:
-        """Where nothing else happens, fetchers hear now that the log start has risen."""
+        """Completes waiting fetches, so that fetchers of an idle partition learn of the new log
+        start.
+        """
         if self.log.start != self._notified_log_start:
             self._notified_log_start = self.log.start
             self._notify_all()

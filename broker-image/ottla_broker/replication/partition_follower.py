@@ -131,7 +131,7 @@ def move_into_leader_range(log: PartitionLog, leader_start: int, leader_end: int
     """After OFFSET_OUT_OF_RANGE: the leader's log begins behind our end, because this broker was
     away for long, or it ends before it."""
     if log.end < leader_start:
-        logger.info("%s-%d begins anew at its leader's log start %d", log.topic, log.partition, leader_start)
+        logger.info("%s-%d restarts at its leader's log start %d", log.topic, log.partition, leader_start)
         log.truncate_fully_and_start_at(leader_start)
     elif log.end > leader_end:
         logger.warning("%s-%d: truncating to its leader's log end %d", log.topic, log.partition, leader_end)

@@ -61,10 +61,11 @@ class PartitionLeader:
 
     @property
     def effective_min_isr(self) -> int:
-        """How many replicas must be in sync for acks=all, and for the high watermark to move. While
-        the controller could elect others who are not in sync (or were until they lost power), more
-        than there are, whatever min.insync.replicas is: they can be trusted only if the high
-        watermark does not move."""
+        """Number of in-sync replicas that acks=all and an advancing high watermark require. While
+        the controller could elect replicas outside of the ISR (eligible or last known ones), it is
+        more than there are replicas, whatever min.insync.replicas is: such replicas can be trusted
+        only while the high watermark does not advance.
+        """
         registration = self.registration
         least = effective_min_isr(registration, self._log.config.min_insync_replicas)
         if registration.eligible or registration.last_known:
@@ -190,7 +191,8 @@ class PartitionLeader:
                 self._expand_isr_by_waiting()
 
     def withdraw_isr_change(self, change: IsrChange) -> None:
-        """The controller rejects it now, but a copy of the request may arrive later: propose the
-        ISR as it is, after which the copy is rejected too."""
+        """Called when the controller has rejected the proposal. A copy of the request may arrive
+        later, so the leader proposes the present ISR, after which the copy is rejected too.
+        """
         if self.isr.withdraw(self.registration, change):
             self._send_isr_change()

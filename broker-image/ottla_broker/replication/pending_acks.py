@@ -1,9 +1,10 @@
-"""Producers that wait until the whole ISR has their records; when another broker leads meanwhile,
-until that leader's ISR has them.
+"""Producers that wait until the whole ISR has their records. When another broker becomes leader
+meanwhile, they wait until that leader's ISR has them.
 
-So a planned change of leader doubles no record of a producer without idempotence: what the old
-leader appended and the new one took over is acknowledged once the high watermark that the old
-leader learns as a follower has passed it."""
+So a planned change of leader duplicates no record of a producer without idempotence. Records that
+the old leader appended and the new one has are acknowledged once the old leader, as a follower,
+learns a high watermark beyond them.
+"""
 
 import asyncio
 import heapq
@@ -19,8 +20,8 @@ CommitCallback = Callable[[KafkaError | None], None]
 
 
 class PendingAck(NamedTuple):
-    """Ordered by `offset`, then by `number`. `across_leaders`: another leader's high watermark will
-    do.
+    """Ordered by `offset`, then by `number`. `across_leaders`: another leader's high watermark is
+    sufficient.
     """
 
     offset: int
@@ -30,8 +31,9 @@ class PendingAck(NamedTuple):
 
 
 class PendingAcks:
-    """Of one partition, by the offset that the high watermark must reach. Callbacks run in the turn
-    of the loop in which it does."""
+    """Waiting producers of one partition, by the offset that the high watermark must reach.
+    Callbacks run in the same iteration of the event loop in which the high watermark reaches it.
+    """
 
     __slots__ = ("_count", "_waiting")
 
@@ -47,7 +49,7 @@ class PendingAcks:
         heapq.heappush(self._waiting, PendingAck(offset, self._count, callback, across_leaders))
 
     def future(self, offset: int, *, across_leaders: bool = False) -> asyncio.Future[None]:
-        """As `add`, for a task."""
+        """Like `add`, with a future in place of a callback."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def complete(reason: KafkaError | None) -> None:
@@ -62,7 +64,9 @@ class PendingAcks:
         return future
 
     def all_completed(self) -> asyncio.Future[None] | None:
-        """Done when every producer that waits now has its answer; None when none waits."""
+        """A future that completes when every producer that waits now has its response; None when
+        none waits.
+        """
         if not self._waiting:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,8 +87,9 @@ class PendingAcks:
         self._fail(reason, lambda ack: True)
 
     def hand_over(self, reason: KafkaError) -> None:
-        """Another broker leads, and may have what was appended: those that wait across leaders wait
-        on for HANDOVER_TIMEOUT_S."""
+        """Called when another broker leads and may have the records: those that may wait across
+        leaders wait for HANDOVER_TIMEOUT_S, the others fail.
+        """
         self._fail(reason, lambda ack: not ack.across_leaders)
         if self._waiting:
             latest = self._count
@@ -93,7 +98,9 @@ class PendingAcks:
             )
 
     def truncate_to(self, log_end: int, reason: KafkaError) -> None:
-        """Records at `log_end` and above are no longer in the log."""
+        """Fails those that wait for records at `log_end` and above, which are no longer in the
+        log.
+        """
         self._fail(reason, lambda ack: ack.offset > log_end)
 
     def _fail(self, reason: KafkaError, is_meant: Callable[[PendingAck], bool]) -> None:

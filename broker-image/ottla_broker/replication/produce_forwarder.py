@@ -80,8 +80,8 @@ class ProduceForwarder:
         return len(response).to_bytes(4) + frame[4:8] + bytes(response[4:])
 
     async def wait_for_redirected_clients(self) -> None:
-        """Before a stop: return when redirected clients have had the time to ask for the new
-        leader.
+        """Called before a stop. Returns when redirected clients have had the time to ask for the
+        new leader.
         """
         with suppress(TimeoutError):
             await asyncio.wait_for(self._clients_refreshed.wait(), MAX_SHUTDOWN_WAIT_S)

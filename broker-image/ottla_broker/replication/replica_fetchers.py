@@ -193,7 +193,7 @@ class ReplicaFetcher:
 
     def next_request(self) -> FetchRequest:
         if self._broker_epoch != self._fetchers.broker_epoch():
-            raise ConnectionAbortedError("this broker has registered anew")  # the leader knows an earlier incarnation
+            raise ConnectionAbortedError("this broker has registered again")  # the leader knows an earlier incarnation
         config = self._fetchers.config
         return FetchRequest(
             self._fetchers.me,

@@ -214,8 +214,9 @@ class ReplicaManager:
         self._fetchers.follow_leader(partition)
 
     def _open_log(self, topic: TopicImage, registration: PartitionRecord) -> PartitionLog:
-        """Where its folder is; else in the directory that a client or the metadata name; else in
-        the one with the fewest logs."""
+        """Opens a log in the directory that has its folder, else in the one that a client or the
+        metadata name, else in the one with the fewest logs.
+        """
         config, index = self._log_config(topic.name), registration.partition
         for log_dir in self._log_dirs:
             if (topic.name, index) in log_dir.logs:

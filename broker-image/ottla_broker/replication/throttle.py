@@ -18,8 +18,8 @@ def is_throttled(entries: tuple[str, ...], partition: int, broker: int) -> bool:
 
 
 class Throttle:
-    """`rate`: bytes per second, as it is now. Bytes are recorded after they were copied, and then
-    waited for.
+    """`rate`: the present limit in bytes per second. Bytes are recorded after they were copied, and
+    the wait follows.
     """
 
     def __init__(self, rate: Callable[[], int], now_s: Callable[[], float]) -> None:
@@ -33,7 +33,7 @@ class Throttle:
             self._owed += size
 
     def throttle_time_s(self) -> float:
-        """How long nothing more may be copied; 0 when something may."""
+        """Seconds until more may be copied; 0 if it may be now."""
         rate = self._update_rate()
         return max(self._owed, 0.0) / rate if rate < MAX_INT64 else 0.0
 

@@ -1,10 +1,9 @@
-"""How a file of `ottla_broker.api` declares the API that it serves, and how a request finds its
-handler.
+"""Declarations of the APIs in `ottla_broker.api`, and the handlers of their versions.
 
     API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
 
-    @API.handler(0, 2) async def leave_one(ctx: RequestContext, request: LeaveGroupRequestV2) ->
-    LeaveGroupResponseV2: ...
+    @API.handler(0, 2)
+    async def leave_one(ctx: RequestContext, request: RequestV2) -> ResponseV2: ...
 
 A handler is written for the messages of the last of its versions: requests are converted to them
 before it, responses from them after it. A file is imported when its first request arrives, which

@@ -1,4 +1,4 @@
-"""What a handler is given besides its request, and what it may answer with."""
+"""A request's context, which handlers get besides the request, and the kinds of reply."""
 
 import asyncio
 from asyncio import Future
@@ -79,8 +79,8 @@ class ChargedRequest(Protocol):
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request. `version` is the one it was sent in, whatever version its handler is written
-    for. `quota`: None where no client quota applies.
+    """One request. `version` is the version of the request on the wire, whatever version its
+    handler is written for. `quota`: None where no client quota applies.
     """
 
     broker: Broker

@@ -24,7 +24,7 @@ def current_leader(context: RequestContext, topic: str | UUID, partition: int) -
 
 
 def leader_endpoints(context: RequestContext, leaders: Iterable[tuple[int, int]]) -> list[NodeEndpoint]:
-    """Of these leaders, each once, on the listener of the client's connection."""
+    """Endpoints of these leaders, each once, on the listener of the client's connection."""
     found: dict[int, NodeEndpoint] = {}
     for broker, _ in leaders:
         registered = context.broker.image.brokers.get(broker)

@@ -154,8 +154,8 @@ def appended_partition_status(
     if source.ended:
         last_known = broker.mirrors.last_known_lag(partition, source.mirror)
         return PartitionStatus("FailedOver", end, *last_known, source_epoch=epoch)
-    if why := source.stopped or record.stopped:
-        return PartitionStatus("Stopped", end, source_epoch=epoch, why=why)
+    if reason := source.stopped or record.stopped:
+        return PartitionStatus("Stopped", end, source_epoch=epoch, why=reason)
     config = mirror_config(broker.image, source.mirror)
     copy = broker.mirrors.mirrored_partition(partition, source.mirror)
     if config is None or config.role == PAUSED or copy is None:
@@ -166,20 +166,18 @@ def appended_partition_status(
 def _live_status(
     copy: MirroredPartition, end: int, config: MirrorConfig, source_error: str, now_s: float
 ) -> PartitionStatus:
-    """Status while copying goes on. `source_error`: what is wrong with all brokers of the
-    source.
-    """
+    """Status of a copy in progress. `source_error`: why no broker of the source can be used."""
     is_known = copy.source_high_watermark != UNKNOWN
     silence_s = copy.source_silence_s(now_s)
-    why = copy.reason or source_error or _silence_problem(silence_s, config.fetch_limits.max_wait_ms / 1000)
+    reason = copy.reason or source_error or _silence_problem(silence_s, config.fetch_limits.max_wait_ms / 1000)
     return PartitionStatus(
-        "Unreachable" if why else "Replicating",
+        "Unreachable" if reason else "Replicating",
         end,
         copy.source_high_watermark,
         copy.lag if is_known else UNKNOWN,
         round(copy.lag_s(now_s), 3) if is_known else UNKNOWN,
         copy.last_record_epoch,
-        why,
+        reason,
         lag_bytes=copy.lag_bytes if is_known else UNKNOWN,
         silent_seconds=round(silence_s, 3),
     )

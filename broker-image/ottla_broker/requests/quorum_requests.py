@@ -1,4 +1,4 @@
-"""What the handlers of requests between replicas of the metadata log share."""
+"""Functions that the handlers of requests between replicas of the metadata log share."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -23,7 +23,7 @@ def metadata_partition(topics: Iterable[tuple[TopicName, Sequence[P]]]) -> tuple
 
 
 def check_cluster_id(ctx: RequestContext, cluster_id: str | None) -> None:
-    """INCONSISTENT_CLUSTER_ID."""
+    """Raises INCONSISTENT_CLUSTER_ID for another cluster."""
     if cluster_id not in (None, ctx.broker.cluster_id):
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id, f"the request is for cluster {cluster_id}, not {ctx.broker.cluster_id}"

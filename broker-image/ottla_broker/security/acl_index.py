@@ -6,8 +6,8 @@ The rules are those of Kafka's StandardAuthorizer (KIP-801):
 - Any matching DENY wins over every ALLOW.
 - READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. This
   holds for ALLOW only.
-- Without a matching entry for the principal the operation is denied. What holds for a resource that
-  no entry matches at all is `allow.everyone.if.no.acl.found`.
+- Without a matching entry for the principal the operation is denied. For a resource that no entry
+  matches, `allow.everyone.if.no.acl.found` decides.
 """
 
 from collections import Counter
@@ -37,8 +37,9 @@ class Verdict(Enum):
 
 
 class AclIndex:
-    """Entries by resource type and name, literal ones and prefixes apart. A look-up costs one step
-    per length that prefixes have, however many entries there are."""
+    """Entries by resource type and name, with literal names and prefixes in separate maps. A
+    look-up costs one step for each length of a prefix, independent of the number of entries.
+    """
 
     def __init__(self) -> None:
         self._literal: dict[tuple[int, str], dict[AccessControlEntry, None]] = {}
@@ -65,7 +66,7 @@ class AclIndex:
             lengths += Counter()  # drops the lengths that no prefix has any more
 
     def matching(self, resource: Resource) -> Iterator[AccessControlEntry]:
-        """The entries whose pattern matches the resource, for whatever principal."""
+        """The entries whose pattern matches the resource, of all principals."""
         kind, name = int(resource.kind), resource.name
         yield from self._literal.get((kind, name), ())
         if name != WILDCARD:
@@ -112,8 +113,8 @@ class AclIndex:
 def permission_of(
     entry: AccessControlEntry, principal: Principal, host: str, operation: Operation
 ) -> Permission | None:
-    """What an entry says of the operation; None when it is for another principal, host or
-    operation.
+    """Permission of the operation by an entry; None when the entry is for another principal, host
+    or operation.
     """
     if not matches_principal(entry, principal) or entry.host not in (WILDCARD, host):
         return None

@@ -42,8 +42,8 @@ MECHANISMS: Final = {mechanism.title: mechanism for mechanism in ScramMechanism}
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
-    """What the server keeps of a password: it can check a proof by it, and cannot log in with
-    it.
+    """The verifier of a password that the server stores: it can check a proof, and cannot be used
+    to log in.
     """
 
     salt: bytes
@@ -66,7 +66,9 @@ def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, itera
 def credential_of_salted(
     mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """From what AlterUserScramCredentials carries: the client has salted the password itself."""
+    """Creates a credential from the fields of AlterUserScramCredentials, whose password the client
+    has salted.
+    """
     client_key = _hmac(mechanism, salted_password, b"Client Key")
     server_key = _hmac(mechanism, salted_password, b"Server Key")
     return ScramCredential(salt, hashlib.new(mechanism.digest, client_key).digest(), server_key, iterations)

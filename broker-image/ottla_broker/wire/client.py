@@ -2,9 +2,10 @@
 the broker supports.
 
     async with Client.connect("127.0.0.1:9092") as client:
-        response = await client.send_to_controller(CreateTopicsRequest(...))     # kio's classes, of
-        any version await client.produce("events", 0, encode_batch([Record(now_ms, None,
-        b"hello")]))
+        response = await client.send_to_controller(CreateTopicsRequest(...))
+        await client.produce("events", 0, encode_batch([Record(now_ms, None, b"hello")]))
+
+Requests are kio's classes, of any version.
 
 A request that changes something is sent once: if its connection breaks, only the caller knows
 whether it may be repeated. A read-only request that any broker can answer is sent to another broker

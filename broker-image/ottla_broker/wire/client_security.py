@@ -51,7 +51,7 @@ class ClientSecurity:
         return self.protocol in SASL_PROTOCOLS
 
     def find_problems(self) -> list[str]:
-        """What is missing or wrong, by Kafka's names of the settings."""
+        """Problems of the settings, by Kafka's names of them."""
         problems: list[str] = []
         if self.uses_sasl:
             required = {

@@ -43,7 +43,7 @@ class FrameReader:
         self.is_stalled = False
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes of the stream go."""
+        """Returns the buffer for the next bytes of the stream."""
         if self._frame is not None:
             return memoryview(self._frame)[self._received :]
         if self._rest:

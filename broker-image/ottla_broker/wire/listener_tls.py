@@ -38,7 +38,7 @@ class InvalidCertificate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
-    """What clients see of a certificate. Times are seconds since 1970."""
+    """The properties of a certificate that clients see. Times are seconds since 1970."""
 
     names: tuple[str, ...]
     not_before: float

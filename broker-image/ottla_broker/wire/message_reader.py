@@ -145,7 +145,7 @@ def schema_reader(schema: MessageSchema) -> ReadValue:
 
 
 def skip_tagged_fields(cursor: Cursor) -> None:
-    """Skips a section of tagged fields, whatever they are."""
+    """Skips a section of tagged fields, known or unknown."""
     for _ in range(cursor.read_varint()):
         cursor.read_varint()
         cursor.read_bytes(cursor.read_varint())

@@ -45,10 +45,10 @@ class ReplicaVoter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeMetadataReplicaResponse:
-    """`address`: where other brokers reach this one. `cluster_id`: of the disk; null before the
+    """`address`: at which other brokers reach this one. `cluster_id`: of the disk; null before the
     broker belongs to a cluster. `previous_cluster_id`: the cluster that this one was recovered
-    from. `epoch`: the newest that the replica knows; `leader_id`: −1 if it hears no leader.
-    `log_end_epoch`: of the last record; −1 without one. `voters`: none before the log names them.
+    from. `epoch`: the newest epoch that the replica knows; `leader_id`: −1 if it hears no leader.
+    `log_end_epoch`: of the last record; −1 without one. `voters`: empty while the log names none.
     """
 
     __api_key__: ClassVar[int] = ApiKey.DESCRIBE_METADATA_REPLICA
@@ -71,10 +71,11 @@ class DescribeMetadataReplicaResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverQuorumRequest:
-    """`directory_id`, `cluster_id`: of the replica that is meant. `new_cluster_id`: the cluster
-    that it continues as. `epoch`: newer than every epoch that a reachable replica knows. `leads`:
-    it becomes the only voter, with the log that it has, and unregisters all brokers but the
-    `survivors`; otherwise it copies the log of the one that does, at `leader_address`."""
+    """`directory_id`, `cluster_id`: identify the replica. `new_cluster_id`: the id under which the
+    cluster continues. `epoch`: newer than every epoch that a reachable replica knows. `leads`: the
+    replica becomes the only voter, keeps its log, and unregisters all brokers but the `survivors`;
+    otherwise it copies the log of the leader at `leader_address`.
+    """
 
     __api_key__: ClassVar[int] = ApiKey.RECOVER_QUORUM
     __version__: ClassVar[int] = VERSION

@@ -87,7 +87,7 @@ def failover(
 
 
 def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: int, unknown: int) -> str:
-    """What the target would not have after a failover."""
+    """Describes the records and groups that the target would not have after a failover."""
     text = f"{missing} records of the source are not copied"
     if unknown:
         text += f"; the lag of {unknown} partitions is unknown"
@@ -110,7 +110,9 @@ async def _rows(client: KafkaClient, mirror: str) -> list[dict[str, Any]]:
     """Mirrored partitions, then refused topics, then the error of the source, if there is one."""
     state = await mirrors.describe_mirror(client, mirror)
     rows = [_row(mirror, it) for it in await mirrors.describe_mirrored_partitions(client, mirror)]
-    rows += [_problem_row(mirror, topic, plan.REFUSED, why) for topic, why in sorted(state.refused_topics.items())]
+    rows += [
+        _problem_row(mirror, topic, plan.REFUSED, reason) for topic, reason in sorted(state.refused_topics.items())
+    ]
     return rows + ([_problem_row(mirror, None, plan.UNREACHABLE, state.source_error)] if state.source_error else [])
 
 

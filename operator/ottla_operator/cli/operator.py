@@ -121,8 +121,8 @@ def operator(
 
 
 def _split(values: list[str] | None) -> list[str]:
-    """Of a repeatable option, whose environment variable has several values in one, separated by
-    commas.
+    """Splits the values of a repeatable option, whose environment variable has them in one,
+    separated by commas.
     """
     return [part for it in values or [] for part in it.split(",") if part]
 

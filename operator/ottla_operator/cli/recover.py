@@ -100,10 +100,10 @@ async def _wait_for_leader(recovery: Recovery, security: ClientSecurity) -> None
                 await asyncio.sleep(POLL_S)
     except TimeoutError as error:
         broker = recovery.leader.broker
-        said = (
+        message = (
             f"broker {broker} does not lead after {LEADER_TIMEOUT_S:.0f} s; see its log, and start it if it is stopped"
         )
-        raise CommandError(ExitCode.failed, said) from error
+        raise CommandError(ExitCode.failed, message) from error
 
 
 def _addresses(bootstrap: str) -> list[str]:
@@ -127,9 +127,9 @@ def _print_replicas(found: dict[str, MetadataReplica | str]) -> None:
     ]
     if rows:
         print_rows(rows, COLUMNS, Format.table)
-    for address, why in found.items():
-        if isinstance(why, str):
-            print(f"{address}: {why}")
+    for address, reason in found.items():
+        if isinstance(reason, str):
+            print(f"{address}: {reason}")
     print()
 
 
@@ -138,7 +138,7 @@ def _print_recovery(recovery: Recovery) -> None:
     epoch, offset = leader.log_end
     survivors = ", ".join(map(str, recovery.survivors))
     print(describe_loss(state))
-    print(f"goes on from broker {leader.broker}: metadata up to offset {offset} of epoch {epoch}")
+    print(f"continues from broker {leader.broker}: metadata up to offset {offset} of epoch {epoch}")
     print("may be missing: changes of topics, settings and in-sync replicas after that, and records of partitions")
     print("whose in-sync replicas were all on lost disks")
     print(

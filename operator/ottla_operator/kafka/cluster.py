@@ -56,7 +56,7 @@ class PartitionProblem:
 
 
 async def describe_cluster(client: KafkaClient) -> ClusterDescription:
-    """With the brokers that are not fenced."""
+    """Describes the cluster with its unfenced brokers."""
     response: MetadataResponse = await client.send(
         MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     )
@@ -67,7 +67,7 @@ async def describe_cluster(client: KafkaClient) -> ClusterDescription:
 
 
 async def describe_cluster_with_fenced_brokers(client: KafkaClient) -> ClusterDescription:
-    """With fenced brokers, if the brokers report them."""
+    """Describes the cluster with fenced brokers too, if the brokers report them."""
     response = await client.send(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
     )

@@ -40,7 +40,7 @@ async def list_offsets(
 async def list_reachable_offsets(
     client: KafkaClient, topics: Iterable[TopicDescription], time_ms: int
 ) -> dict[TopicPartition, int]:
-    """As `list_offsets`, without the partitions of leaders that are not reachable."""
+    """Like `list_offsets`, without the partitions of leaders that are not reachable."""
     found: dict[TopicPartition, int] = {}
     for leader, partitions in _partitions_by_leader(topics).items():
         with contextlib.suppress(Unreachable):

@@ -1,5 +1,6 @@
-"""Ottla's own requests to single brokers, which need neither a leader nor a broker that is ready:
-what a broker's replica of the metadata log is, and how it is recovered."""
+"""Requests to single brokers that need neither a leader nor a ready broker (Ottla's own APIs):
+describe a broker's replica of the metadata log, and recover it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -27,8 +28,8 @@ TIMEOUT_S: Final = 5.0
 async def describe_replicas(
     addresses: Collection[str], security: ClientSecurity = UNSECURED, timeout_s: float = TIMEOUT_S
 ) -> dict[str, MetadataReplica | str]:
-    """Address → the replica there, or why it did not answer. `addresses`: host:port. Raises
-    InvalidAddress.
+    """Returns address → the replica there, or the reason why there is none. `addresses`: host:port.
+    Raises InvalidAddress.
     """
     parsed = {address: _parse(address) for address in addresses}
     found = await asyncio.gather(*(_describe(*parsed[it], it, security, timeout_s) for it in parsed))
@@ -38,7 +39,7 @@ async def describe_replicas(
 async def describe_all_replicas(
     addresses: Collection[str], security: ClientSecurity = UNSECURED
 ) -> dict[str, MetadataReplica | str]:
-    """Also of voters that the replicas at `addresses` name and that are not among these."""
+    """Describes the replicas at these addresses, and those of further voters that they name."""
     found = await describe_replicas(addresses, security)
     replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
     known = {it.broker for it in replicas}
@@ -47,7 +48,7 @@ async def describe_all_replicas(
 
 
 async def recover_replica(recovery: Recovery, replica: MetadataReplica, security: ClientSecurity = UNSECURED) -> None:
-    """The broker restarts as a part of the recovered cluster. Raises KafkaError and Unreachable."""
+    """Restarts the broker as a part of the recovered cluster. Raises KafkaError and Unreachable."""
     assert replica.cluster_id is not None, "a replica without a cluster joins one by itself"
     request = RecoverQuorumRequest(
         directory_id=uuid_from_text(replica.directory),

@@ -95,8 +95,8 @@ class ApiClient:
         return sorted(items, key=lambda it: str(it["metadata"]["name"]))
 
     async def apply(self, wanted: Json) -> Json:
-        """Server-side apply; fields that others own become the operator's. Returns the object as it
-        is then.
+        """Server-side apply. Fields of other managers become the operator's. Returns the resulting
+        object.
         """
         return await self._apply(wanted, "")
 

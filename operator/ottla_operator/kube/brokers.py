@@ -61,8 +61,8 @@ class PodPlatform:
         if refused and stateful_set is None and not observed.pods:
             raise Blocked(refuse_settings(refused))
         if stateful_set and "deletionTimestamp" in stateful_set["metadata"]:
-            said = "the StatefulSet is being deleted and will be created anew"
-            raise Blocked(Reconciling("Terminating", said), TERMINATING_RETRY_S)
+            message = "the StatefulSet is being deleted and will be recreated"
+            raise Blocked(Reconciling("Terminating", message), TERMINATING_RETRY_S)
         # An operator that was killed while disks were expanded leaves pods without a StatefulSet.
         existing = stateful_set["spec"]["replicas"] if stateful_set else max(observed.pods, default=0)
         certificates, certificate_error = await self._read_certificates(cluster, stateful_set)
@@ -97,12 +97,12 @@ class PodPlatform:
         template = stateful_set["spec"]["template"]["metadata"] if stateful_set else {}
         if not (asked_at := (template.get("annotations") or {}).get(names.KUBECTL_RESTARTED_AT)):
             return
-        said = (
+        message = (
             f"kubectl rollout restart (at {asked_at}) restarts no broker: the operator restarts them "
             "one at a time, each "
             f"when all partitions can spare it. Set spec.restartAt: {asked_at} in Cluster {cluster.name}"
         )
-        await self.events.record(resource, "RolloutRestartIgnored", said, warning=True)
+        await self.events.record(resource, "RolloutRestartIgnored", message, warning=True)
         change = {"spec": {"template": {"metadata": {"annotations": {names.KUBECTL_RESTARTED_AT: None}}}}}
         await self.api.merge(STATEFUL_SET, cluster.metadata.namespace, cluster.name, change)
 
@@ -129,8 +129,8 @@ class PodPlatform:
         await self.objects.apply_all(desired_objects(cluster, self.images, inputs).prerequisites, observed)
         desired = desired_objects(cluster, self.images, replace(inputs, addresses=_addresses(observed)))
         if desired.config is None or desired.stateful_set is None:
-            said = f"Service {', '.join(desired.waiting_for_services)} has no address yet"
-            raise Blocked(Reconciling("WaitingForAddress", said), WAIT_S)
+            message = f"Service {', '.join(desired.waiting_for_services)} has no address yet"
+            raise Blocked(Reconciling("WaitingForAddress", message), WAIT_S)
         await self.objects.apply_all([desired.config], observed)
         if await expand_storage(self.api, cluster, observed):
             assert cluster.spec.storage is not None
@@ -139,8 +139,8 @@ class PodPlatform:
         observed.stateful_set = await self.objects.apply(desired.stateful_set, observed.stateful_set)
         for node in await self._racks.annotate_pods(cluster, observed):
             label = cluster.spec.rack.topology_key if cluster.spec.rack else ""
-            said = f"node {node} has no label {label}"
-            await self.events.record(resource, "RackLabelMissing", said, warning=True, lasts=True)
+            message = f"node {node} has no label {label}"
+            await self.events.record(resource, "RackLabelMissing", message, warning=True, lasts=True)
         return desired
 
 
@@ -209,7 +209,9 @@ class PodBrokerSet:
 
 @dataclass(frozen=True, slots=True)
 class _Outdated:
-    """Why pods have to be restarted, their settings aside. `pod_hash`: of the desired template."""
+    """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: of the desired
+    template.
+    """
 
     cluster: Cluster
     images: BrokerImages

@@ -19,8 +19,8 @@ CLAIMS_RETRY_S: Final = 1.0
 
 
 async def may_found_cluster(api: ApiClient, resource: Json, cluster: Cluster) -> bool:
-    """Of a Cluster without a StatefulSet. Raises Blocked while claims of a previous StatefulSet are
-    still being deleted.
+    """True if the first broker of a Cluster without a StatefulSet may found the cluster. Raises
+    Blocked while claims of a previous StatefulSet are still being deleted.
     """
     if (resource.get("status") or {}).get("clusterId"):
         return False
@@ -32,13 +32,17 @@ async def may_found_cluster(api: ApiClient, resource: Json, cluster: Cluster) ->
     if any(not _is_being_deleted(it) for it in claims):
         return False
     if claims:
-        said = f"PersistentVolumeClaim {claims[0]['metadata']['name']} of the previous Cluster is still being deleted"
-        raise Blocked(Reconciling("Terminating", said), CLAIMS_RETRY_S)
+        message = (
+            f"PersistentVolumeClaim {claims[0]['metadata']['name']} of the previous Cluster is still being deleted"
+        )
+        raise Blocked(Reconciling("Terminating", message), CLAIMS_RETRY_S)
     return True
 
 
 def _is_being_deleted(claim: Json) -> bool:
-    """With `storage.deleteClaim`, claims belong to the StatefulSet and are deleted after it."""
+    """True if a claim is being deleted. With `storage.deleteClaim` claims belong to the StatefulSet
+    and are deleted after it.
+    """
     metadata = claim["metadata"]
     owners = [it["kind"] for it in metadata.get("ownerReferences") or []]
     return "deletionTimestamp" in metadata or STATEFUL_SET.name in owners

@@ -43,8 +43,8 @@ class LeaderElection:
 
     @asynccontextmanager
     async def lead(self) -> AsyncIterator[asyncio.Event]:
-        """Waits until this operator is the leader. The event is set when it no longer is: whatever
-        it does has to stop then.
+        """Waits until this operator is the leader. The event is set when it no longer is, and then
+        all its work has to stop.
         """
         version = await self._acquire()
         self._lost, self.is_leader = asyncio.Event(), True

@@ -1,5 +1,5 @@
-"""`ottla operator`, put together: watches fill the cache, one of several operators is elected, its
-controller reconciles.
+"""The parts of `ottla operator` and their connections: watches fill the cache, one of several
+operators is elected, and its controller reconciles.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Operator:
         self.election = LeaderElection(self.api, options.lease_namespace, options.lease_name, identity)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until `stop`. A standby operator watches too, so that it knows everything when it
+        """Runs until `stop`. A standby operator watches too, so that its cache is complete when it
         takes over.
         """
         http = await serve(self.metrics, *self.options.http_listener) if self.options.http_listener else None

@@ -23,8 +23,9 @@ TERMINATING_RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class ClusterObjects:
-    """What a Cluster owns. `newest_pod`: when the newest pod was created; empty if there is none.
-    `services`, `config_maps`: by name, the operator's alone."""
+    """The objects of a Cluster. `newest_pod`: creation time of the newest pod; empty if there is
+    none. `services`, `config_maps`: those of the operator, by name.
+    """
 
     stateful_set: Json | None
     pods: dict[int, BrokerPod]
@@ -35,8 +36,8 @@ class ClusterObjects:
 
     @property
     def state_annotations(self) -> dict[str, str]:
-        """What the operator has recorded on the StatefulSet; on the headless Service while that is
-        created anew.
+        """Annotations with the recorded state: on the StatefulSet, or on the headless Service while
+        the StatefulSet is recreated.
         """
         recorded_on = self.stateful_set or self.services.get(self.headless_service) or {}
         annotations = recorded_on.get("metadata", {}).get("annotations") or {}
@@ -80,12 +81,13 @@ class OwnedObjects:
         by_name[name] = await self.apply(desired, by_name.get(name) or await self.find(desired))
 
     async def find(self, desired: Json) -> Json | None:
-        """The object of the same kind and name, whoever owns it."""
+        """The object of the same kind and name, of any owner."""
         return await self.api.get(kind_of(desired), desired["metadata"]["namespace"], desired["metadata"]["name"])
 
     async def apply(self, desired: Json, live: Json | None) -> Json:
-        """Applies an object unless `live` is so already. The object as it is then. Raises Blocked
-        if it is not the operator's."""
+        """Applies an object unless `live` equals it already. Returns the resulting object. Raises
+        Blocked if it is not the operator's.
+        """
         desired = with_applied_hash(desired)
         if live is None:
             return await self.api.apply(desired)
@@ -114,10 +116,10 @@ def _check_ownership(desired: Json, live: Json) -> None:
     }
     for owner in metadata.get("ownerReferences") or []:
         if owner.get("controller") and owners and owner["uid"] not in owners:
-            said = f"{kind} {metadata['name']} belongs to {owner['kind']} {owner['name']}"
+            message = f"{kind} {metadata['name']} belongs to {owner['kind']} {owner['name']}"
             if (owner["kind"], owner["name"]) not in owners.values():
-                raise _conflict(said)
-            waiting = f"{said} that was deleted before; waiting for Kubernetes to delete it"
+                raise _conflict(message)
+            waiting = f"{message} that was deleted before; waiting for Kubernetes to delete it"
             raise Blocked(Reconciling("Terminating", waiting), TERMINATING_RETRY_S, keeps_state=True)
 
 

@@ -44,7 +44,7 @@ log = logging.getLogger("ottla.operator")
 
 
 async def ask_runner(address: str) -> RunnerStatus | None:
-    """`address`: host:port. None if no runner answers there."""
+    """Asks a driver for its status. `address`: host:port. None if no runner answers there."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=RUNNER_TIMEOUT_S)) as session,
@@ -79,20 +79,20 @@ class PipelineLauncher:
     async def plan(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> "PodLaunch":
         """See `Platform.plan_launch`."""
         if not (bootstrap := in_cluster_bootstrap(cluster)):
-            said = (
+            message = (
                 f"every listener of Cluster {cluster.name} has TLS, which pipelines do not support yet: add one without"
             )
-            raise Blocked(Stalled("NoPlaintextListener", said))
+            raise Blocked(Stalled("NoPlaintextListener", message))
         has_spark_operator = await self._has_spark_operator()
         existing = await self._find_applications(pipeline, has_spark_operator)
         managed = {launcher: it for launcher, it in existing.items() if is_managed(it)}
         launcher = choose_launcher(pipeline, managed.keys(), has_spark_operator=has_spark_operator)
         if launcher == "SparkOperator" and not has_spark_operator:
-            said = (
+            message = (
                 "the API server does not know SparkApplications: install Kubeflow's Spark operator, or set launcher: "
                 "Driver, with which this operator runs the driver itself"
             )
-            raise Blocked(Stalled("SparkOperatorNotFound", said))
+            raise Blocked(Stalled("SparkOperatorNotFound", message))
         pods = await self.api.list(POD, pipeline.metadata.namespace, names.selector_text(pipeline))
         await self._stop_other_launcher(pipeline, launcher, managed, pods)
         live = existing.get(launcher)
@@ -107,7 +107,7 @@ class PipelineLauncher:
         return self._spark_operator[1]
 
     async def _find_applications(self, pipeline: Pipeline, has_spark_operator: bool) -> dict[Launcher, Json]:
-        """Objects of the names that the launchers use, whoever owns them."""
+        """Objects with the names that the launchers use, of any owner."""
         namespace = pipeline.metadata.namespace
         found: dict[Launcher, Json] = {}
         if it := await self.api.get(DEPLOYMENT, namespace, names.driver(pipeline)):
@@ -119,8 +119,8 @@ class PipelineLauncher:
     async def _stop_other_launcher(
         self, pipeline: Pipeline, launcher: Launcher, managed: Mapping[Launcher, Json], pods: list[Json]
     ) -> None:
-        """Two drivers on one checkpoint undo each other's work: what another launcher runs is
-        deleted first. Raises Blocked until it is gone.
+        """Deletes the object of another launcher first, because two drivers on one checkpoint undo
+        each other's work. Raises Blocked until it is gone.
         """
         for other, it in managed.items():
             if other != launcher:
@@ -199,7 +199,7 @@ class PodLaunch:
         return evaluate_driver(observed)
 
     async def _apply(self) -> Json:
-        """Applies all objects. Returns the Deployment or SparkApplication as it is then."""
+        """Applies all objects. Returns the resulting Deployment or SparkApplication."""
         objects, live = self.launcher.objects, self.live
         for it in self.desired.prerequisites:
             await objects.apply(it, await objects.find(it))
@@ -208,8 +208,8 @@ class PodLaunch:
             live = None
         after = await objects.apply(self.desired.application, live)
         if live is None or _driver_spec(live) != _driver_spec(after):
-            said = f"{after['kind']} {after['metadata']['name']} runs the pipeline of {self.desired.settings}"
-            await self.launcher.events.record(self.resource, "DriverLaunched", said)
+            message = f"{after['kind']} {after['metadata']['name']} runs the pipeline of {self.desired.settings}"
+            await self.launcher.events.record(self.resource, "DriverLaunched", message)
         await self._delete_unused_config()
         return after
 

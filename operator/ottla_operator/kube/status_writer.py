@@ -42,8 +42,10 @@ class StatusWriter:
             resource["metadata"]["resourceVersion"] = written["metadata"]["resourceVersion"]
 
     async def _apply(self, resource: Json, status: Json) -> Json | None:
-        """The resource as it is then; None if it was deleted. A resource that was created in its
-        place must not get the status, so the version is sent: the API server ignores a uid here."""
+        """Returns the resulting resource; None if it was deleted. A resource that was created in
+        its place must not get the status, so the version is sent: the API server ignores a uid
+        here.
+        """
         metadata = resource["metadata"]
         target = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}
         patch = {key: resource[key] for key in ("apiVersion", "kind")} | {"metadata": target, "status": status}

@@ -1,5 +1,5 @@
-"""Expands the brokers' disks in place: volume claims are patched, and the StatefulSet, whose claim
-template cannot change, is deleted without its pods, to be created anew.
+"""Expands the brokers' disks in place: patches the volume claims, and deletes the StatefulSet,
+whose claim template cannot change, without its pods, so that it is recreated.
 """
 
 import asyncio

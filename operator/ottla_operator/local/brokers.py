@@ -107,8 +107,8 @@ class BrokerProcess:
 @dataclass(slots=True)
 class BrokerProcesses:
     """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every
-    broker that there is to be, or still is. `by_id`: in the order of ids. `on_change`: called when
-    a broker becomes ready, or no longer is.
+    desired broker and of those that still run. `by_id`: in the order of ids. `on_change`: called
+    when a broker becomes ready or stops being ready.
     """
 
     name: str
@@ -170,8 +170,8 @@ class BrokerProcesses:
 
     @property
     def addresses(self) -> list[str]:
-        """Of ready brokers only: the process of another `ottla up` may have the port of one that is
-        not.
+        """Addresses of ready brokers only, because the process of another `ottla up` may have the
+        port of a broker that is not ready.
         """
         return [it.plan.address for it in self.by_id.values() if it.is_ready]
 
@@ -187,7 +187,7 @@ class BrokerProcesses:
 
     @property
     def bootstrap_addresses(self) -> list[str]:
-        """Of all brokers that there are to be."""
+        """Addresses of all desired brokers."""
         return [it.address for it in self.plans if it.id <= self.document.data["spec"]["replicas"]]
 
     async def restart(self, broker: int) -> None:

@@ -113,7 +113,7 @@ def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Docu
 
 
 def read_file(file: Path, held: bool = False) -> list[Document]:
-    """The resources of one file, each validated by itself. Raises InvalidFiles."""
+    """Reads the resources of one file and validates each separately. Raises InvalidFiles."""
     try:
         text = file.read_text(encoding="utf-8")
         if held and not text.strip():
@@ -126,8 +126,8 @@ def read_file(file: Path, held: bool = False) -> list[Document]:
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        said = f"byte {error.object[error.start]:#04x} is not UTF-8"
-        raise InvalidFiles([f"{file}:{line}: not YAML: {said}"]) from error
+        message = f"byte {error.object[error.start]:#04x} is not UTF-8"
+        raise InvalidFiles([f"{file}:{line}: not YAML: {message}"]) from error
     except yaml.YAMLError as error:
         raise InvalidFiles([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
     except OSError as error:  # no permission, or it was deleted just now
@@ -201,14 +201,14 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
                 hint = validation.did_you_mean(name, clusters) or (
                     f"; they describe {', '.join(sorted(clusters))}" if clusters else "; the files describe no Cluster"
                 )
-                said = f"Cluster {name!r} is not in these files{hint}"
-                yield document.describe(validation.Problem(path, said))
+                message = f"Cluster {name!r} is not in these files{hint}"
+                yield document.describe(validation.Problem(path, message))
         if document.kind == "Topic":
             spec = document.data["spec"]
             key = (spec["clusterRef"]["name"], spec.get("topicName", document.name))
             if key in topics:
-                said = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].locate(())}"
-                yield document.describe(validation.Problem(("spec",), said))
+                message = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].locate(())}"
+                yield document.describe(validation.Problem(("spec",), message))
             topics.setdefault(key, document)
 
 
@@ -223,8 +223,8 @@ def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
         replicas, brokers = it.data["spec"].get("replicas"), cluster.data["spec"]["replicas"]
         if replicas is not None and replicas > brokers:
             where = cluster.locate(("spec", "replicas"))
-            said = f"{replicas} replicas need as many brokers; Cluster {cluster.name} has {brokers}, in {where}"
-            yield it.describe(validation.Problem(("spec", "replicas"), said))
+            message = f"{replicas} replicas need as many brokers; Cluster {cluster.name} has {brokers}, in {where}"
+            yield it.describe(validation.Problem(("spec", "replicas"), message))
     found = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
     for it in clusters.values():
         try:

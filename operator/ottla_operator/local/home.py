@@ -4,13 +4,12 @@
 .ottla/<cluster>/brokers.json            which brokers exist, and the reconciler's state
 .ottla/<cluster>/certificates/<digest>/  of listeners with TLS: keystore.pem, ca.crt
 .ottla/<cluster>/<id>/data               a broker's log directory
-.ottla/<cluster>/<id>/settings.json      what its process was started with
+.ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
-.ottla/<cluster>/<id>/output.log         what it has printed
-.ottla/<cluster>/users.json              users that were given credentials, rules or quotas
+.ottla/<cluster>/<id>/output.log         output of its process
+.ottla/<cluster>/users.json              users with credentials, rules or quotas of a User
 .ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
-.ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json and
-                                         output.log
+.ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log
 """
 
 import fcntl
@@ -68,8 +67,8 @@ class Home:
 
 
 def read_state(folder: Path) -> tuple[int, ReconcileState]:
-    """How many brokers a cluster has, and its state, from its brokers.json; 0 and an empty state if
-    there is none that can be read.
+    """Number of brokers of a cluster and its state, from its brokers.json; 0 and an empty state if
+    that cannot be read.
     """
     try:
         found: dict[str, Any] = json.loads((folder / "brokers.json").read_text())
@@ -84,7 +83,7 @@ def read_state(folder: Path) -> tuple[int, ReconcileState]:
 
 
 def _has_cluster(folder: Path) -> bool:
-    """True if a broker's disk in a cluster's folder names the cluster that it belongs to."""
+    """True if a broker's disk in a cluster's folder has a cluster id."""
     return any("cluster.id=" in it.read_text() for it in folder.glob("*/data/meta.properties"))
 
 
@@ -100,9 +99,9 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
 
 
 def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path:
-    """Writes certificates as files for brokers, for the owner's eyes only. `folder`: the cluster's.
-    Returns their folder, which their digest names. Older ones stay: a broker that is still to be
-    restarted may need them.
+    """Writes certificates as files that only their owner can read. `folder`: the cluster's. Returns
+    their folder, which is named by their digest. Older certificates stay, because a broker that is
+    restarted later may need them.
     """
     target = folder / "certificates" / certificates.digest
     if not (target / KEYSTORE).exists():
@@ -113,7 +112,7 @@ def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path
 
 
 def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replaces a file at once: a reader sees the old or the new one whole."""
+    """Replaces a file atomically: a reader sees the whole old or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:

@@ -1,4 +1,4 @@
-"""What `ottla up` shows: rows that change, and messages that stay."""
+"""The output of `ottla up`: rows of a table, which change, and messages, which stay."""
 
 import os
 import time
@@ -120,7 +120,7 @@ class LiveView:
 
 
 def process_start_s() -> float:
-    """When this process was started, on the monotonic clock; includes the interpreter's start."""
+    """Start time of this process on the monotonic clock, including the interpreter's start."""
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     try:
         ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])

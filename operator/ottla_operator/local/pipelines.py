@@ -41,7 +41,7 @@ POLL_S: Final = 0.2
 
 
 def find_missing_prerequisite() -> str | None:
-    """What pipelines need and this machine lacks; None if it has everything."""
+    """A prerequisite of pipelines that this machine lacks; None if it has all."""
     if find_spec("pyspark") is None:
         return "pipelines need PySpark: pip install 'ottla[spark]'"
     if find_spec("ottla_spark") is None:
@@ -63,9 +63,10 @@ def find_java() -> str | None:
 
 class PipelineProcess:
     """One pipeline's driver. `document`: the resource as written; its relative paths start from the
-    file's folder. `hash`: another one means that the driver has to be started again, because its
-    spec, a Python step, its file or the first broker's address has changed; it finds the other
-    brokers by itself."""
+    file's folder. `hash`: when it changes, the driver has to be restarted, because its spec, a
+    Python step, its file or the first broker's address has changed; the driver discovers the other
+    brokers.
+    """
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class PipelineProcess:
         self._reading = asyncio.create_task(self._read_periodically())
 
     async def stop(self) -> bool:
-        """True if the driver has exited by itself."""
+        """Stops the driver. True if it had exited before."""
         if self._reading is not None:
             self._reading.cancel()
         return await self.supervisor.stop()

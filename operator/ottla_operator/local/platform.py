@@ -208,8 +208,8 @@ class LocalPlatform:
         return dict(self._deletion_records.get(cluster, {}))
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None:
-        """In memory: a Topic that is removed from the files while no `ottla up` is running keeps
-        its topic.
+        """Keeps the records in memory. A Topic that is removed from the files while no `ottla up`
+        is running keeps its topic.
         """
         self._deletion_records[resource_key(cluster)] = dict(records)
 

@@ -68,8 +68,8 @@ class Process:
         return code
 
     async def stop(self, timeout_s: float) -> bool:
-        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it has exited by
-        itself.
+        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it exited before
+        SIGKILL.
         """
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
@@ -87,7 +87,7 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
 
     def output(self) -> str:
-        """What it has printed, at most MAX_OUTPUT_BYTES."""
+        """Output of the process, at most MAX_OUTPUT_BYTES."""
         return self._read(self.output_from)
 
     def last_line(self) -> str:
@@ -142,8 +142,8 @@ def is_running(identity: ProcessIdentity) -> bool:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, as text that no later process of the same pid has; None if it has
-    exited.
+    """Start time of a process, as text that differs for every later process with the same pid; None
+    if it has exited.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -35,7 +35,7 @@ def validate_secret(data: Json) -> Iterator[validation.Problem]:
 
 
 def read_secrets(secrets: Iterable[Json]) -> dict[str, ObservedSecret]:
-    """By name."""
+    """Reads Secrets. Returns them by name."""
     found: dict[str, ObservedSecret] = {}
     for data in secrets:
         values = secret_values(data)

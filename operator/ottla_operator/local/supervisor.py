@@ -1,5 +1,5 @@
-"""Keeps one process running: adopts what an earlier `ottla up` has left, starts it, waits until it
-is ready, and restarts it when it exits.
+"""Supervises one process: adopts the process of an earlier `ottla up`, starts it, waits until it is
+ready, and restarts it when it exits.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ READY_POLL_S: Final = 0.02
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
     """`reason`: why it is retrying, failed or stopping. `restart_in_s`: None if no restart is
-    planned. `exits`: in a row. `exit_code`: of the last run; None if none has ended, or it is
-    unknown.
+    planned. `exits`: consecutive exits. `exit_code`: of the last run; None if none has ended or it
+    is unknown.
     """
 
     state: State = State.waiting
@@ -34,7 +34,7 @@ class ProcessStatus:
 
     @property
     def note(self) -> str:
-        """For the live view."""
+        """Text for the live view."""
         if self.restart_in_s is None:
             return self.reason
         loop = f", {self.exits} times in a row" if self.state is State.failed else ""
@@ -43,11 +43,11 @@ class ProcessStatus:
 
 @dataclass(slots=True)
 class Supervisor:
-    """`hash`: of the command; a process left behind with another is stopped; None: any is adopted.
-    `on_status`: called at every change. `is_ready`: whether a run is ready, by its output.
-    `find_obstacle`: why it cannot be started now. `before_start`: called just before each start.
-    `permanent_codes`: exit codes that a restart would not change; `success_codes`: those of a
-    finished process.
+    """`hash`: of the command. A process of an earlier run with another hash is stopped; None: any
+    is adopted. `on_status`: called at every change. `is_ready`: decides from the output whether a
+    run is ready. `find_obstacle`: why it cannot be started now. `before_start`: called just before
+    each start. `permanent_codes`: exit codes after which a restart is useless; `success_codes`:
+    exit codes of a finished process.
     """
 
     folder: Path
@@ -108,7 +108,9 @@ class Supervisor:
             self._process.kill()
 
     async def _run_once(self, backoff: RestartBackoff) -> tuple[int | None, str]:
-        """One run: its exit code, and why it has exited or could not start."""
+        """Runs the process once. Returns its exit code, and why it has exited or could not
+        start.
+        """
         exits, last_code = backoff.exits, self.status.exit_code
         process = await self._adopt()
         if process is None:

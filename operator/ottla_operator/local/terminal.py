@@ -1,5 +1,5 @@
-"""The live view on a terminal: a table below the messages. Where the output is no terminal, the
-messages alone.
+"""The live view on a terminal: a table below the messages. If the output is no terminal, only
+messages are printed.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ def render(view: LiveView, height: int) -> RenderableType:
 
 
 def _table(columns: str) -> Table:
-    """`columns`: headings between |; > marks columns of numbers. A last one without a heading is
-    for notes.
+    """`columns`: headings separated by |; > marks numeric columns. A last column without a heading
+    is for notes.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
     for heading in columns.split("|"):
@@ -159,7 +159,7 @@ def _mirrors(view: LiveView) -> Table:
 
 
 def summary_lines(view: LiveView) -> Iterable[str]:
-    """What topics and pipelines had at the end, for those who saw no table."""
+    """The final counts of topics and pipelines, for output without a table."""
     for it in sorted(view.topics.values(), key=lambda it: (it.cluster, it.name)):
         if it.records is not None:
             yield f"topic {it.name}: {format_count(it.records, 'record')}, {format_size(it.bytes) or 'size unknown'}"

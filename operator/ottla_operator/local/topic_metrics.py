@@ -62,7 +62,7 @@ class TopicMetrics:
                 await asyncio.sleep(RETRY_S)
 
     async def measure_finally(self) -> None:
-        """Measures once more for the summary, while brokers are still running."""
+        """Measures for the summary a last time, while brokers are still running."""
         try:
             async with connect(",".join(self.addresses()), CONNECT_TIMEOUT_S) as client:
                 await self.measure(client)

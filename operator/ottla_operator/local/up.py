@@ -138,7 +138,7 @@ class UpRunner:
         if invalid.lines != reported:
             for line in invalid.lines:
                 self.view.say(line, "error")
-            self.view.say("the files are invalid; everything goes on unchanged", "error")
+            self.view.say("the files are invalid; nothing is changed", "error")
         return invalid.lines
 
     def _validate_updates(self, new: Sequence[Document]) -> None:
@@ -214,7 +214,7 @@ class UpRunner:
                 self.view.say(f"user {name} is no longer described: revoking its credential, rules and quotas", "info")
             case "Mirror":
                 self.view.mirrors.pop((resource["spec"]["target"]["clusterRef"]["name"], name), None)
-                self.view.say(f"mirror {name} is no longer described; the brokers go on with it as it is set", "info")
+                self.view.say(f"mirror {name} is no longer described; the brokers keep it with its settings", "info")
             case "Pipeline":
                 self.view.pipelines.pop(pipeline_row_key(resource), None)
                 self.view.say(f"pipeline {name} is no longer described: stopping it", "info")

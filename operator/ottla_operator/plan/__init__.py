@@ -1,3 +1,3 @@
-"""Deciding: pure functions from what is wished and what is seen to what is to be done. No I/O
-here.
+"""Decisions of the operator: pure functions from the spec and the observed state to the next steps.
+No I/O.
 """

@@ -46,8 +46,9 @@ PIPELINE_RESTARTS: Final = RestartDelays(1.0, 10.0, 300.0, 600.0)
 
 @dataclass(frozen=True, slots=True)
 class RestartBackoff:
-    """Exits in a row without a stable run between them. After five the process is in a crash loop:
-    it is still restarted, since the cause may go away, and a person is told."""
+    """Counts consecutive exits without a stable run between them. After five the process is in a
+    crash loop: it is still restarted, since the cause may go away, and the crash loop is reported.
+    """
 
     delays: RestartDelays
     exits: int = 0

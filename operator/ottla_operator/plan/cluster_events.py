@@ -1,8 +1,7 @@
-"""The events that tell what happened to a Cluster since its last status: rolls, scalings, outages
-and recoveries. Pure.
+"""The events of a Cluster since its last status: rolls, scalings, outages and recoveries. Pure.
 
-They follow from the status that was written last, so an operator that takes over goes on with the
-story. Each is recorded once, because the status that caused it is replaced.
+They follow from the status that was written last, so the next operator continues. Each event is
+recorded once, because the status that caused it is replaced.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -78,8 +77,8 @@ def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) 
             yield ClusterEvent("BrokerReady", f"broker {id_} serves{left}")
         elif before.get(id_) and id_ not in serving and id_ <= observed.replicas and not _is_expected(id_, observed):
             found = observed.brokers.get(id_)
-            why = (found and found.problem) or ("its pod or process is gone" if found is None else "it is not ready")
-            yield ClusterEvent("BrokerNotReady", f"broker {id_} no longer serves: {why}", is_warning=True)
+            reason = (found and found.problem) or ("its pod or process is gone" if found is None else "it is not ready")
+            yield ClusterEvent("BrokerNotReady", f"broker {id_} no longer serves: {reason}", is_warning=True)
 
 
 def _is_expected(id_: int, observed: ClusterObservations) -> bool:

@@ -122,12 +122,14 @@ class ClusterObservations:
 
 
 def evaluate_cluster(observed: ClusterObservations) -> Readiness:
-    """What a person has to do comes first, then the work that is under way."""
+    """Evaluates the conditions of a Cluster. A cause that a person has to remove takes precedence
+    over work in progress.
+    """
     if observed.refused_settings:
         return refuse_settings(observed.refused_settings)
     if late := observed.late:
-        said = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
-        return Stalled("BrokerStartFailed", f"{said} {_problems(observed)}".rstrip())
+        message = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+        return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.creation_error:
         return Stalled("FailedCreate", f"{_brokers(_uncreated(observed))} cannot be created: {observed.creation_error}")
     if without_image := _with_problem(observed, IMAGE_ERRORS):
@@ -135,8 +137,8 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     if observed.certificate_error:
         return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep what they have")
     if observed.rejected_settings:
-        said = "; ".join(f"config {key}: {why}" for key, why in sorted(observed.rejected_settings.items()))
-        return Stalled("ConfigRejected", said)
+        message = "; ".join(f"config {key}: {reason}" for key, reason in sorted(observed.rejected_settings.items()))
+        return Stalled("ConfigRejected", message)
     if observed.scale_down_blocked:
         return Stalled("ScaleDownBlocked", observed.scale_down_blocked)
     return _work_in_progress(observed) or Ready(f"{_all_brokers(observed.replicas)} ready.")
@@ -151,19 +153,19 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
     missing = observed.missing
     if observed.outdated:
         reason = next(iter(observed.outdated.values()))
-        said = [f"{_brokers(observed.outdated)} to be restarted: {reason}"]
+        message = [f"{_brokers(observed.outdated)} to be restarted: {reason}"]
         if missing:
-            said.append(f"waiting for {_brokers(missing)}")
-        said += [f"waiting: {it}" for it in observed.blocked_by[:MAX_PROBLEMS]]
-        return Reconciling("RollingRestart", ". ".join([*said, *filter(None, [_problems(observed)])]))
+            message.append(f"waiting for {_brokers(missing)}")
+        message += [f"waiting: {it}" for it in observed.blocked_by[:MAX_PROBLEMS]]
+        return Reconciling("RollingRestart", ". ".join([*message, *filter(None, [_problems(observed)])]))
     if observed.is_rolling and missing:
-        said = [f"waiting for {_brokers(missing)}, restarted last", _problems(observed), observed.connect_error]
-        return Reconciling("RollingRestart", ". ".join(filter(None, said)))
+        message = [f"waiting for {_brokers(missing)}, restarted last", _problems(observed), observed.connect_error]
+        return Reconciling("RollingRestart", ". ".join(filter(None, message)))
     if missing:
-        said = [f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {_brokers(missing)}"]
+        message = [f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {_brokers(missing)}"]
         more = filter(None, [_problems(observed), observed.connect_error, observed.quorum_loss])
         reason = UNSCHEDULABLE if _with_problem(observed, (UNSCHEDULABLE,)) else "InsufficientReplicas"
-        return Reconciling(reason, ". ".join([*said, *more]))
+        return Reconciling(reason, ". ".join([*message, *more]))
     if observed.scaling:
         return Reconciling("Scaling", observed.scaling)
     if surplus := observed.surplus:
@@ -186,10 +188,10 @@ def availability(observed: ClusterObservations) -> ExtraCondition:
     if not observed.serving:
         return ExtraCondition("Available", False, "NoBrokerReady", observed.connect_error or "no broker is ready")
     if offline := observed.offline_partitions:
-        said = f"{format_count(offline, 'partition')} without a leader"
-        return ExtraCondition("Available", False, PARTITIONS_OFFLINE, said)
-    said = f"{len(observed.serving)} of {observed.replicas} brokers are ready, and every partition has a leader."
-    return ExtraCondition("Available", True, "BrokersReady", said)
+        message = f"{format_count(offline, 'partition')} without a leader"
+        return ExtraCondition("Available", False, PARTITIONS_OFFLINE, message)
+    message = f"{len(observed.serving)} of {observed.replicas} brokers are ready, and every partition has a leader."
+    return ExtraCondition("Available", True, "BrokersReady", message)
 
 
 def status_fields(
@@ -240,8 +242,8 @@ def _roll(observed: ClusterObservations) -> dict[str, Json]:
 def reassignment_progress(
     moving: int | None, started: int, previous: Mapping[str, Json] | None
 ) -> dict[str, Json] | None:
-    """How many of the partitions whose move was started have arrived. The status itself keeps the
-    total, so that another operator goes on counting. `moving`: None when no broker could be asked.
+    """Number of started moves that have completed. The status keeps the total, so that another
+    operator continues to count. `moving`: None when no broker could be asked.
     """
     if moving is None:
         return dict(previous) if previous else None

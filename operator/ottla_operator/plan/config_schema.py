@@ -22,7 +22,7 @@ WHOLE_OR_REFERENCE: Final = r"^[+-]?[0-9]+$|[$][{]"
 
 
 def cluster_config_schema() -> Json:
-    refused = {name: _refuse(name, why) for name, why in OPERATOR_SETTINGS.items()}
+    refused = {name: _refuse(name, reason) for name, reason in OPERATOR_SETTINGS.items()}
     return _schema({**_properties(BROKER_SETTINGS), **refused})
 
 

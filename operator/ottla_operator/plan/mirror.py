@@ -1,9 +1,8 @@
-"""Which settings a mirror gets on the brokers so that it is as its Mirror resource says, and what
-is reported of it. Pure.
+"""Plans the brokers' settings of a mirror according to its Mirror resource, and evaluates the
+resource's status and conditions. Pure.
 
 Invariants: after the changes are set, planning again yields none. A failover that the resource
-never asked for is not taken back: copies that take records of their own would be closed to their
-producers.
+never asked for is not reverted, because copies that accept producers would become read-only again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,10 +51,10 @@ set.
 class ObservedMirrorPartition:
     """A copied partition as its leader reports it.
 
-    `end`: of its log, or where its own records begin since a failover. `source_end`, `lag`,
-    `lag_seconds`, `lag_bytes` (an estimate), `silent_seconds` (since the source's broker answered
-    last): UNKNOWN if not known. `diverging_records`: that exist here and not at the source, and
-    that nobody has allowed to truncate.
+    `end`: the log end, or since a failover the offset at which its own records begin. `source_end`,
+    `lag`, `lag_seconds`, `lag_bytes` (an estimate), `silent_seconds` (since the last response of
+    the source's broker): UNKNOWN if not known. `diverging_records`: number of records that the
+    source does not have and that may not be truncated.
     """
 
     topic: str
@@ -103,8 +102,8 @@ def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
 
 
 def plan_mirror_changes(desired: Mapping[str, str], observed: Mapping[str, str]) -> dict[str, str | None]:
-    """Settings to set; None unsets one. Settings that the resource has no field for are left
-    alone.
+    """Settings to set; None unsets one. Settings without a field in the resource are not
+    changed.
     """
     to_set = {name: value for name, value in desired.items() if observed.get(name) != value}
     if desired.get(VERSION_SETTING) == observed.get(VERSION_SETTING):  # hidden settings are set, though not shown
@@ -127,8 +126,9 @@ def find_unsupported(mirror: Mirror) -> str:
 def find_unrequested_failover(
     desired: Mapping[str, str], observed: Mapping[str, str], reported_role: str | None
 ) -> Stalled | None:
-    """What to report if the brokers were told to fail over, and not by the resource.
-    `reported_role`: the role that the resource asked for last; None if that is unknown."""
+    """Describes a failover that was ordered directly at the brokers and not by the resource.
+    `reported_role`: the role that the resource asked for last; None if that is unknown.
+    """
     if observed.get(ROLE) != FAILED_OVER or FAILED_OVER in (desired[ROLE], reported_role):
         return None
     return Stalled(
@@ -142,7 +142,7 @@ def find_unrequested_failover(
 def evaluate_mirror(
     desired: Mapping[str, str], partitions: Sequence[ObservedMirrorPartition], observed: ObservedMirror
 ) -> Readiness:
-    """Of a mirror that has its desired settings."""
+    """Evaluates a mirror that has its desired settings."""
     reported = [it for it in partitions if it.state != UNREPORTED]
     if stopped := [it for it in reported if it.state == STOPPED]:
         more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
@@ -151,8 +151,8 @@ def evaluate_mirror(
         return Stalled(DIVERGED, _diverged(diverged))
     if desired[ROLE] == FAILED_OVER:
         if opening := [it for it in reported if it.state != FAILED_OVER]:
-            said = f"{len(opening)} of {len(reported)} partitions are not writable yet"
-            return Reconciling(FAILING_OVER, said)
+            message = f"{len(opening)} of {len(reported)} partitions are not writable yet"
+            return Reconciling(FAILING_OVER, message)
         return Ready(_failed_over(reported), FAILED_OVER)
     if desired[ROLE] == PAUSED:
         return Ready("copying is paused", PAUSED)
@@ -166,9 +166,9 @@ def evaluate_mirror(
             return Reconciling("JoiningSource", f"{failed_over[0]} has failed over and is becoming a copy again")
         return Stalled(FAILED_OVER, f"nothing is copied into {refused}: {observed.refused_topics[refused]}")
     if joining := [it for it in reported if it.state == JOINING]:
-        why = f": {joining[0].reason}" if joining[0].reason else ""
+        reason = f": {joining[0].reason}" if joining[0].reason else ""
         return Reconciling(
-            "JoiningSource", f"finding the offset up to which {_name(joining[0])} is its source's log{why}"
+            "JoiningSource", f"finding the offset up to which {_name(joining[0])} is its source's log{reason}"
         )
     if not reported:
         return Reconciling("NoTopicsMatched", f"no topic of the source is copied yet{_refused(observed)}")
@@ -179,11 +179,11 @@ def evaluate_mirror(
 
 def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:
     """InSync: no record was missing when the sources were last reached. FailoverSafe: a failover
-    now would lose no record that is known of.
+    now would lose no known record.
     """
     if not partitions:
-        said = "no topic is copied yet"
-        return [ExtraCondition(name, False, "NoTopicsMatched", said) for name in ("InSync", "FailoverSafe")]
+        message = "no topic is copied yet"
+        return [ExtraCondition(name, False, "NoTopicsMatched", message) for name in ("InSync", "FailoverSafe")]
     missing = _known_lag(partitions)
     unknown = sum(it.lag == UNKNOWN for it in partitions)
     unreachable = [it for it in partitions if it.state in (UNREACHABLE, STOPPED)]
@@ -197,28 +197,28 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
         why = f"{format_count(unknown, 'partition')} not compared with the source yet"
     in_sync = not why and not unreachable and not failed_over
     if failed_over:
-        said = f"{format_count(len(failed_over), 'partition')} failed over, and no copy any more"
-        compared = ExtraCondition("InSync", False, FAILED_OVER, said)
+        message = f"{format_count(len(failed_over), 'partition')} failed over, and no longer copied"
+        compared = ExtraCondition("InSync", False, FAILED_OVER, message)
     else:
-        said = f"{format_count(len(unreachable), 'partition')} cut off from the source" if unreachable else ""
+        message = f"{format_count(len(unreachable), 'partition')} cut off from the source" if unreachable else ""
         reason = "InSync" if in_sync else "Lagging"
-        compared = ExtraCondition("InSync", in_sync, reason, why or said or "no record is missing")
+        compared = ExtraCondition("InSync", in_sync, reason, why or message or "no record is missing")
     reason = "RecordsMissing" if why else "NoKnownLoss"
-    said = why or "a failover would lose no record that was seen at the source"
-    return [compared, ExtraCondition("FailoverSafe", not why, reason, said)]
+    message = why or "a failover would lose no record that was seen at the source"
+    return [compared, ExtraCondition("FailoverSafe", not why, reason, message)]
 
 
 def mirror_status_fields(
     desired: Mapping[str, str], partitions: Iterable[ObservedMirrorPartition], observed: ObservedMirror
 ) -> dict[str, Json]:
-    """A Mirror's status without its conditions. What is unknown of a topic is left out."""
+    """A Mirror's status without its conditions. Unknown values of a topic are left out."""
     by_topic: dict[str, list[ObservedMirrorPartition]] = {}
     for it in partitions:
         if it.state != UNREPORTED:
             by_topic.setdefault(it.topic, []).append(it)
     found = {name: _topic_status(name, its) for name, its in by_topic.items()}
-    for name, why in observed.refused_topics.items():
-        found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = why
+    for name, reason in observed.refused_topics.items():
+        found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = reason
     topics = list(found.values())
     lags = [it["lagRecords"] for it in topics if "lagRecords" in it]
     seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]
@@ -264,8 +264,8 @@ def _name(partition: ObservedMirrorPartition) -> str:
 
 
 def _diverged(partitions: Sequence[ObservedMirrorPartition]) -> str:
-    """Which partitions have records that their source has not; else why the first cannot become a
-    copy.
+    """Partitions with records that the source does not have; otherwise why the first cannot become
+    a copy.
     """
     counted = [f"{_name(it)}: {it.diverging_records}" for it in partitions if it.diverging_records]
     if not counted:

@@ -42,7 +42,8 @@ class Move:
 @dataclass(frozen=True, slots=True)
 class MoveCost:
     """`partitions`: that change. `replicas`: to be copied, `bytes` in all. `busiest_bytes`: the
-    most that one broker receives or sends: a throttle limits each broker and direction by itself.
+    most that one broker receives or sends, because a throttle limits each broker and direction
+    separately.
     """
 
     partitions: int

@@ -1,4 +1,4 @@
-"""What the pods of brokers and of drivers are doing, from their status as the kubelet writes it."""
+"""Reads the state of the pods of brokers and drivers from their status."""
 
 import datetime
 from collections.abc import Iterable, Iterator
@@ -74,7 +74,7 @@ class DriverPod:
 
 
 def broker_pods(cluster: Cluster, pods: Iterable[Json]) -> dict[int, BrokerPod]:
-    """By broker id; pods of other names are left out."""
+    """The brokers' pods by broker id, without pods of other names."""
     return {
         broker: _broker_pod(cluster, broker, it)
         for it in pods
@@ -96,7 +96,7 @@ def executor_pods(pods: Iterable[Json]) -> list[DriverPod]:
 
 
 def pod_problems(status: Json) -> Iterator[str]:
-    """What keeps a pod from running, each with Kubernetes' reason first."""
+    """Reasons why a pod does not run, each with Kubernetes' reason first."""
     for it in status.get("conditions") or []:
         if it["type"] == "PodScheduled" and it["status"] == "False":
             yield f"{it.get('reason', 'Unscheduled')}: {it.get('message', '')}".rstrip(": ")

@@ -1,10 +1,10 @@
-"""Balances preferred leaders over brokers by reordering replicas: nothing is copied.
+"""Balances preferred leaders over brokers by reordering replicas, without copying.
 
 Invariant: afterwards no order of the same replicas has a smaller maximum of partitions led by one
 broker, or a greater minimum, and each topic's leaders are balanced as far as that allows.
-Leaderships move along paths from the broker that leads most to one that leads least, as long as
-there is a path whose ends differ by two or more; the brokers along a path keep their number. First
-within each topic; then over all topics by steps that keep each topic balanced; then by any steps.
+Leaderships move along paths from the broker that leads most to one that leads least, as long as the
+ends of a path differ by two or more; the brokers along a path keep their number. First within each
+topic; then over all topics by steps that keep each topic balanced; then by any steps.
 """
 
 from collections import Counter, defaultdict, deque
@@ -18,7 +18,8 @@ def balance_preferred_leaders(
     replicas: Sequence[list[int]], topics: Sequence[str], changeable: Collection[int], brokers: Collection[int]
 ) -> None:
     """Reorders replicas in place. `topics`: of each partition. `changeable`: indexes of the
-    partitions that may be reordered. `brokers`: those that are balanced."""
+    partitions that may be reordered. `brokers`: the brokers to balance.
+    """
     by_topic: dict[str, list[int]] = defaultdict(list)
     for index, topic in enumerate(topics):
         by_topic[topic].append(index)
@@ -30,8 +31,8 @@ def balance_preferred_leaders(
 
 
 class _Leaders:
-    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that leave
-    each topic as balanced as it is.
+    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that do not
+    unbalance a topic.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class _Leaders:
                 self._lead(index, broker)
 
     def _path(self) -> list[Step]:
-        """From a broker that leads most to one that leads at least two fewer; empty if there is
-        none.
+        """A path from a broker that leads most to one that leads at least two fewer; empty if there
+        is none.
         """
         for start in sorted(self._led, key=lambda it: (-self._led[it], it)):
             if self._led[start] - min(self._led.values()) < 2:
@@ -94,7 +95,7 @@ class _Leaders:
             at = before
 
     def _excess(self, index: int, one: int, other: int) -> int:
-        """How many more partitions of the same topic `one` leads than `other`."""
+        """Number of partitions of the same topic that `one` leads beyond those of `other`."""
         topic = self._topics[index]
         return self._led_of_topic[one, topic] - self._led_of_topic[other, topic]
 

@@ -128,8 +128,10 @@ def observe_quorum(
 
 
 def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> Recovery:
-    """Of replicas that an interrupted recovery has moved to a new cluster, that cluster goes on;
-    otherwise `new_cluster_id`. Raises RecoveryRefused."""
+    """Plans the recovery of a cluster from its replicas. If an interrupted recovery has moved some
+    to a new cluster, that one is continued; otherwise the id is `new_cluster_id`. Raises
+    RecoveryRefused.
+    """
     if leader := next((it for it in replicas if it.leader != NO_LEADER), None):
         raise RecoveryRefused(
             f"broker {leader.broker} has a leader, broker {leader.leader}: nothing is to be recovered"
@@ -138,8 +140,8 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
     moved = [it for it in replicas if not it.voters and it.previous_cluster_id in old - {None}]
     members = [it for it in replicas if it.cluster_id is not None]
     if len({it.cluster_id for it in members if it not in moved}) > 1 or len({it.cluster_id for it in moved}) > 1:
-        said = ", ".join(f"broker {it.broker}: {it.cluster_id}" for it in members)
-        raise RecoveryRefused(f"the brokers belong to different clusters ({said}); name those of one cluster")
+        message = ", ".join(f"broker {it.broker}: {it.cluster_id}" for it in members)
+        raise RecoveryRefused(f"the brokers belong to different clusters ({message}); name those of one cluster")
     state = observe_quorum(replicas)
     if state is None:
         asked = ", ".join(str(it.broker) for it in replicas)
@@ -161,7 +163,7 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
 
 @dataclass(frozen=True, slots=True)
 class QuorumLoss:
-    """`is_final`: no majority can come back by itself."""
+    """`is_final`: no majority can return without a recovery."""
 
     message: str
     is_final: bool
@@ -170,22 +172,22 @@ class QuorumLoss:
 def find_quorum_loss(
     replicas: Sequence[MetadataReplica], existing: Collection[int], cluster_id: str | None
 ) -> QuorumLoss | None:
-    """What keeps a cluster without a leader from electing one; None if nothing is known to.
-    `existing`: brokers that there are to be. `cluster_id`: of the cluster, as recorded outside of
-    its disks."""
+    """Describes why a cluster without a leader cannot elect one; None if no cause is known.
+    `existing`: desired brokers. `cluster_id`: of the cluster, as recorded outside of its disks.
+    """
     state = observe_quorum(replicas, existing)
     if state is not None:
         return None if state.has_majority else QuorumLoss(describe_loss(state), state.is_lost)
     answering = {it.broker for it in replicas if it.cluster_id is None}
     if cluster_id is None or not answering >= set(existing):
         return None
-    said = f"no disk of broker {_list(existing)} has the metadata of cluster {cluster_id}"
-    return QuorumLoss(said, True)
+    message = f"no disk of broker {_list(existing)} has the metadata of cluster {cluster_id}"
+    return QuorumLoss(message, True)
 
 
 def describe_loss(state: QuorumState) -> str:
-    """Which voters are away, in words."""
-    away = [f"broker {broker} {why}" for broker, why in sorted(state.lost.items())]
+    """Describes the voters that are lost or do not answer."""
+    away = [f"broker {broker} {reason}" for broker, reason in sorted(state.lost.items())]
     away += [f"broker {broker} does not answer" for broker in state.silent]
     voters = f"{len(state.alive)} of the voters {_list(state.voters)} of the metadata log answer"
     return f"{voters}, and a majority is {state.majority}: {'; '.join(away)}"

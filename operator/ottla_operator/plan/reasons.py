@@ -1,9 +1,10 @@
-"""Every reason of a condition and of an event: its meaning, and what a person does about it.
+"""Every reason of a condition and of an event, with its meaning and the action that a person should
+take.
 
 docs/conditions.md is generated from this table: `python -m ottla_operator.plan.reasons >
 docs/conditions.md`. Reasons follow the Kubernetes API conventions
 (sig-architecture/api-conventions.md, "Typical status properties"): one CamelCase word that programs
-may compare. A test holds that the operator uses no other.
+may compare. A test checks that the operator uses no other.
 """
 
 from typing import Final, NamedTuple
@@ -131,7 +132,7 @@ STALLED_REASONS: Final = (
         "SourceTruncated",
         "Mirror",
         "The source lost records that the copy has, or was created again.",
-        "`onSourceTruncation: Resync` copies it anew.",
+        "`onSourceTruncation: Resync` copies it again from the start.",
     ),
     Reason("Diverged", "Mirror", "The copy has records that the source never had.", "See docs/mirroring.md."),
     Reason("FailedOver", "Mirror", "The copies are open for producers.", "Set `role` to what you want."),
@@ -159,7 +160,9 @@ EVENT_REASONS: Final = (
     Reason("ScalingStarted", "Cluster", "The number of brokers is being changed."),
     Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and partitions are moved."),
     Reason("BrokerReady", "Cluster", "A broker serves, for the first time or again."),
-    Reason("BrokerNotReady", "Cluster", "A broker no longer serves, and nobody restarted it.", "See the message."),
+    Reason(
+        "BrokerNotReady", "Cluster", "A broker no longer serves, and was not restarted on purpose.", "See the message."
+    ),
     Reason("Available", "Cluster", "Clients are served again after an outage."),
     Reason("ConfigChanged", "Cluster", "A setting was changed without a restart."),
     Reason("PartitionsMoved", "Cluster", "A reassignment has ended."),

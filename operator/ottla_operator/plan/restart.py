@@ -8,8 +8,9 @@ from ottla_operator.resources.common import parse_time
 
 def due_restart(cluster: Cluster, now: datetime.datetime) -> str:
     """The `restartAt` of a Cluster if that time has come, else empty. A broker that was started
-    after another one is restarted, so each is restarted once, whatever the clocks of its node and
-    of the operator say."""
+    after another `restartAt` is restarted, so each is restarted once, independent of the clocks of
+    its node and of the operator.
+    """
     restart_at = cluster.spec.restart_at
     return restart_at if restart_at and parse_time(restart_at) <= now else ""
 

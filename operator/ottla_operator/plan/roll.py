@@ -80,8 +80,9 @@ RollStep: TypeAlias = RestartBroker | RollBlocked | RollComplete
 
 
 def step_without_partitions(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> RollStep | None:
-    """The step that is right whatever the ISRs are; None if they have to be known.
-    `max_unavailable`: how many brokers may be down at once."""
+    """The step that is right for any ISRs; None if they have to be known. `max_unavailable`: how
+    many brokers may be unavailable at once.
+    """
     if not any(it.outdated for it in brokers):
         return RollComplete()
     down = [it for it in brokers if not it.is_ready]
@@ -98,8 +99,9 @@ def next_roll_step(
     controller: int | None,
     max_unavailable: int = 1,
 ) -> RollStep:
-    """`brokers`: those of the spec, and those being removed that still run. `partitions`: all of
-    them, and the metadata log; they are kept writable whatever `max_unavailable` is."""
+    """`brokers`: those of the spec, and those being removed that still run. `partitions`: all
+    partitions and the metadata log; they stay writable for any `max_unavailable`.
+    """
     if step := step_without_partitions(brokers, max_unavailable):
         return step
     down = [it.id for it in brokers if not it.is_ready]
@@ -118,7 +120,7 @@ def next_roll_step(
 
 
 def _limit(brokers: Sequence[BrokerState], max_unavailable: int) -> int:
-    """How many brokers may be down at once."""
+    """Number of brokers that may be unavailable at once."""
     is_proven = any(it.is_ready and not it.outdated for it in brokers)
     return max_unavailable if is_proven else 1
 
@@ -127,8 +129,9 @@ def find_blockers(
     broker: int, partitions: Iterable[PartitionState], ready: Collection[int] | None = None
 ) -> list[Blocker]:
     """Partitions that need this broker now. `ready`: other brokers count only if they are among
-    these; None: all count. A broker that is restarting, or is dead and not yet fenced, is still in
-    ISRs and helps nobody."""
+    these; None: all count. A broker that is restarting, or has failed and is not yet fenced, is
+    still in ISRs and does not count.
+    """
     found: list[Blocker] = []
     for it in partitions:
         in_sync = tuple(at for at in it.isr if at == broker or ready is None or at in ready)
@@ -139,7 +142,8 @@ def find_blockers(
 
 
 def metadata_log_state(topic: str, voters: Collection[int], in_sync: Collection[int]) -> PartitionState:
-    """The metadata log as a partition: it is writable while a majority of its voters is up.
-    `in_sync`: voters that had all committed records a moment ago. A single voter is restarted all
-    the same: nobody else can be controller meanwhile."""
+    """The metadata log as a partition: it is writable while a majority of its voters is available.
+    `in_sync`: voters that had all committed records a moment ago. A single voter is restarted too,
+    because no other broker can become controller.
+    """
     return PartitionState(topic, 0, tuple(voters), tuple(in_sync), len(voters) // 2 + 1)

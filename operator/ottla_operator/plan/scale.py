@@ -1,10 +1,10 @@
-"""How a cluster gets the number of brokers that its spec asks for, one step at a time.
+"""Changes the number of brokers to that of the spec, one step at a time.
 
 Invariant: a broker is removed only when it holds no replica, and when no broker that was removed
-before is a voter of the metadata log any more: of three voters two that stop leave the third
-without a majority for ever. Partitions are moved only while all desired brokers are up and nothing
-else is moving. What cannot be completed is not begun. Steps are decided from what is observed, so a
-scaling that was interrupted anywhere goes on from there.
+before is still a voter of the metadata log: if two of three voters stop, the third never has a
+majority again. Partitions are moved only while all desired brokers are available and no other
+partition is moving. A scaling that cannot be completed is not begun. Steps follow from the observed
+state, so an interrupted scaling continues.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ from ottla_operator.plan.reassign import ImpossibleAssignment, change_replicatio
 
 @dataclass(frozen=True, slots=True)
 class ScaleInputs:
-    """`desired`: brokers of the spec. `present`: those that exist, being removed or not.
-    `available`: those that are registered and unfenced. `moving`: partitions that are being
+    """`desired`: brokers of the spec. `present`: existing brokers, including those being removed.
+    `available`: registered and unfenced brokers. `moving`: number of partitions that are being
     reassigned. `spread_over`: brokers over which partitions were last spread.
     `replication_factors`: internal topic → its replication factor, if there are as many brokers.
-    `on_scale`: whether partitions are spread to brokers that are added. `voters`: of the metadata
-    log."""
+    `on_scale`: whether partitions are spread to added brokers. `voters`: of the metadata log.
+    """
 
     desired: frozenset[int]
     present: frozenset[int]
@@ -52,21 +52,21 @@ class RemoveBroker:
 
 @dataclass(frozen=True, slots=True)
 class RecordSpread:
-    """Nothing more is to be moved: partitions are spread over `brokers`."""
+    """No more partitions have to move: they are spread over `brokers`."""
 
     brokers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class WaitToScale:
-    """Something has to happen first, without a person."""
+    """Scaling waits for something that happens without a person."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingBlocked:
-    """A person has to change something first."""
+    """Scaling is blocked until a person changes something."""
 
     reason: str
 
@@ -107,8 +107,8 @@ def next_scale_step(inputs: ScaleInputs) -> ScaleStep:
 
 
 def _moves_of_internal_topics(inputs: ScaleInputs, targets: Sequence[UsableBroker]) -> tuple[Move, ...]:
-    """Brings internal topics, which no Topic describes, to the replication factor for as many
-    brokers.
+    """Moves that give internal topics, which no Topic describes, the replication factor for this
+    number of brokers.
     """
     after = inputs.partitions
     for topic, factor in sorted(inputs.replication_factors.items()):

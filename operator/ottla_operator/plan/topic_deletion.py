@@ -47,8 +47,10 @@ def topic_list(records: Iterable[DeletionRecord]) -> str:
 def update_records(
     records: Mapping[str, DeletionRecord], resources: Iterable[TopicResource], deleted: Mapping[str, bool]
 ) -> dict[str, DeletionRecord]:
-    """Without the records of resources that say Retain by now, or said so to the last. `deleted`:
-    uids of resources whose deletion a watch has shown → whether their last policy was Delete."""
+    """Returns the records without those of resources that say Retain now, or said so last.
+    `deleted`: uids of resources whose deletion a watch has shown → whether their last policy was
+    Delete.
+    """
     policies = {it.uid: it.deletes_topic for it in resources}
     return {
         uid: record._replace(is_deleted=record.is_deleted or uid in deleted)

@@ -1,8 +1,9 @@
-"""How a topic gets what its Topic resource asks for, and what is reported of it.
+"""Plans the changes that bring a topic to the spec of its Topic resource, and evaluates the
+resource's conditions.
 
-Invariants: after the changes are applied, planning again yields nothing (except what cannot be
-satisfied, and moves that are under way). Partitions never decrease. What the resource leaves out is
-left alone. No topic is deleted and created again to satisfy a spec.
+Invariants: after the changes are applied, planning again yields nothing, except unsatisfiable
+fields and moves in progress. Partitions never decrease. Fields that the resource leaves out are not
+changed. No topic is deleted and created again to satisfy a spec.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +24,10 @@ default.replication.factor).
 
 @dataclass(frozen=True, slots=True)
 class ObservedTopic:
-    """A topic on the brokers. `config`: only what is set on the topic itself. `replicas`: the
+    """A topic on the brokers. `config`: values that are set on the topic itself. `replicas`: the
     fewest of any partition; `most_replicas`: the most of any, `replicas` if not given. `moving`:
-    whether partitions are being reassigned. `brokers`: how many are up."""
+    whether partitions are being reassigned. `brokers`: number of available brokers.
+    """
 
     name: str
     partitions: int
@@ -37,7 +39,7 @@ class ObservedTopic:
     brokers: int = 0
 
     def has_replicas(self, count: int) -> bool:
-        """True if every partition has so many."""
+        """True if every partition has this number of replicas."""
         return self.replicas == count >= self.most_replicas
 
 
@@ -71,7 +73,7 @@ class ChangeReplicationFactor:
 
 @dataclass(frozen=True, slots=True)
 class AlterTopicConfig:
-    """`to_unset`: settings for which the cluster's defaults are to hold again."""
+    """`to_unset`: settings for which the cluster's defaults apply again."""
 
     event: ClassVar[str] = "TopicConfigChanged"
 
@@ -82,7 +84,7 @@ class AlterTopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class UnsatisfiableSpec:
-    """The spec asks for what cannot be done; a person has to change it. `field`: of the spec."""
+    """A field of the spec cannot be satisfied until a person changes it."""
 
     name: str
     field: str
@@ -94,7 +96,7 @@ PlannedChange: TypeAlias = TopicChange | UnsatisfiableSpec
 
 
 def plan_topic_changes(topic: Topic, observed: ObservedTopic | None) -> tuple[PlannedChange, ...]:
-    """What has to be changed, in this order; empty if the topic is as its spec says."""
+    """The changes that bring the topic to its spec, in this order; empty if none is needed."""
     name, spec = topic.topic_name, topic.spec
     if observed is None:
         return (CreateTopic(name, spec.partitions or BROKER_DEFAULT, spec.replicas or BROKER_DEFAULT, topic.config),)
@@ -136,7 +138,7 @@ def _is_same(desired: str, observed: str | None) -> bool:
 
 @dataclass(slots=True)
 class TopicResource:
-    """A Topic resource. `body`: as it is cached. `topic`: None if the spec is invalid, for
+    """A Topic resource. `body`: the cached object. `topic`: None if the spec is invalid, for
     `invalid_reason`.
     """
 
@@ -170,8 +172,8 @@ class TopicResource:
 
 
 def topic_owners(resources: Iterable[TopicResource]) -> dict[str, TopicResource]:
-    """Topic's name → the resource that owns it: of several the oldest. Invalid resources own
-    nothing.
+    """Topic name → the resource that owns it, the oldest of several. Invalid resources own no
+    topic.
     """
     owners: dict[str, TopicResource] = {}
     for it in sorted(resources, key=lambda it: it.rank):
@@ -186,8 +188,8 @@ def evaluate_topic(
     remaining: Sequence[PlannedChange],
     owners: Mapping[str, TopicResource],
 ) -> Readiness:
-    """`remaining`: what is still to be changed. `owners`: needed only for resources that may own no
-    topic.
+    """`remaining`: planned changes that are not applied yet. `owners`: needed only for resources
+    that may own no topic.
     """
     if resource.topic is None:
         return Stalled("InvalidSpec", resource.invalid_reason)

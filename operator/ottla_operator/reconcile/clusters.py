@@ -1,7 +1,7 @@
 """Reconciles Clusters: observe the brokers, decide by pure plans, do one step, report.
 
-Everything is decided from what is observed. What is kept in memory only saves work: an operator
-that is killed anywhere is followed by one that goes on.
+Every decision follows from the observed state. Memory only caches it: an operator may be killed at
+any time, and the next one continues.
 """
 
 import asyncio
@@ -55,8 +55,9 @@ PAUSED: Final = "spec.paused is true: the operator changes nothing, and does not
 
 @dataclass(slots=True)
 class ReconcileCache:
-    """What need not be found out again for a Cluster. `rejected_settings`: with the values that
-    running brokers have rejected."""
+    """Cached observations of a Cluster. `rejected_settings`: with the values that running brokers
+    have rejected.
+    """
 
     rejected_settings: dict[str, str] = field(default_factory=dict)
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
@@ -64,7 +65,7 @@ class ReconcileCache:
 
 @dataclass(slots=True)
 class ClusterReconciler:
-    """`on_reachable`: called with the key of a Cluster of which a broker serves."""
+    """`on_reachable`: called with the key of a Cluster that has a serving broker."""
 
     platform: Platform
     cache: WatchCache
@@ -104,7 +105,7 @@ class ClusterReconciler:
             await self._report(resource, error_readiness(error))
 
     async def _reconcile(self, key: Key, resource: Json, cluster: Cluster, cached: ReconcileCache) -> float:
-        """One step towards the spec. Returns the requeue delay in seconds."""
+        """Takes one step towards the spec. Returns the requeue delay in seconds."""
         cached.rejected_settings = {
             key: value for key, value in cached.rejected_settings.items() if cluster.config.get(key) == value
         }
@@ -167,7 +168,9 @@ class ClusterReconciler:
         return cached.backoff.delay_s(readiness, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
 
     async def _report_refused(self, resource: Json, refused: str) -> None:
-        """At once: the step that follows may wait for brokers that do not answer."""
+        """Reports refused settings at once, because the next step may wait for brokers that do not
+        answer.
+        """
         stalled = refuse_settings(refused)
         reported = find_condition(resource, STALLED)
         if (reported.get("reason"), reported.get("message")) != (stalled.reason, stalled.message):
@@ -213,7 +216,7 @@ class ClusterReconciler:
         return parse_duration_ms(timeout) / 1000 if timeout else self.platform.roll_timeout_s
 
     async def _record(self, resource: Json, events: Iterable[tuple[str, str]]) -> None:
-        """`events`: reasons and messages."""
+        """Records events. `events`: reasons and messages."""
         for reason, message in events:
             await self.platform.record_event(resource, reason, message)
 
@@ -225,8 +228,9 @@ class ClusterReconciler:
         fields: Mapping[str, Json] | None = None,
         events: Iterable[ClusterEvent] = (),
     ) -> None:
-        """`fields`: None keeps those that the status has. `events`: that followed from the status
-        that this one replaces."""
+        """Writes the status. `fields`: None keeps the present fields. `events`: consequences of the
+        status that this one replaces.
+        """
         status = resource.get("status") or {}
         kept = {key: value for key, value in status.items() if key not in ("conditions", "observedGeneration")}
         before = find_condition(resource, READY)
@@ -244,8 +248,9 @@ class ClusterReconciler:
 async def _observe_partitions(
     client: KafkaClient, observed: ClusterObservations, *, elects: bool
 ) -> ClusterObservations:
-    """Counts partitions that are offline, under-replicated or moving. Once none is, elects
-    preferred leaders where others lead, after whatever displaced them. `elects`: whether it may."""
+    """Counts partitions that are offline, under-replicated or moving. If there are none, elects
+    preferred leaders where others lead. `elects`: whether it may.
+    """
     moving = await list_reassignments(client)
     topics = await list_topics(client)
     problems = find_partition_problems(topics, moving)
@@ -264,8 +269,9 @@ def _elects_preferred_leaders(cluster: Cluster) -> bool:
 
 
 def _scales_from(scaled: Scaled, brokers: BrokerSet, resource: Json) -> int | None:
-    """How many brokers there were before the scaling that is in progress; None if none is. A new
-    Cluster does not scale."""
+    """Number of brokers before the scaling in progress; None if there is none. A new Cluster does
+    not scale.
+    """
     spread_over, desired = scaled.state.spread_over, frozenset(brokers.desired)
     is_stopping = any(it not in desired for it in brokers.brokers)
     if not spread_over or (spread_over == desired and scaled.count == len(desired) and not is_stopping):
@@ -287,7 +293,7 @@ def _controller(described: ClusterDescription | None) -> int | None:
 
 
 def _remember_rejected(cached: ReconcileCache, config: AppliedConfig, cluster: Cluster) -> dict[str, str]:
-    """Every setting that running brokers reject, with why."""
+    """Returns every setting that running brokers reject, with the reason."""
     for key in config.rejected:
         cached.rejected_settings[key] = cluster.config.get(key, "")
     known = {key: f"{value!r} is rejected by the running brokers" for key, value in cached.rejected_settings.items()}

@@ -1,8 +1,8 @@
 """Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports how it
 is.
 
-Everything is decided from what is observed. What is kept in memory only saves work: an operator
-that is killed anywhere is followed by one that goes on.
+Every decision follows from the observed state. Memory only caches it: an operator may be killed at
+any time, and the next one continues.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 
 @dataclass(slots=True)
 class ReconcileCache:
-    """What need not be found out again for a Pipeline."""
+    """Cached observations of a Pipeline."""
 
     message: str = ""
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
@@ -85,15 +85,15 @@ class PipelineReconciler:
         name = pipeline.spec.cluster_ref.name
         found = await self.platform.find_cluster(Key(key.namespace, name))
         if found is None:
-            said = f"Cluster {name} does not exist in this namespace"
-            raise Blocked(Reconciling("ClusterNotFound", said))
+            message = f"Cluster {name} does not exist in this namespace"
+            raise Blocked(Reconciling("ClusterNotFound", message))
         cluster = Cluster.parse_stored(found)
         launch = await self.platform.plan_launch(resource, pipeline, cluster)
         unready = await self._find_unready_topics(key, pipeline, cluster)
         extra = (topics_ready_condition(unready),)
         if unready and launch.starts_driver:
-            said = f"the driver is not started: {'; '.join(map(str, unready))}"
-            waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", said))
+            message = f"the driver is not started: {'; '.join(map(str, unready))}"
+            waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", message))
             return await self._report(resource, cached, waiting, launch.application, extra)
         run = hold_verdict(await launch.apply(), resource)
         lag_records = await self._measure_lag(pipeline, cluster)

@@ -25,7 +25,7 @@ from ottla_operator.resources.user import User
 
 class PlatformError(Exception):
     """The platform refused a request or did not answer. `is_unavailable`: every request fails now.
-    `is_rejection`: it will not accept this one until a person changes something.
+    `is_rejection`: it will not accept this request until a person changes something.
     """
 
     is_unavailable: bool = False
@@ -33,9 +33,10 @@ class PlatformError(Exception):
 
 
 class Blocked(Exception):
-    """A resource cannot be brought further now. `requeue_s`: when to try again; None: the
-    reconciler's own delay. `keeps_state`: whether what was reported of a Pipeline's driver still
-    holds."""
+    """The reconciliation of a resource cannot continue now. `requeue_s`: delay of the next attempt;
+    None: the reconciler's own delay. `keeps_state`: the last reported state of a Pipeline's driver
+    still holds.
+    """
 
     def __init__(
         self, readiness: Reconciling | Stalled, requeue_s: float | None = None, *, keeps_state: bool = False
@@ -56,12 +57,12 @@ class Blocked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileState:
-    """What the next operator or `ottla up` has to know of a Cluster. Kept as annotations of its
+    """State of a Cluster for the next operator or `ottla up`. Stored as annotations of its
     StatefulSet, or in brokers.json.
 
-    `spread_over`: brokers over which partitions were last spread. `cluster_settings`: what was set
-    on all running brokers. `throttled_topics`: topics whose moves are throttled. `is_founding`: the
-    cluster does not exist yet, and the first broker may found it.
+    `spread_over`: brokers over which partitions were last spread. `cluster_settings`: dynamic
+    settings of all running brokers. `throttled_topics`: topics whose moves are throttled.
+    `is_founding`: the cluster does not exist yet, and the first broker may found it.
     """
 
     spread_over: frozenset[int] = frozenset()
@@ -121,14 +122,16 @@ class BrokerSet(Protocol):
         last in and first out."""
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
-        """Deletes what no broker needs any more. `can_spare_a_broker`: whether others may evict
-        one.
+        """Deletes objects that no broker needs any more. `can_spare_a_broker`: Kubernetes may evict
+        one broker.
         """
 
 
 class Launch(Protocol):
-    """How the platform would run a Pipeline now. `application`: what runs the driver, such as
-    Deployment/NAME. `starts_driver`: whether `apply` starts a driver, the first or another."""
+    """The planned start of a Pipeline on the platform. `application`: the object that runs the
+    driver, such as Deployment/NAME. `starts_driver`: whether `apply` starts a driver, the first or
+    another.
+    """
 
     @property
     def application(self) -> str: ...
@@ -137,7 +140,7 @@ class Launch(Protocol):
     def starts_driver(self) -> bool: ...
 
     async def apply(self) -> PipelineRun:
-        """Starts, stops or replaces the driver as the spec says, and returns how it is."""
+        """Starts, stops or replaces the driver according to the spec, and returns its state."""
 
 
 class Platform(Protocol):
@@ -145,7 +148,7 @@ class Platform(Protocol):
 
     @property
     def roll_timeout_s(self) -> float:
-        """How long a broker may take to become ready, where the Cluster does not say."""
+        """Time within which a broker must become ready, if the Cluster does not set one."""
 
     # Resources.
 
@@ -168,8 +171,9 @@ class Platform(Protocol):
     async def record_event(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        """Tells people. `lasts`: every reconcile says so while it lasts, so it is told only now and
-        then. Never raises because it cannot."""
+        """Records an event. `lasts`: the event is recorded at every reconciliation while its cause
+        lasts, and is shown only now and then. Never raises.
+        """
 
     # Clusters.
 
@@ -177,21 +181,25 @@ class Platform(Protocol):
         """host:port of the brokers that are ready, for the reconciler's own requests."""
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
-        """Brings everything around the brokers to the spec and starts those that are missing.
-        `rejected`: settings with the values that no broker may be started with; those before apply.
-        `refused`: why a Cluster that has no broker yet gets none; empty if it may. Raises Blocked.
+        """Applies all objects of the brokers and starts missing brokers. `rejected`: settings with
+        values that no broker may be started with; their previous values apply. `refused`: why a
+        Cluster without brokers gets none; empty if it may. Raises Blocked.
         """
 
     async def forget_cluster(self, key: Key) -> None:
-        """The Cluster is deleted: stops what the platform does not stop by itself."""
+        """Called when the Cluster was deleted. Stops what the platform does not stop by itself."""
 
     # Topics.
 
     async def find_topic_uid(self, namespace: str, name: str) -> str | None:
-        """The uid of the Topic resource of this name, not from a cache; None if there is none."""
+        """The uid of the Topic resource of this name, read past any cache; None if there is
+        none.
+        """
 
     async def read_deletion_records(self, cluster: Key) -> dict[str, DeletionRecord]:
-        """By the Topic resource's uid; a record that cannot be read is left out."""
+        """Deletion records by the Topic resource's uid. A record that cannot be read is left
+        out.
+        """
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None: ...
 
@@ -233,4 +241,4 @@ class Platform(Protocol):
         """Raises Blocked, such as while another launcher's driver is still running."""
 
     async def forget_pipeline(self, key: Key) -> None:
-        """The Pipeline is deleted: stops what the platform does not stop by itself."""
+        """Called when the Pipeline was deleted. Stops what the platform does not stop by itself."""

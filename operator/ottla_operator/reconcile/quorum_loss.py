@@ -1,4 +1,4 @@
-"""Why the brokers of a Cluster have no controller, as far as their disks tell."""
+"""Explains from the disks of brokers why a Cluster has no controller."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,8 +15,9 @@ RETRY_S: Final = 2.0
 
 
 async def explain_missing_controller(resource: Json, brokers: BrokerSet) -> str:
-    """Which voters are away; empty if nothing is known. Raises Blocked when there can be no
-    controller before a person acts."""
+    """Describes the voters that are missing; empty if unknown. Raises Blocked when there can be no
+    controller before a person acts.
+    """
     found = await describe_replicas(brokers.replica_addresses, timeout_s=REPLICA_TIMEOUT_S)
     replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
     cluster_id = (resource.get("status") or {}).get("clusterId")
@@ -30,4 +31,4 @@ def _advice(replicas: Sequence[MetadataReplica], brokers: BrokerSet) -> str:
     if not any(it.voters for it in replicas):
         return "Restore a volume, or delete the Cluster and its volume claims to begin with an empty one"
     servers = next(iter(brokers.desired.values()))[BOOTSTRAP_SERVERS]
-    return f"Restore a lost disk, or go on from what is left: ottla cluster recover --bootstrap {servers}"
+    return f"Restore a lost disk, or continue without it: ottla cluster recover --bootstrap {servers}"

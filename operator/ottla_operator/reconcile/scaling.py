@@ -105,8 +105,9 @@ async def _move(
     reason: str,
     scaled: Scaled,
 ) -> None:
-    """Starts the moves. With a throttle only the next reconcile does, once the state names the
-    throttled topics: whatever happens to this process, the throttle is removed."""
+    """Starts the moves. With a throttle they start at the next reconciliation, after the throttled
+    topics were recorded: so the throttle is removed even if this process is killed.
+    """
     cost = estimate_cost(moves)
     copies = f", {format_size(cost.bytes)} to copy" if cost.replicas else ""
     scaled.in_progress = f"{format_count(len(moves), 'partition')} to move, {reason}{copies}"
@@ -143,8 +144,8 @@ async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, sc
     for broker in removed:
         if broker in holding:
             scaled.count = max(scaled.count, broker)
-            said = f"starting broker {broker} again: it got replicas while it was being removed"
-            scaled.events.append(("RemovedBrokerNeeded", said))
+            message = f"starting broker {broker} again: it got replicas while it was being removed"
+            scaled.events.append(("RemovedBrokerNeeded", message))
         else:
             await unregister_broker(client, broker)
             scaled.events.append(("BrokerUnregistered", f"unregistered broker {broker}, which was removed"))

@@ -67,11 +67,11 @@ class TopicDeletion:
         uids = {name: await self.platform.find_topic_uid(namespace, name) for name in names}
         plan = plan_deletions(self.records, resources, uids)
         if plan.retained:
-            said = (
+            message = (
                 "no operator watched the deletion of their Topics, so topics stay with their records: "
                 f"{topic_list(plan.retained.values())}"
             )
-            await self._event("TopicRetained", said)
+            await self._event("TopicRetained", message)
         self.records = dict(plan.pending)
         gone, deleted = set[str](), list[DeletionRecord]()
 
@@ -83,13 +83,13 @@ class TopicDeletion:
                 gone.add(record.topic_id)
             except KafkaError as error:
                 self.records[uid] = record
-                said = f"cannot delete topic {record.topic} of the deleted Topic {record.resource}: {error}"
-                await self._event("TopicDeletionFailed", said)
+                message = f"cannot delete topic {record.topic} of the deleted Topic {record.resource}: {error}"
+                await self._event("TopicDeletionFailed", message)
 
         await for_each(plan.delete.items(), delete)
         if deleted:
-            said = f"deleted with their Topics (deletionPolicy: Delete): {topic_list(deleted)}"
-            await self.platform.record_event(self.cluster, "TopicDeleted", said)
+            message = f"deleted with their Topics (deletionPolicy: Delete): {topic_list(deleted)}"
+            await self.platform.record_event(self.cluster, "TopicDeleted", message)
         return gone
 
     @property
@@ -120,9 +120,9 @@ class TopicDeletion:
         except PlatformError as error:
             if error.is_unavailable:
                 raise
-            said = f"cannot record which topics are to be deleted with their Topics: {error}"
-            await self._event("DeletionPolicyNotRecorded", said)
-            return said
+            message = f"cannot record which topics are to be deleted with their Topics: {error}"
+            await self._event("DeletionPolicyNotRecorded", message)
+            return message
         self._written = dict(self.records)
         return ""
 

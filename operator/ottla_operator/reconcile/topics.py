@@ -62,8 +62,8 @@ class TopicResult:
 
     @property
     def deletion_record(self) -> DeletionRecord | None:
-        """What has to be recorded before the Topic may be Ready, if its topic is to be deleted with
-        it.
+        """The deletion record that must be stored before the Topic may be Ready, if its topic is to
+        be deleted with it.
         """
         if self.observed is None or not self.resource.deletes_topic or self.resource.topic is None:
             return None
@@ -160,8 +160,8 @@ class TopicReconciler:
             for change in changes:
                 if not isinstance(change, UnsatisfiableSpec):
                     await topic_changes.apply_topic_change(client, change)
-                    said = topic_changes.describe_topic_change(change)
-                    await self.platform.record_event(resource.body, change.event, said)
+                    message = topic_changes.describe_topic_change(change)
+                    await self.platform.record_event(resource.body, change.event, message)
             if any(not isinstance(it, UnsatisfiableSpec) for it in changes):
                 observed = (await topic_changes.observe_topics(client, [topic])).get(topic.topic_name)
                 changes = plan_topic_changes(topic, observed)
@@ -207,8 +207,8 @@ class TopicReconciler:
         except PlatformError as error:
             if error.is_unavailable:
                 raise
-            said = f"cannot write the status: {error}"
-            await self.platform.record_event(resource.body, "StatusWriteFailed", said, warning=True, lasts=True)
+            message = f"cannot write the status: {error}"
+            await self.platform.record_event(resource.body, "StatusWriteFailed", message, warning=True, lasts=True)
             return WAIT_S
         if isinstance(readiness, Stalled) and reported != readiness.message:
             await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
@@ -222,8 +222,9 @@ def is_reconciling(readiness: Readiness) -> bool:
 async def _observe(
     client: KafkaClient, topics: Sequence[Topic], deleted_ids: Collection[str]
 ) -> dict[str, ObservedTopic] | None:
-    """All topics at once; None if the brokers refuse to describe one of them, so that each has to
-    be asked for by itself. `deleted_ids`: brokers may show deleted topics for a moment."""
+    """Describes all topics in one request; None if the brokers refuse to describe one of them, so
+    that each needs its own request. `deleted_ids`: brokers may return deleted topics for a moment.
+    """
     try:
         found = await topic_changes.observe_topics(client, topics)
     except KafkaError:
@@ -232,7 +233,7 @@ async def _observe(
 
 
 def _readiness_of(error: KafkaError, topic: Topic, brokers: int) -> Readiness:
-    """What brokers reject for good takes a person; the rest is retried."""
+    """A change that brokers reject permanently is Stalled; other failures are retried."""
     too_many = error.code is ErrorCode.invalid_replication_factor and (topic.spec.replicas or 0) > brokers
     if error.code in TRANSIENT_ERRORS and not too_many:
         return Reconciling("RetryingAfterError", str(error))

@@ -1,4 +1,4 @@
-"""Why a resource's spec cannot be fulfilled, and what an error means for it."""
+"""Validation of specs beyond the CRDs, and conditions for errors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class ValidationCache:
     """The uid and generation that were validated, and the result."""
 
     def find_problems(self, key: Key, resource: Json) -> str:
-        """Empty if the spec can be fulfilled."""
+        """Problems of the spec; empty if it can be fulfilled."""
         version = (resource["metadata"]["uid"], resource["metadata"]["generation"])
         found = self._found.get(key)
         if found is None or found[0] != version:
@@ -34,7 +34,7 @@ class ValidationCache:
 
 
 def error_readiness(error: Exception) -> Reconciling:
-    """What a failed reconcile says of its resource: it is retried."""
+    """The condition of a resource whose reconciliation has failed and is retried."""
     if isinstance(error, InternalError):
         return Reconciling("ReconcileError", str(error))
     if isinstance(error, OSError) and error.filename is not None:

@@ -237,7 +237,7 @@ class ClusterSpec(Model, frozen=True):
     paused: Annotated[
         bool | None,
         doc(
-            "While true, the operator changes nothing of this Cluster and says so in its conditions. "
+            "While true, the operator changes nothing of this Cluster and reports that in its conditions. "
             "Brokers keep running. Defaults to false."
         ),
     ] = None

@@ -14,7 +14,7 @@ FieldPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a field of a resource."""
+    """A problem of a field of a resource."""
 
     path: FieldPath
     message: str

@@ -1,9 +1,8 @@
 """The runner's files beside Spark's checkpoint, and the changes of a pipeline that they detect.
 
     <checkpoint>/ottla.json          pipeline, topics and their ids, state store, shuffle partitions
-    <checkpoint>/letters.json        offsets up to which records were searched for dead letters
-    (dead_letter_writer.py) <checkpoint>/queries/<name>/     Spark's offsets, commits and state of
-    each query
+    <checkpoint>/letters.json        end offsets of the search for dead letters
+    <checkpoint>/queries/<name>/     Spark's offsets, commits and state of each query
 
 Spark's checkpoint identifies topics by name. A topic that was deleted, re-created and has grown
 past the old offset looks unchanged to Spark, and records are skipped silently. So topic ids are

@@ -78,8 +78,8 @@ def drop_undecoded(rows: DataFrame) -> DataFrame:
 
 
 def fail_on_undecoded(rows: DataFrame) -> DataFrame:
-    """As `drop_undecoded`, but a row that did not decode fails the batch with an error that names
-    the record.
+    """Like `drop_undecoded`, but a row that does not decode fails the batch with an error that
+    names the record.
     """
     topic, partition, offset, _ = (F.col(name) for name in ORIGIN_COLUMNS)
     before, after = mark_message("\0").split("\0")

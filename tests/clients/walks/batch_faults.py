@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from tests.clients.record_cases import CRC_AT, MAGIC_AT, update_crc
+from tests.clients.producer_cases import CRC_AT, MAGIC_AT, update_crc
 
 FAULTS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "crc": lambda batch: batch[:CRC_AT] + b"\0\0\0\0" + batch[CRC_AT + 4 :],

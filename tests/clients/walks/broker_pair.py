@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients.api_session import KEYS, ApiSession
 from tests.clients.group_cases import wait_for_coordinators
-from tests.clients.record_cases import wait_for_producer_ids
+from tests.clients.producer_cases import wait_for_producer_ids
 from tests.clients.walks.broker_side import HELPER_NAME, BrokerSide
 
 NEVER_MS: Final = 1_000_000_000

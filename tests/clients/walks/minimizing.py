@@ -9,8 +9,8 @@ Replay = Callable[[list[Step]], Awaitable[Difference | None]]
 
 
 async def minimize_steps(steps: list[Step], found: Difference, replay: Replay) -> tuple[list[Step], Difference]:
-    """The steps up to the difference, after removing runs of them (halves first, single steps
-    last).
+    """Returns the shortest found sequence of steps with the same difference. Removes runs of steps,
+    halves first and single steps last.
     """
     kept = steps[: found.at + 1]
     size = max(len(kept) // 2, 1)

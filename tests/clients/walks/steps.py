@@ -68,5 +68,5 @@ class Step:
         return self.api in ("join_group", "sync_group")
 
     def __str__(self) -> str:
-        said = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
-        return f"{self.api} v{self.version} {said}"
+        message = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
+        return f"{self.api} v{self.version} {message}"

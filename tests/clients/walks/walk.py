@@ -86,8 +86,8 @@ class Walk:
                 sent = [state.resolve(step.fields) for state in states]
                 seconds = [0.0 for _ in self.sides]
                 tasks = [
-                    asyncio.create_task(send_and_time(side, step, said, seconds, number))
-                    for number, (side, said) in enumerate(zip(self.sides, sent, strict=True))
+                    asyncio.create_task(send_and_time(side, step, message, seconds, number))
+                    for number, (side, message) in enumerate(zip(self.sides, sent, strict=True))
                 ]
                 pending_step = PendingStep(at, step, sent, tasks, seconds)
                 for before in self.pending:

@@ -1,5 +1,5 @@
-"""What one broker has returned so far in one walk: values of references, and names for ids that
-only it knows.
+"""Responses of one broker in one walk: values of references, and names for ids that only this
+broker has.
 """
 
 from dataclasses import dataclass, field

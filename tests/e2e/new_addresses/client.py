@@ -32,7 +32,7 @@ DEBUG = {"debug": "cgrp,topic,metadata,broker"}
 
 
 def report(partition: int, offset: int) -> None:
-    """Write one line in one piece: members are threads."""
+    """Write one line in one call, because members are threads."""
     os.write(sys.stdout.fileno(), b"%d %d\n" % (partition, offset))
 
 

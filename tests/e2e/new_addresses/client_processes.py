@@ -45,7 +45,7 @@ class ClientProcess:
         return len(self.ends) == PARTITIONS
 
     def count_joining_members(self) -> int:
-        """How many of librdkafka's members have sent JoinGroup."""
+        """Number of librdkafka's members that have sent JoinGroup."""
         return sum(output.with_suffix(".log").read_bytes().count(JOINING) for output in self.outputs)
 
     def has_reached(self, ends: dict[int, int]) -> bool:

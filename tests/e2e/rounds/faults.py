@@ -22,7 +22,7 @@ SESSION_TIMEOUT_S = 2.5  # broker.session.timeout.ms: pauses are shorter and lon
 
 @dataclass(frozen=True)
 class FaultContext:
-    """What a fault needs. `topic`: under load; the roles leader and follower are of its first
+    """Inputs of a fault. `topic`: under load; the roles leader and follower are of its first
     partition.
     """
 

@@ -47,7 +47,9 @@ def cache_folder() -> Path:
 
 
 def missing_requirement() -> str:
-    """What this machine lacks to build images, as a sentence; empty if nothing."""
+    """A sentence about a requirement of image builds that this machine lacks; empty if it has
+    all.
+    """
     if os.geteuid() != 0:
         return "building images without Docker needs root for overlay mounts and chroot"
     if missing := [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]:

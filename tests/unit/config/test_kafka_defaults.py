@@ -105,11 +105,11 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     config.
     """
     package = Path(ottla_broker.config.__file__).parents[1]
-    rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
+    modules = [path for path in package.rglob("*.py") if path.parent.name != "config"]
     config = package / "config"
     named = {
         name.id if isinstance(name, ast.Name) else name.attr
-        for path in [*rooms, config / "config.py", config / "listener_security.py"]
+        for path in [*modules, config / "config.py", config / "listener_security.py"]
         for name in ast.walk(ast.parse(path.read_text()))
         if isinstance(name, ast.Name | ast.Attribute)
     }

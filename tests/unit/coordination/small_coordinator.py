@@ -34,7 +34,7 @@ OFFSETS = TopicImage("__consumer_offsets", UUID(int=8), {0: PartitionRecord(UUID
 
 
 class SmallCoordinator:
-    """What the handlers of groups and offsets need of a broker."""
+    """The part of a broker that the handlers of groups and offsets use."""
 
     def __init__(self) -> None:
         self.runtime = virtual_runtime()

@@ -62,7 +62,7 @@ def finish(future: FutureLog) -> None:
 
 
 def reopened(directory: LogDir, config: LogConfig | None = None) -> LogDir:
-    """As after SIGKILL."""
+    """Opens the log again, as after SIGKILL."""
     directory.storage.files.close_all()
     directory._lock.release()
     return open_log_dir(directory.path, runtime=runtime(), config_of=lambda _: config or LogConfig(segment_bytes=2000))

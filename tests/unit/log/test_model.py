@@ -175,8 +175,9 @@ class LogMachine(RuleBasedStateMachine):
         self.ends_with_its_records()
 
     def ends_with_its_records(self) -> None:
-        """After a restart the log ends with its records: it forgets an end that a truncation left
-        in a hole."""
+        """After a restart the log ends with its records, also if a truncation had left a hole at
+        its end.
+        """
         if self.model and self.model[-1].last + 1 == self.end:
             assert self.log.end == self.end
         self.end = self.log.end

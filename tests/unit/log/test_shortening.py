@@ -1,4 +1,4 @@
-"""Retention, DeleteRecords, truncation and full disks."""
+"""Retention, DeleteRecords, truncation and full disks of a log."""
 
 from pathlib import Path
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from tests.unit.metadata.raft_model import InvariantViolated, Rules, World, steps
+from tests.unit.metadata.raft_model import InvariantViolated, steps
+from tests.unit.metadata.raft_world import Rules, World
 
 # Weights of steps whose label contains these words; other steps have weight 1.
 WEIGHTS = {

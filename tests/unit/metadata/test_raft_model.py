@@ -19,8 +19,9 @@ from ottla_broker.metadata.raft_rules import (
     VoteRequest,
 )
 from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
-from tests.unit.metadata.raft_model import Budget, Rules, World, contested_world, led_world, world_of
+from tests.unit.metadata.raft_model import contested_world, led_world
 from tests.unit.metadata.raft_search import Exploration, explore, random_walk
+from tests.unit.metadata.raft_world import Budget, Rules, World, world_of
 
 WALKS = 24
 STEPS = 250

@@ -110,13 +110,13 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     await world.fail_over()
     await world.join()
     await world.set(role=REPLICATE)
-    why = "mirror 'newark' appends records to it: end that first with the role FailedOver"
+    reason = "mirror 'newark' appends records to it: end that first with the role FailedOver"
     (step,) = world.steps(region(NEWARK))
-    assert isinstance(step, RejectedTopic) and step.reason == why
+    assert isinstance(step, RejectedTopic) and step.reason == reason
     other_way = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
     reverse = {"t": MirroredAtSource("back", world.id, failed_over=True)}
     (step,) = plan_identical(world.image, mirror_configs(world.image)["west"], other_way, None, 1, HERE, reverse)
-    assert isinstance(step, RejectedTopic) and step.reason == why
+    assert isinstance(step, RejectedTopic) and step.reason == reason
     wish = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
         with pytest.raises(KafkaError, match="end that first"):

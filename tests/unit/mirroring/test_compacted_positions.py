@@ -61,8 +61,8 @@ def test_log_is_not_cleaned_while_the_last_committed_position_is_unknown(tmp_pat
 def test_position_marker_survives_compaction(tmp_path: Path) -> None:
     compacted = CompactedLog(tmp_path)
     at = compacted.log.end
-    said = encode_position_marker(PRODUCER_ID, 70, base_offset=at, leader_epoch=0, timestamp_ms=NOW_MS)
-    compacted.log.append_as_follower(said, leader_epoch=0)
+    message = encode_position_marker(PRODUCER_ID, 70, base_offset=at, leader_epoch=0, timestamp_ms=NOW_MS)
+    compacted.log.append_as_follower(message, leader_epoch=0)
     compacted.fill()
     assert compacted.clean()
     compacted.now_ms *= 2

@@ -1,5 +1,5 @@
-"""Failover of a mirrored partition: where its own records begin, and which transactions are
-aborted.
+"""Failover of a mirrored partition: the offset from which it accepts producers, and the
+transactions that are aborted.
 """
 
 import asyncio

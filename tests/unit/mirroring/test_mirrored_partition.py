@@ -42,7 +42,7 @@ def response(
 
 
 def apply_response(mirrored: MirroredPartition, *args: bytes, **how: object) -> FetchOutcome:
-    """To a request from the log's end on."""
+    """Applies a response to a request at the log end."""
     mirrored.requested_offset = mirrored.partition.log.end
     return process_partition_data(mirrored, response(*args, **how), 1.0)  # type: ignore[arg-type]
 

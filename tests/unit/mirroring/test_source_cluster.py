@@ -35,9 +35,9 @@ class Source:
                 resource_name=topic,
                 error_message=None,
                 error_code=ErrorCode.none,
-                configs=[SimpleNamespace(name=name, value=value) for name, value in said.items()],
+                configs=[SimpleNamespace(name=name, value=value) for name, value in message.items()],
             )
-            for topic, said in self.says.items()
+            for topic, message in self.says.items()
         ]
         return SimpleNamespace(results=results)
 

@@ -31,7 +31,7 @@ class FakeApi:
     _versions: "count[int]" = field(default_factory=lambda: count(1))
 
     def put(self, kind: Kind, resource: Json) -> Json:
-        """As another client than the operator."""
+        """Replaces an object as another client than the operator."""
         metadata = resource["metadata"]
         version = str(next(self._versions))
         metadata.setdefault("uid", f"u{version}")
@@ -155,7 +155,7 @@ def _field(resource: Json, path: str) -> Json:
 
 
 def _without(live: Json, before: Json, now: Json) -> Json:
-    """Without the fields that were applied before and are not applied now."""
+    """Removes the fields that were applied before and are not applied now."""
     if not (isinstance(live, dict) and isinstance(before, dict) and isinstance(now, dict)):
         return live
     return {

@@ -39,8 +39,8 @@ def list_of_texts(it: Any) -> bool:
 
 
 def template_with(container: str) -> Holds:
-    """A pod template (core/v1 PodTemplateSpec, taken as it is): it has to have the container that
-    spark-submit is told to look for.
+    """A pod template (core/v1 PodTemplateSpec) with the container name that spark-submit is
+    configured to use.
     """
 
     def holds(it: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Delays between reconciles of a resource that waits."""
+"""Delays between reconciliations of a resource that waits."""
 
 from hypothesis import given
 from hypothesis import strategies as st

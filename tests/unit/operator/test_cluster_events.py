@@ -26,7 +26,7 @@ def told(before: ClusterObservations | None, now: ClusterObservations) -> list[t
 
 
 def after(before: ClusterObservations, **changes: Any) -> ClusterObservations:
-    """What is observed next, with what the status has kept."""
+    """The next observations, with the state that the status has kept."""
     return replace(before, was_rolling=before.is_rolling, restarted=None, moves_started=0, **changes)
 
 

@@ -4,64 +4,15 @@ reported.
 
 import asyncio
 import datetime
-from typing import Any, cast
+from typing import cast
 
-import pytest
-
-from ottla_operator.kube.api import ApiClient, ApiError
-from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, EVENT, SERVICE
-from ottla_operator.kube.platform import KubePlatform
+from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.kinds import CONFIG_MAP, EVENT, SERVICE
 from ottla_operator.kube.status_writer import EventRecorder, now_text
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.objects.config import started_with
-from ottla_operator.plan.objects.pods import BrokerImages
-from ottla_operator.plan.pipeline.pods import PipelineImage
-from ottla_operator.reconcile.controller import Controller
-from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from tests.unit.operator.api_server import FakeApi
-
-KEY = Key("events", "demo")
-SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
-
-
-class Operator:
-    """One operator, which another may replace at any time."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self.api = api
-        as_api, cache = cast(ApiClient, api), WatchCache()
-        platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
-        self.controller = Controller(platform, cache)
-
-    def reconcile(self) -> list[str]:
-        """Returns the writes."""
-        for it in self.api.of("Cluster").values():
-            self.controller.update(it)
-        before = len(self.api.writes)
-        asyncio.run(self.controller.clusters.reconcile(KEY))
-        return self.api.writes[before:]
-
-    @property
-    def conditions(self) -> dict[str, dict[str, Any]]:
-        (it,) = self.api.of("Cluster").values()
-        return {condition["type"]: condition for condition in it["status"]["conditions"]}
-
-    def edit(self, **spec: Any) -> None:
-        (it,) = self.api.of("Cluster").values()
-        it["spec"] = {**it["spec"], **spec}
-        it["metadata"]["generation"] += 1
-
-
-@pytest.fixture
-def api() -> FakeApi:
-    made = FakeApi()
-    made.cluster(dict(SPEC))
-    return made
-
-
-@pytest.fixture
-def operator(api: FakeApi) -> Operator:
-    return Operator(api)
+from tests.unit.operator.cluster_operator import SPEC, Operator
 
 
 def test_converged_objects_are_not_written_again(api: FakeApi, operator: Operator) -> None:
@@ -105,56 +56,6 @@ def test_objects_of_a_deleted_cluster_of_the_same_name_are_waited_for(api: FakeA
             del api.objects[kind, namespace, name]
     operator.reconcile()
     assert api.of("StatefulSet") and operator.conditions["Ready"]["reason"] == "InsufficientReplicas"
-
-
-def claim(api: FakeApi, broker: int, **metadata: Any) -> None:
-    it = {"name": f"data-demo-{broker}", "namespace": "events", **metadata}
-    api.put(CLAIM, {"metadata": it, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
-
-
-def is_founding(api: FakeApi) -> bool:
-    """As the first broker is started with."""
-    (config,) = (it["data"] for it in api.of("ConfigMap").values())
-    (annotations,) = (it["metadata"].get("annotations") or {} for it in api.of("StatefulSet").values())
-    found: bool = "cluster.found=true" in config["broker-1.properties"]
-    assert found == ("ottla.dev/founding" in annotations)
-    return found
-
-
-def test_the_brokers_of_a_new_cluster_found_it(api: FakeApi, operator: Operator) -> None:
-    api.put(CLAIM, {"metadata": {"name": "data-demo-x-1", "namespace": "events"}, "spec": {}})  # of Cluster demo-x
-    operator.reconcile()
-    assert is_founding(api)
-    claim(api, 1)  # as the StatefulSet's controller creates it
-    Operator(api).reconcile()
-    assert is_founding(api), "until a cluster id is known"
-
-
-def test_brokers_continue_the_cluster_that_kept_claims_hold(api: FakeApi, operator: Operator) -> None:
-    claim(api, 2)
-    operator.reconcile()
-    assert not is_founding(api)
-
-
-def test_brokers_whose_disks_are_gone_do_not_found_another_cluster(api: FakeApi, operator: Operator) -> None:
-    (cluster,) = api.of("Cluster").values()
-    cluster["status"] = {"clusterId": "c1"}
-    operator.reconcile()
-    assert not is_founding(api)
-    assert cluster["status"]["clusterId"] == "c1", "it is known while no broker answers"
-
-
-@pytest.mark.parametrize(
-    "metadata", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"ownerReferences": [{"kind": "StatefulSet"}]}]
-)
-def test_claims_that_are_being_deleted_are_waited_for(api: FakeApi, operator: Operator, metadata: Any) -> None:
-    claim(api, 1, **metadata)
-    operator.reconcile()
-    assert operator.conditions["Ready"]["reason"] == "Terminating" and not api.of("StatefulSet")
-    assert "data-demo-1" in operator.conditions["Ready"]["message"]
-    del api.objects["PersistentVolumeClaim", "events", "data-demo-1"]
-    operator.reconcile()
-    assert is_founding(api)
 
 
 def test_an_invalid_spec_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
@@ -307,52 +208,6 @@ def test_an_event_that_lasts_is_recorded_now_and_then_and_any_other_each_time(ap
     assert asyncio.run(recorded([200, 201, 260, 801], lasts=True)) == 1
 
 
-def deleted_pods(writes: list[str]) -> list[str]:
-    return [it for it in writes if it.startswith("delete Pod")]
-
-
-def test_every_broker_is_restarted_once_for_a_restart_by_hand(api: FakeApi, operator: Operator) -> None:
-    operator.reconcile()
-    api.run_pods()
-    operator.edit(restartAt="2999-01-01T00:00:00Z")
-    assert deleted_pods(operator.reconcile()) == [], "that time has not come"
-    operator.edit(restartAt="2026-01-02T03:04:05Z")
-    restarted: list[str] = []
-    for _ in range(6):
-        restarted += deleted_pods(operator.reconcile())
-        api.run_pods()
-    assert restarted == ["delete Pod demo-1", "delete Pod demo-2", "delete Pod demo-3"]
-    reasons = [reason for reason, _ in api.events]
-    assert reasons.index("RollStarted") < reasons.index("RestartingBroker") and reasons.count("RollStarted") == 1
-    assert ("RestartingBroker", "restarting broker 1 (spec.restartAt 2026-01-02T03:04:05Z)") in api.events
-    operator.edit(restartAt=None)
-    assert deleted_pods(operator.reconcile()) == []
-
-
-def test_a_new_cluster_is_not_restarted_for_a_time_that_has_passed(api: FakeApi, operator: Operator) -> None:
-    operator.edit(restartAt="2026-01-02T03:04:05Z")
-    operator.reconcile()
-    api.run_pods()
-    assert deleted_pods(operator.reconcile()) == []
-
-
-@pytest.mark.parametrize("time", ["soon", "2026-01-02", "2026-13-02T00:00:00Z"])
-def test_a_restart_at_no_time_is_an_invalid_spec(operator: Operator, time: str) -> None:
-    operator.edit(restartAt=time)
-    operator.reconcile()
-    assert operator.conditions["Stalled"]["reason"] == "InvalidSpec"
-
-
-def test_kubectl_rollout_restart_is_answered_once(api: FakeApi, operator: Operator) -> None:
-    operator.reconcile()
-    annotations = api.stateful_set["spec"]["template"]["metadata"]["annotations"]
-    annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-02T03:04:05Z"
-    operator.reconcile()
-    operator.reconcile()
-    told = [message for reason, message in api.events if reason == "RolloutRestartIgnored"]
-    assert len(told) == 1 and "Set spec.restartAt: 2026-01-02T03:04:05Z in Cluster demo" in told[0]
-
-
 def test_nothing_is_changed_while_reconciliation_is_paused(api: FakeApi, operator: Operator) -> None:
     operator.reconcile()
     operator.edit(paused=True, replicas=5)
@@ -375,55 +230,6 @@ def test_an_evicted_pod_has_the_whole_timeout_to_come_back(api: FakeApi, operato
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"  # its node is gone
     operator.reconcile()
     assert operator.conditions["Stalled"]["reason"] == "BrokerStartFailed"
-
-
-def test_disks_are_expanded_in_place(api: FakeApi, operator: Operator) -> None:
-    operator.reconcile()
-    api.run_pods()
-    labels = api.stateful_set["spec"]["selector"]["matchLabels"]
-    for number in (1, 2, 3):
-        claim = {"metadata": {"name": f"data-demo-{number}", "namespace": "events", "labels": labels}}
-        api.put(CLAIM, {**claim, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
-    operator.edit(storage={"size": "20Gi"})
-    writes = operator.reconcile()
-    assert [it for it in writes if "Pod " in it] == []
-    assert "orphan StatefulSet demo" in writes and writes.count("apply StatefulSet demo") == 1
-    assert {it["spec"]["resources"]["requests"]["storage"] for it in api.of("PersistentVolumeClaim").values()} == {
-        "20Gi"
-    }
-    assert "orphan StatefulSet demo" not in operator.reconcile()
-
-
-def test_state_survives_an_operator_that_is_killed_during_a_storage_expansion(api: FakeApi, operator: Operator) -> None:
-    operator.reconcile()
-    noted = {"ottla.dev/spread": "1,2,3", "ottla.dev/cluster-settings": '{"log.retention.ms": "5"}'}
-    api.stateful_set["metadata"]["annotations"].update(noted)
-    api.run_pods()
-    operator.edit(storage={"size": "20Gi"})
-    api.reject = lambda write: ApiError(0, "killed") if write == "apply StatefulSet demo" else None
-    with pytest.raises(ApiError, match="killed"):
-        operator.reconcile()
-    assert not api.of("StatefulSet")
-    api.reject = lambda write: None
-    Operator(api).reconcile()
-    assert noted.items() <= api.stateful_set["metadata"]["annotations"].items()
-
-
-def test_a_storage_class_without_expansion_stalls_the_cluster(api: FakeApi, operator: Operator) -> None:
-    operator.reconcile()
-    labels = api.stateful_set["spec"]["selector"]["matchLabels"]
-    claim = {"metadata": {"name": "data-demo-1", "namespace": "events", "labels": labels}}
-    api.put(CLAIM, {**claim, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
-    operator.edit(storage={"size": "20Gi"})
-    api.reject = lambda write: (
-        ApiError(422, "only dynamically provisioned") if "PersistentVolumeClaim" in write else None
-    )
-    operator.reconcile()
-    assert (
-        operator.conditions["Stalled"]["status"] == "True"
-        and "dynamically" in operator.conditions["Stalled"]["message"]
-    )
-    assert api.stateful_set["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "10Gi"
 
 
 def test_no_broker_is_removed_while_partitions_cannot_be_moved(api: FakeApi, operator: Operator) -> None:

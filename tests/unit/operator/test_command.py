@@ -25,8 +25,8 @@ def ottla(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_names_every_command() -> None:
-    said = ottla("--help").stdout
-    assert all(f" {command} " in said for command in COMMANDS)
+    message = ottla("--help").stdout
+    assert all(f" {command} " in message for command in COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

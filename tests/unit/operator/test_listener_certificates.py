@@ -24,7 +24,7 @@ from ottla_operator.resources.cluster import Cluster
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
-from tests.unit.operator.test_cluster_reconciler import SPEC, Operator
+from tests.unit.operator.cluster_operator import SPEC, Operator
 
 PLAIN, SAFE = {"name": "plain", "port": 9092}, {"name": "safe", "port": 9094, "tls": True}
 MUTUAL = {**SAFE, "authentication": "TLS"}

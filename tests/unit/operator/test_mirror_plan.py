@@ -189,17 +189,17 @@ def test_refused_topics_are_reported() -> None:
     error = "the source at w:9092: Authentication failed"
     for partitions in ([], [partition()]):
         assert evaluate(desired, partitions, source_error=error) == Reconciling("SourceUnreachable", error)
-    why = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
-    refused = {"x": why, "y": "the source's topic 'y' has records from this cluster"}
+    reason = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
+    refused = {"x": reason, "y": "the source's topic 'y' has records from this cluster"}
     assert evaluate(desired, [], refused_topics=refused) == Reconciling(
-        "NoTopicsMatched", f"no topic of the source is copied yet; x is not copied: {why} (and 1 more)"
+        "NoTopicsMatched", f"no topic of the source is copied yet; x is not copied: {reason} (and 1 more)"
     )
-    readiness = evaluate(desired, [partition(lag=0)], refused_topics={"x": why})
-    assert readiness == Ready(f"1 topic copied, 0 records behind; x is not copied: {why}.", "Replicating")
-    found = status(desired, [partition(lag=0)], refused_topics={"x": why})
+    readiness = evaluate(desired, [partition(lag=0)], refused_topics={"x": reason})
+    assert readiness == Ready(f"1 topic copied, 0 records behind; x is not copied: {reason}.", "Replicating")
+    found = status(desired, [partition(lag=0)], refused_topics={"x": reason})
     assert found["topics"] == [
         {"topic": "t", "state": "Replicating", "lagRecords": 0},
-        {"topic": "x", "state": "Refused", "why": why},
+        {"topic": "x", "state": "Refused", "why": reason},
     ]
     MirrorStatus.parse(found)
 
@@ -239,9 +239,9 @@ def test_partitions_that_have_failed_over_are_no_copies() -> None:
     desired = mirror_settings(mirror(), "w:9092")
     partitions = [partition(state=FAILED_OVER, lag=0), partition(1, FAILED_OVER, lag=0)]
     assert isinstance(evaluate(desired, partitions), Reconciling), "the source was not read yet"
-    why = "its copy has failed over"
-    assert evaluate(desired, partitions, refused_topics={"t": why}) == Stalled(
-        "FailedOver", f"nothing is copied into t: {why}"
+    reason = "its copy has failed over"
+    assert evaluate(desired, partitions, refused_topics={"t": reason}) == Stalled(
+        "FailedOver", f"nothing is copied into t: {reason}"
     )
     assert evaluate(desired, partitions, source_error="no route") == Reconciling("SourceUnreachable", "no route")
     in_sync, safe = mirror_conditions(partitions)

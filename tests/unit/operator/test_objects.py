@@ -93,8 +93,8 @@ def test_name_of_the_config_map_changes_with_the_settings() -> None:
 
 
 def test_another_broker_does_not_change_the_config_of_the_others() -> None:
-    """The config of a broker does not depend on addresses of others, except whom it asks for the
-    cluster.
+    """The config of a broker has no addresses of other brokers but the bootstrap servers of the
+    quorum.
     """
     it = plain(replicas=3, listeners=[{"name": "out", "port": 9094, "type": "NodePort"}])
     known = ServiceAddresses({f"demo-out-{broker}": ServiceAddress(30000 + broker) for broker in range(1, 5)})

@@ -2,126 +2,33 @@
 deleted, and reported.
 """
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from ottla_operator.kube.api import ApiClient, ApiError
-from ottla_operator.kube.kinds import CLAIM, DEPLOYMENT, PIPELINE, POD, TOPIC
-from ottla_operator.kube.platform import KubePlatform
+from ottla_operator.kube.api import ApiError
+from ottla_operator.kube.kinds import CLAIM, DEPLOYMENT, POD
 from ottla_operator.plan.conditions import kstatus
-from ottla_operator.plan.objects.pods import BrokerImages
-from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.pipeline.status import RunnerStatus
-from ottla_operator.reconcile.controller import Controller
-from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
-from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
-
-KEY = Key("events", "hourly")
-TERMINATED = {"exitCode": 1, "message": "noise\npipeline hourly: the topic flights does not exist\n", "reason": "Error"}
-
-
-class World:
-    """One operator, which another may replace at any time, and the runner that it asks. `runner`:
-    its answer.
-    """
-
-    def __init__(self, api: FakeApi) -> None:
-        self.api = api
-        self.runner: RunnerStatus | None = None
-        self.start_another_operator()
-
-    def start_another_operator(self) -> None:
-        as_api, cache = cast(ApiClient, self.api), WatchCache()
-        platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
-        platform.pipelines.ask_runner = self._ask_runner
-        self.controller = Controller(platform, cache)
-
-    async def _ask_runner(self, address: str) -> RunnerStatus | None:
-        assert address == "10.0.0.9:8080"
-        return self.runner
-
-    def reconcile(self) -> list[str]:
-        """Returns the writes."""
-        self.controller.cache.topics.clear()
-        for it in [it for kind in ("Cluster", "Topic", "Pipeline") for it in self.api.of(kind).values()]:
-            self.controller.update(it)
-        before = len(self.api.writes)
-        asyncio.run(self.controller.pipelines.reconcile(KEY))
-        return self.api.writes[before:]
-
-    @property
-    def pipeline(self) -> Json:
-        return self.api.of("Pipeline")["hourly"]
-
-    @property
-    def conditions(self) -> dict[str, dict[str, Any]]:
-        return {it["type"]: it for it in self.pipeline["status"]["conditions"]}
-
-    def edit(self, **spec: Any) -> None:
-        self.pipeline["spec"] = {**self.pipeline["spec"], **spec}
-        self.pipeline["metadata"]["generation"] += 1
-
-    def topic(self, name: str, ready: bool = True) -> None:
-        condition = {"type": "Ready", "status": str(ready), "message": "creating topic flights"}
-        metadata = {"name": name, "namespace": "events", "generation": 1}
-        it = {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": {"clusterRef": {"name": "demo"}}}
-        self.api.put(TOPIC, {**it, "status": {"conditions": [condition]}})
-
-    # What Kubernetes and the kubelet do.
-
-    @property
-    def deployment(self) -> Json:
-        return self.api.of("Deployment")["hourly-driver"]
-
-    def pod(self, *, ready: bool = False, template: Json | None = None, **container: Any) -> None:
-        """Creates the driver's pod. `template`: None: that of the Deployment."""
-        template = template or self.deployment["spec"]["template"]
-        status = {
-            "phase": "Running",
-            "podIP": "10.0.0.9",
-            "conditions": [{"type": "Ready", "status": str(ready)}],
-            "containerStatuses": [{"name": "driver", **container}],
-        }
-        metadata = {**template["metadata"], "name": "hourly-driver-x", "namespace": "events"}
-        self.api.objects.pop(("Pod", "events", "hourly-driver-x"), None)
-        self.api.put(POD, {"metadata": metadata, "spec": template["spec"], "status": status})
-
-    def delete_pod(self) -> None:
-        del self.api.objects["Pod", "events", "hourly-driver-x"]
-
-    def application(self, state: str, **status: Any) -> None:
-        """Sets the status as the Spark operator does."""
-        it = self.api.of("SparkApplication")["hourly"]
-        it["status"] = {"applicationState": {"state": state, **status.pop("app", {})}, **status}
+from tests.unit.operator.pipeline_world import TERMINATED, PipelineWorld, pipeline_api, running
 
 
 @pytest.fixture
 def api() -> FakeApi:
-    made = FakeApi(unserved={"SparkApplication"})
-    made.cluster({"replicas": 1, "storage": {"size": "1Gi"}})
-    it = samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}})
-    metadata = {"name": "hourly", "namespace": "events", "generation": 1}
-    made.put(PIPELINE, {**it, "metadata": metadata, "status": {}})
-    return made
+    return pipeline_api()
 
 
 @pytest.fixture
-def world(api: FakeApi) -> World:
-    made = World(api)
-    made.topic("flights")
-    return made
+def world(api: FakeApi) -> PipelineWorld:
+    created = PipelineWorld(api)
+    created.topic("flights")
+    return created
 
 
-def running(lag: int = 7) -> RunnerStatus:
-    return RunnerStatus("running", None, "2026-01-01T00:00:00Z", 5.0, lag, 1.5)
-
-
-def test_converged_objects_are_not_written_again(api: FakeApi, world: World) -> None:
+def test_converged_objects_are_not_written_again(api: FakeApi, world: PipelineWorld) -> None:
     made = world.reconcile()
     assert made[-2:] == ["apply Deployment hourly-driver", "status Pipeline hourly"]
     assert world.pipeline["status"]["application"] == "Deployment/hourly-driver"
@@ -131,7 +38,7 @@ def test_converged_objects_are_not_written_again(api: FakeApi, world: World) -> 
     assert world.reconcile() == [], "nor by another operator"
 
 
-def test_a_running_pipeline_reports_its_progress(world: World) -> None:
+def test_a_running_pipeline_reports_its_progress(world: PipelineWorld) -> None:
     world.reconcile()
     world.pod(ready=True)
     world.runner = running()
@@ -148,7 +55,7 @@ def test_a_running_pipeline_reports_its_progress(world: World) -> None:
     [(False, ("Topic flights is not ready: creating topic flights")), (None, "no broker of Cluster demo is ready")],
 )
 def test_a_driver_is_not_started_before_its_source_topics_are_ready(
-    api: FakeApi, world: World, ready: bool | None, why: str
+    api: FakeApi, world: PipelineWorld, ready: bool | None, why: str
 ) -> None:
     if ready is None:
         del api.objects["Topic", "events", "flights"]
@@ -164,7 +71,7 @@ def test_a_driver_is_not_started_before_its_source_topics_are_ready(
     assert api.of("Deployment") and world.conditions["TopicsReady"]["status"] == "True"
 
 
-def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(api: FakeApi, world: World) -> None:
+def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(api: FakeApi, world: PipelineWorld) -> None:
     world.reconcile()
     world.pod(ready=True)
     world.runner = running()
@@ -180,7 +87,7 @@ def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(api: FakeApi,
     assert world.conditions["Ready"]["reason"] == "WaitingForTopics"
 
 
-def test_a_pipeline_is_suspended_and_resumed(world: World) -> None:
+def test_a_pipeline_is_suspended_and_resumed(world: PipelineWorld) -> None:
     world.reconcile()
     world.pod(ready=True)
     world.edit(state="suspended")
@@ -194,7 +101,7 @@ def test_a_pipeline_is_suspended_and_resumed(world: World) -> None:
     assert world.deployment["spec"]["replicas"] == 1 and kstatus(world.pipeline) == "InProgress"
 
 
-def test_a_completed_pipeline_is_not_started_again(api: FakeApi, world: World) -> None:
+def test_a_completed_pipeline_is_not_started_again(api: FakeApi, world: PipelineWorld) -> None:
     world.edit(trigger={"availableNow": True})
     world.reconcile()
     world.pod(ready=True)
@@ -213,7 +120,7 @@ def test_a_completed_pipeline_is_not_started_again(api: FakeApi, world: World) -
     assert world.deployment["spec"]["replicas"] == 1, "another pipeline has read nothing yet"
 
 
-def test_a_completed_pipeline_that_is_suspended_and_resumed_runs_again(world: World) -> None:
+def test_a_completed_pipeline_that_is_suspended_and_resumed_runs_again(world: PipelineWorld) -> None:
     world.edit(trigger={"availableNow": True})
     world.reconcile()
     world.pod(ready=True)
@@ -226,7 +133,7 @@ def test_a_completed_pipeline_that_is_suspended_and_resumed_runs_again(world: Wo
         assert world.deployment["spec"]["replicas"] == replicas
 
 
-def test_a_driver_that_fails_again_and_again_stalls_the_pipeline(world: World) -> None:
+def test_a_driver_that_fails_again_and_again_stalls_the_pipeline(world: PipelineWorld) -> None:
     world.reconcile()
     world.pod(restartCount=1, lastState={"terminated": TERMINATED}, state={"running": {}})
     world.reconcile()
@@ -246,14 +153,14 @@ def test_a_driver_that_fails_again_and_again_stalls_the_pipeline(world: World) -
     assert (world.pipeline["status"]["state"], world.conditions["Stalled"]["reason"]) == ("Failed", "InvalidPipeline")
 
 
-def test_an_image_that_cannot_be_pulled_stalls_the_pipeline(world: World) -> None:
+def test_an_image_that_cannot_be_pulled_stalls_the_pipeline(world: PipelineWorld) -> None:
     world.reconcile()
     world.pod(state={"waiting": {"reason": "ImagePullBackOff", "message": "no such image spark:1"}})
     world.reconcile()
     assert world.conditions["Stalled"]["message"] == "ImagePullBackOff: no such image spark:1"
 
 
-def test_executors_that_cannot_be_scheduled_are_reported(api: FakeApi, world: World) -> None:
+def test_executors_that_cannot_be_scheduled_are_reported(api: FakeApi, world: PipelineWorld) -> None:
     world.reconcile()
     world.pod(ready=True)
     world.runner = running()
@@ -269,7 +176,7 @@ def test_executors_that_cannot_be_scheduled_are_reported(api: FakeApi, world: Wo
     assert kstatus(world.pipeline) == "Current"
 
 
-def test_a_driver_of_an_older_spec_is_not_taken_for_the_current_one(api: FakeApi, world: World) -> None:
+def test_a_driver_of_an_older_spec_is_not_taken_for_the_current_one(api: FakeApi, world: PipelineWorld) -> None:
     world.reconcile()
     old = world.deployment["spec"]["template"]
     world.pod(ready=True)
@@ -285,95 +192,13 @@ def test_a_driver_of_an_older_spec_is_not_taken_for_the_current_one(api: FakeApi
     )
 
 
-def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: FakeApi, world: World) -> None:
-    api.unserved.clear()
-    assert "apply SparkApplication hourly" in world.reconcile()
-    assert not api.of("Deployment") and world.pipeline["status"]["application"] == "SparkApplication/hourly"
-    assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Pending", "InProgress")
-    world.application("SUBMITTED", executionAttempts=1)
-    world.reconcile()
-    assert world.pipeline["status"]["state"] == "Starting"
-    world.pod(ready=True, template=api.of("SparkApplication")["hourly"]["spec"]["driver"]["template"])
-    world.application("RUNNING", executionAttempts=2)
-    world.runner = running()
-    world.reconcile()
-    status = world.pipeline["status"]
-    assert (status["state"], status["restarts"], status["lagRecords"], kstatus(world.pipeline)) == (
-        "Running",
-        1,
-        7,
-        "Current",
-    )
-    assert world.reconcile() == []
-    world.application("FAILED", executionAttempts=4, app={"errorMessage": "driver container failed with ExitCode: 1"})
-    world.delete_pod()
-    world.reconcile()
-    assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Failed", "Failed")
-    assert world.pipeline["status"]["lastError"] == "driver container failed with ExitCode: 1"
-
-
-@pytest.mark.parametrize(
-    ("state", "attempts", "told", "kstatus_"),
-    [
-        ("SUBMISSION_FAILED", 0, "Failing", "InProgress"),
-        ("FAILING", 1, "Failing", "InProgress"),
-        ("PENDING_RERUN", 2, "Starting", "InProgress"),
-        ("INVALIDATING", 4, "Starting", "InProgress"),
-        ("COMPLETED", 1, "Finished", "Current"),
-        ("SUCCEEDING", 1, "Starting", "InProgress"),
-        ("UNKNOWN", 1, "Starting", "InProgress"),
-    ],
-)
-def test_states_of_a_spark_application(
-    api: FakeApi, world: World, state: str, attempts: int, told: str, kstatus_: str
-) -> None:
-    api.unserved.clear()
-    world.reconcile()
-    world.application(state, executionAttempts=attempts)
-    world.reconcile()
-    assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == (told, kstatus_)
-
-
-def test_a_spark_application_that_has_ended_is_replaced_when_it_is_suspended(api: FakeApi, world: World) -> None:
-    api.unserved.clear()
-    world.reconcile()
-    world.application("COMPLETED")
-    world.edit(state="suspended")
-    assert "delete SparkApplication hourly" in world.reconcile()
-    assert api.of("SparkApplication")["hourly"]["spec"]["suspend"] is True
-    world.reconcile()
-    assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Suspended", "Current")
-
-
-def test_the_launcher_spark_operator_without_its_crd_stalls_the_pipeline(world: World) -> None:
-    world.edit(launcher="SparkOperator")
-    world.reconcile()
-    assert world.conditions["Stalled"]["reason"] == "SparkOperatorNotFound"
-
-
-def test_another_launcher_starts_once_the_first_driver_is_gone(api: FakeApi, world: World) -> None:
-    world.reconcile()
-    world.pod(ready=True)
-    api.unserved.clear()
-    world.start_another_operator()
-    world.reconcile()
-    assert not api.of("SparkApplication"), "a running pipeline stays with its launcher"
-    world.edit(launcher="SparkOperator")
-    assert world.reconcile()[0] == "delete Deployment hourly-driver"
-    world.reconcile()
-    assert not api.of("SparkApplication") and world.conditions["Ready"]["reason"] == "ChangingLauncher"
-    world.delete_pod()
-    world.reconcile()
-    assert "hourly" in api.of("SparkApplication")
-
-
-def test_an_object_of_another_owner_stalls_the_pipeline(api: FakeApi, world: World) -> None:
+def test_an_object_of_another_owner_stalls_the_pipeline(api: FakeApi, world: PipelineWorld) -> None:
     api.put(DEPLOYMENT, {"metadata": {"name": "hourly-driver", "namespace": "events"}, "spec": {}})
     world.reconcile()
     assert world.conditions["Stalled"]["reason"] == "NameConflict" and world.deployment["spec"] == {}
 
 
-def test_a_change_that_the_api_server_rejects_stalls_the_pipeline(api: FakeApi, world: World) -> None:
+def test_a_change_that_the_api_server_rejects_stalls_the_pipeline(api: FakeApi, world: PipelineWorld) -> None:
     api.reject = lambda write: ApiError(403, "exceeded quota") if "Claim" in write else None
     world.reconcile()
     assert "exceeded quota" in world.conditions["Stalled"]["message"]
@@ -381,7 +206,7 @@ def test_a_change_that_the_api_server_rejects_stalls_the_pipeline(api: FakeApi, 
 
 @pytest.mark.parametrize("modes", [["ReadWriteOnce"], ["ReadWriteMany", "ReadWriteOnce"]])
 def test_the_access_modes_of_an_existing_claim_decide_where_executors_run(
-    api: FakeApi, world: World, modes: Sequence[str]
+    api: FakeApi, world: PipelineWorld, modes: Sequence[str]
 ) -> None:
     api.put(CLAIM, {"metadata": {"name": "mine", "namespace": "events"}, "spec": {"accessModes": modes}})
     world.edit(checkpoint={"pvc": {"claimName": "mine"}})
@@ -399,7 +224,7 @@ def test_the_access_modes_of_an_existing_claim_decide_where_executors_run(
         ({"sinks": [{"from": "nobody", "topic": "late"}]}, "InvalidSpec", "must name a source or a transform"),
     ],
 )
-def test_an_impossible_spec_is_reported(world: World, spec: dict[str, Any], reason: str, said: str) -> None:
+def test_an_impossible_spec_is_reported(world: PipelineWorld, spec: dict[str, Any], reason: str, said: str) -> None:
     world.edit(**spec)
     if spec.get("checkpoint", 1) is None:
         del world.pipeline["spec"]["checkpoint"]

@@ -28,7 +28,7 @@ IGNORES_SIGTERM = (
 
 @dataclass
 class Reports:
-    """What a supervisor reports, and a way to wait for it. `notes`: state and note of each
+    """The reports of a supervisor, and a way to wait for them. `notes`: state and note of each
     report.
     """
 

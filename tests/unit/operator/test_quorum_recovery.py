@@ -1,4 +1,4 @@
-"""Voters that are lost, and how a cluster goes on without their majority."""
+"""Detecting lost voters, and planning the recovery of their cluster."""
 
 import pytest
 from hypothesis import given

@@ -86,11 +86,11 @@ def test_plan_is_read_from_a_file(tmp_path: Path) -> None:
     file.write_text(json.dumps({"version": 1, "partitions": entries}))
     (move,) = reassign._moves_of_plan(reassignment_inputs(), file)
     assert (move.partition, move.after, move.adding) == (0, (3, 1), (3,))
-    for replicas, partition, said in (([4], 0, "broker 4 is not up"), ([1], 7, "there is no partition a-7")):
+    for replicas, partition, message in (([4], 0, "broker 4 is not up"), ([1], 7, "there is no partition a-7")):
         file.write_text(
             json.dumps({"version": 1, "partitions": [{"topic": "a", "partition": partition, "replicas": replicas}]})
         )
-        with pytest.raises(CommandError, match=said):
+        with pytest.raises(CommandError, match=message):
             reassign._moves_of_plan(reassignment_inputs(), file)
     with pytest.raises(CommandError, match="No such file"):
         reassign._moves_of_plan(reassignment_inputs(), tmp_path / "none.json")

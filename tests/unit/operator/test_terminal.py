@@ -106,12 +106,12 @@ def test_times_and_counts() -> None:
 
 
 def test_a_milestone_is_printed_once() -> None:
-    said: list[str] = []
-    it = LiveView(say=lambda text, kind: said.append(text))
+    message: list[str] = []
+    it = LiveView(say=lambda text, kind: message.append(text))
     it.reach("first message")
     it.reach("first message")
-    assert len(said) == 1
-    assert said[0].startswith("first message after ")
+    assert len(message) == 1
+    assert message[0].startswith("first message after ")
 
 
 def test_the_summary_has_records_and_rows() -> None:

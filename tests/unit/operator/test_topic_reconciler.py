@@ -76,9 +76,9 @@ async def test_a_topic_that_is_created_again_while_no_operator_watches_needs_bot
     assert after.topics["retain"] == before["retain"] and after.topics["other"] == before["other"]
     (kept,) = [it for it in after.events if it.startswith("TopicRetained")]
     assert kept.endswith("topics stay with their records: other, retain")
-    said = len(after.events)
+    message = len(after.events)
     await after.reconcile()
-    assert len(after.events) == said, "the event is not repeated"
+    assert len(after.events) == message, "the event is not repeated"
 
 
 @on_loop
@@ -101,9 +101,9 @@ async def test_many_deletions_are_one_event() -> None:
     await world.reconcile()
     for number in range(300):
         world.delete(f"t{number:03}")
-    said = len(world.events)
+    message = len(world.events)
     await world.reconcile()
-    assert not world.topics and len(world.events) == said + 1
+    assert not world.topics and len(world.events) == message + 1
     assert world.events[-1].endswith(": t000, t001, t002, t003, t004, t005, t006, t007, t008, t009 and 290 more")
 
 

@@ -22,8 +22,8 @@ WITHIN_S = 20.0
 
 
 class ApiServer:
-    """As much of one as a watch needs. `cut`: ends all watches; what happened since they began is
-    not replayed.
+    """The part of an API server that a watch needs. `cut` ends all watches; events since their
+    start are not replayed.
     """
 
     def __init__(self) -> None:

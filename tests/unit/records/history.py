@@ -191,7 +191,7 @@ def cleaned(
 
 
 def committed(log: Log) -> list[Record]:
-    """What a read_committed consumer reads."""
+    """Records that a read_committed consumer reads."""
     found: list[Record] = []
     for batch, header in zip(log.batches, log.headers(), strict=True):
         hidden = header.is_control or any(

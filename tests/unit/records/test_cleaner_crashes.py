@@ -10,7 +10,7 @@ from tests.unit.records.compacted_log import DAY_MS, CompactedLog
 
 
 def crash_points(compacted: CompactedLog) -> int:
-    """How many renames one cleaning makes."""
+    """Number of renames in one cleaning."""
     before = compacted.disk.renames
     compacted.clean()
     return compacted.disk.renames - before

@@ -1,6 +1,4 @@
-"""Which log is compacted next, and up to which offset: Kafka's rules, each named for its
-setting.
-"""
+"""Choice of the log to compact and of its range: Kafka's rules, each named for its setting."""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""What a leader changes in a batch, and what it rejects, because of the topic's config."""
+"""Changes that a leader makes to a batch, and batches that it rejects, because of the topic's
+config.
+"""
 
 from dataclasses import replace
 from typing import Literal

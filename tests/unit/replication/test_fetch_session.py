@@ -1,4 +1,4 @@
-"""Which partitions a follower names in the requests of its fetch session."""
+"""The partitions that a follower names in the requests of its fetch session."""
 
 from dataclasses import dataclass, field
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""The replica that a consumer is told to read from (KIP-392)."""
+"""The preferred read replica of a consumer (KIP-392)."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Kafka's rules of access control, against a naive reading of them and one by one."""
+"""Kafka's rules of access control, one by one and against a naive implementation."""
 
 from uuid import UUID
 

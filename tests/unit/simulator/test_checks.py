@@ -1,4 +1,4 @@
-"""Each check detects its violation, and nothing else."""
+"""Each check of the simulation detects its violation and no other."""
 
 from uuid import UUID
 

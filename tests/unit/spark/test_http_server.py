@@ -103,10 +103,10 @@ def test_http_endpoint_is_ready_once_the_queries_run() -> None:
 
 
 def test_error_is_written_to_the_termination_message(tmp_path: Path) -> None:
-    said = tmp_path / "last-words"
-    arguments = ["run", "--bootstrap", "b:1", "--termination-message", str(said)]
+    message = tmp_path / "last-words"
+    arguments = ["run", "--bootstrap", "b:1", "--termination-message", str(message)]
     assert main([*arguments, "--pipeline", str(tmp_path / "none.yaml")]) == 2
-    assert said.read_text() == f"{tmp_path / 'none.yaml'}: No such file or directory\n"
+    assert message.read_text() == f"{tmp_path / 'none.yaml'}: No such file or directory\n"
 
 
 def test_runner_is_found_and_stopped(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def broker_file(broker: int | str) -> str:
 
 def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
     """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
-    their number, which replication defaults and whom a broker asks for the cluster follow from."""
+    their number, from which replication defaults and the bootstrap servers of the quorum follow.
+    """
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
     protocols = {INTER_BROKER: "PLAINTEXT", **listener_security.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))

@@ -1,5 +1,5 @@
-"""Whether a live object differs from the desired one in a field that the operator sets. What others
-and Kubernetes' defaults add does not count.
+"""Finds differences between a live object and the desired one in fields that the operator sets.
+Fields that other managers or Kubernetes' defaults add are ignored.
 
 Invariant: after the desired object was applied nothing differs, so a converged object is never
 written again.

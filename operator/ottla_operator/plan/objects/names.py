@@ -62,7 +62,7 @@ def labels(cluster: Cluster) -> dict[str, str]:
 
 
 def selector_text(cluster: Cluster) -> str:
-    """The selector as the scale subresource and list requests take it."""
+    """The selector in the form of the scale subresource and of list requests."""
     return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
 
 
@@ -77,7 +77,9 @@ def metadata(cluster: Cluster, name: str, *, owned: bool = True, annotations: di
 
 
 def owner(cluster: Cluster) -> Json:
-    """Without blockOwnerDeletion, which would need the right to update finalizers."""
+    """Owner reference without blockOwnerDeletion, which would need the right to update
+    finalizers.
+    """
     return {
         "apiVersion": API_VERSION,
         "kind": "Cluster",
@@ -130,19 +132,19 @@ def pod_host(cluster: Cluster, broker: int) -> str:
 
 
 def service_host(cluster: Cluster, service: str) -> str:
-    """Without the Kubernetes cluster's domain, which is unknown here: every pod's resolver
-    completes it.
+    """Host name of a Service without the Kubernetes cluster's domain, which is unknown here: every
+    pod's resolver completes it.
     """
     return f"{service}.{cluster.metadata.namespace}.svc"
 
 
 def brokers_port(cluster: Cluster) -> int:
-    """Port between brokers."""
+    """Port of the inter-broker listener."""
     return _free(cluster, BROKERS_PORT)
 
 
 def http_port(cluster: Cluster) -> int:
-    """Port of health and metrics."""
+    """Port of health checks and metrics."""
     return _free(cluster, HTTP_PORT)
 
 

@@ -1,4 +1,4 @@
-"""What the operator was installed with and passes on to every pod that it starts."""
+"""Options of the operator that apply to every pod that it creates."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,10 @@ from ottla_operator.resources.model import Json
 
 @dataclass(frozen=True, slots=True)
 class PodDefaults:
-    """`pull_secrets`: names of Secrets with which images are pulled; each namespace with a Cluster
-    or Pipeline needs its own. `assigns_uid`: whether the platform assigns a user id to every
-    namespace, as OpenShift does, and refuses another."""
+    """`pull_secrets`: names of image pull secrets, which each namespace with a Cluster or Pipeline
+    needs. `assigns_uid`: the platform assigns a user id to every namespace, as OpenShift does, and
+    refuses others.
+    """
 
     pull_secrets: tuple[str, ...] = ()
     assigns_uid: bool = False

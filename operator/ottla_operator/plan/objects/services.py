@@ -26,7 +26,7 @@ def external_listeners(cluster: Cluster) -> list[Listener]:
 
 
 def services(cluster: Cluster, brokers: Iterable[int]) -> list[Json]:
-    """`brokers`: ids of those that have, or are about to get, a pod."""
+    """`brokers`: ids of brokers that have a pod or will get one."""
     ids = list(brokers)
     return [
         _headless_service(cluster),
@@ -61,8 +61,8 @@ def _bootstrap_service(cluster: Cluster, listener: Listener) -> Json:
 
 
 def _broker_service(cluster: Cluster, listener: Listener, broker: int) -> Json:
-    """Clients are given the address of the broker's own node, so a node port need not forward to
-    others: Local.
+    """A Service of one broker. Clients get the address of the broker's own node, so nodes need not
+    forward to others (`externalTrafficPolicy: Local`).
     """
     spec: Json = {
         "type": _type(listener),
@@ -89,8 +89,8 @@ def _service(cluster: Cluster, name: str, spec: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """What Kubernetes has given a Service. `node_port`: of its first port. `host`: of its load
-    balancer.
+    """The addresses that Kubernetes has assigned to a Service. `node_port`: of its first port.
+    `host`: of its load balancer.
     """
 
     node_port: int | None = None
@@ -134,8 +134,9 @@ def services_without_address(cluster: Cluster, broker: int, addresses: ServiceAd
 
 
 def bootstrap_addresses(cluster: Cluster, addresses: ServiceAddresses) -> dict[str, str]:
-    """Listener → bootstrap address, of those that are known. A node port is reached by any node:
-    `<node>` stands for its host."""
+    """Listener → bootstrap address, if it is known. `<node>` stands for the host of any node that
+    forwards a node port.
+    """
     found: dict[str, str] = {}
     for it in cluster.listeners:
         given = addresses.of(names.bootstrap_service(cluster, it))
@@ -153,9 +154,8 @@ def _bracketed(host: str) -> str:
 
 
 def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False, login: bool = False) -> str:
-    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without:
-    an internal listener's if there is one. `login`: at a listener with SCRAM. Empty if there is no
-    such listener.
+    """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without.
+    `login`: at a listener with SCRAM. An internal listener is preferred. Empty if there is none.
     """
     listeners = [it for it in cluster.listeners if bool(it.tls) is tls and (it.authentication == "SCRAM") is login]
     if not listeners:

@@ -1,4 +1,4 @@
-"""All objects of a Pipeline together, which launcher runs it, and what of a Pipeline Kubernetes
+"""All desired objects of a Pipeline, the choice of its launcher, and the features that Kubernetes
 cannot run.
 """
 
@@ -38,9 +38,9 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class LaunchInputs:
-    """What the objects depend on beside the Pipeline. `claim_modes`: access modes of the
-    checkpoint's volume claim, where the operator has not created it. `finished`: ConfigMap of the
-    pipeline whose driver has completed.
+    """Inputs of the plan beside the Pipeline. `claim_modes`: access modes of the checkpoint's
+    volume claim, if the operator has not created it. `finished`: ConfigMap of the pipeline whose
+    driver has completed.
     """
 
     launcher: Launcher
@@ -51,8 +51,9 @@ class LaunchInputs:
 
 @dataclass(frozen=True, slots=True)
 class DesiredLaunch:
-    """`prerequisites`: what a driver needs before it is created. `application`: the Deployment or
-    SparkApplication. `settings`: name of the ConfigMap."""
+    """`prerequisites`: objects that must exist before the driver. `application`: the Deployment or
+    SparkApplication. `settings`: name of the ConfigMap.
+    """
 
     prerequisites: tuple[Json, ...]
     application: Json
@@ -81,8 +82,9 @@ def desired_objects(pipeline: Pipeline, image: PipelineImage, inputs: LaunchInpu
 
 
 def choose_launcher(pipeline: Pipeline, existing: Collection[Launcher], *, has_spark_operator: bool) -> Launcher:
-    """`existing`: launchers that run it already; unless the spec names one, it stays with that.
-    `has_spark_operator`: the API server knows SparkApplications.
+    """Chooses the launcher. Unless the spec names one, a running Pipeline keeps its launcher.
+    `existing`: launchers that run it already. `has_spark_operator`: the API server has the CRD of
+    SparkApplications.
     """
     if pipeline.spec.launcher is not None:
         return pipeline.spec.launcher

@@ -19,7 +19,9 @@ START_TIMEOUT_S: Final = 300
 
 
 def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, *, is_finished: bool) -> Json:
-    """`is_finished`: the driver has read everything and is not to run again."""
+    """The Deployment of a driver. `is_finished`: the driver has read all records and must not run
+    again.
+    """
     runs = pipeline.spec.state != "suspended" and not is_finished
     annotations = {names.FINISHED: config_map} if is_finished else {}
     return {

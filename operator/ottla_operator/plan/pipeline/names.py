@@ -65,12 +65,12 @@ def metadata(
 
 
 def driver(pipeline: Pipeline) -> str:
-    """Of the Deployment and of the driver's ServiceAccount."""
+    """Name of the Deployment and of the driver's ServiceAccount."""
     return f"{pipeline.name}-driver"
 
 
 def application(pipeline: Pipeline) -> str:
-    """Of the SparkApplication."""
+    """Name of the SparkApplication."""
     return pipeline.name
 
 
@@ -84,5 +84,5 @@ def config_map(pipeline: Pipeline, digest: str) -> str:
 
 
 def claim(pipeline: Pipeline) -> str:
-    """Of the checkpoint's volume claim that the operator creates."""
+    """Name of the checkpoint's volume claim that the operator creates."""
     return f"{pipeline.name}-checkpoint"

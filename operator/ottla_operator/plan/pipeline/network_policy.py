@@ -1,4 +1,4 @@
-"""Who may reach the pods of a Pipeline."""
+"""NetworkPolicy for the pods of a Pipeline."""
 
 from ottla_operator.plan.pipeline import names, pods
 from ottla_operator.resources.model import Json
@@ -6,9 +6,10 @@ from ottla_operator.resources.pipeline import Pipeline
 
 
 def network_policy(pipeline: Pipeline) -> Json:
-    """Driver and executors reach each other at any port, as Spark chooses most of them itself.
-    Everybody may reach status and metrics. Spark's own page (port 4040) has no access control, so
-    only `kubectl port-forward` reaches it."""
+    """Driver and executors reach each other at any port, because Spark chooses most ports itself.
+    Status and metrics are open to all pods. Spark's own page (port 4040) has no access control, so
+    only `kubectl port-forward` reaches it.
+    """
     members = {
         "matchLabels": names.common(pipeline),
         "matchExpressions": [{"key": names.COMPONENT, "operator": "In", "values": sorted(names.POD_COMPONENTS)}],

@@ -63,7 +63,7 @@ def termination_grace_s(pipeline: Pipeline) -> int:
 
 
 def driver_container(pipeline: Pipeline) -> Json:
-    """Without what launchers add: image, arguments, resources."""
+    """The driver's container without the fields that launchers add: image, arguments, resources."""
     return {
         "name": DRIVER_CONTAINER,
         "ports": [{"name": names.HTTP_PORT, "containerPort": HTTP_PORT, "protocol": "TCP"}],

@@ -51,12 +51,12 @@ class Size:
 
     @property
     def heap(self) -> str:
-        """As Spark's settings have it."""
+        """Heap size in the format of Spark's settings."""
         return f"{self.heap_mi}m"
 
     @property
     def memory(self) -> str:
-        """Of the whole pod, as Spark computes it."""
+        """Memory of the whole pod, as Spark computes it."""
         return f"{self.heap_mi + max(int(OVERHEAD * self.heap_mi), LEAST_OVERHEAD_MI)}Mi"
 
 
@@ -101,7 +101,7 @@ def complete_conf(pipeline: Pipeline) -> dict[str, str]:
 
 
 def find_invalid_conf(pipeline: Pipeline) -> str:
-    """Which of its settings Kubernetes does not allow; empty if all are fine."""
+    """The settings that Kubernetes does not allow; empty if all are allowed."""
     own = conf(pipeline)
     if taken := [it for it in OPERATOR_SETTINGS if it in own]:
         return f"spec.spark.conf: {', '.join(taken)}: set by the operator on Kubernetes"

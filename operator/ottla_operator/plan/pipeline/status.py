@@ -25,7 +25,7 @@ SUSPENDING: Final = Reconciling("Suspending", "the driver stops after the batch 
 
 @dataclass(frozen=True, slots=True)
 class RunnerStatus:
-    """What a driver's runner reports, see `ottla_spark`."""
+    """The status that a driver's runner reports, see `ottla_spark`."""
 
     state: str
     error: str | None = None
@@ -79,7 +79,7 @@ class PipelineObservations:
 
 
 def evaluate_driver(observed: PipelineObservations) -> PipelineRun:
-    """Of a driver that a Deployment or this machine runs."""
+    """Evaluates a driver that a Deployment or this machine runs."""
     if observed.is_suspended:
         return PipelineRun("Suspended", SUSPENDING if observed.drivers else SUSPENDED)
     if observed.is_finished:
@@ -91,7 +91,7 @@ def evaluate_driver(observed: PipelineObservations) -> PipelineRun:
 
 
 def evaluate_application(observed: PipelineObservations) -> PipelineRun:
-    """Of a SparkApplication, by the states that the Spark operator reports."""
+    """Evaluates a SparkApplication by the states that the Spark operator reports."""
     status = observed.application.get("status") or {}
     application_state = status.get("applicationState") or {}
     state = str(application_state.get("state") or "")
@@ -135,8 +135,8 @@ def _evaluate_pod(driver: DriverPod, observed: PipelineObservations, restarts: i
     error = (runner and runner.error) or ""
     problem = next((it.problem for it in observed.executors if it.problem), "")
     if problem and not any(it.phase == "Running" for it in observed.executors):
-        said = f"no executor is running: {problem}"
-        return PipelineRun("Running", Reconciling("NoExecutorRunning", said), error or said, restarts, runner)
+        message = f"no executor is running: {problem}"
+        return PipelineRun("Running", Reconciling("NoExecutorRunning", message), error or message, restarts, runner)
     return PipelineRun("Running", Ready(RUNNING), error, restarts, runner)
 
 

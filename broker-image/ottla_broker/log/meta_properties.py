@@ -1,0 +1,65 @@
+"""The identity of a log directory: its file `meta.properties`, in Kafka's format."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+from ottla_broker.log import file_names
+from ottla_broker.log.checkpoints import encode_properties, read_properties
+from ottla_broker.log.disk import Disk
+from ottla_broker.runtime import Runtime, uuid_from_text, uuid_text
+
+META_VERSION: Final = "1"
+PREVIOUS_CLUSTER_ID: Final = "previous.cluster.id"
+
+
+class LogDirError(Exception):
+    """The directory cannot be used; the message says what is wrong and with which file."""
+
+
+@contextmanager
+def log_dir_errors(path: str) -> Iterator[None]:
+    """Raises LogDirError in place of OSError and ValueError."""
+    try:
+        yield
+    except OSError as error:
+        raise LogDirError(f"log.dirs: {error.filename or path}: {error.strerror or error}") from error
+    except (ValueError, LogDirError) as error:
+        raise LogDirError(f"log.dirs: {error}") from error
+
+
+def read_identity(
+    disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
+) -> tuple[UUID, str | None, str | None]:
+    """Returns (directory id, cluster id, cluster id before a recovery) from `meta.properties`.
+    Creates the file or adds missing properties. LogDirError.
+    """
+    file = f"{path}/{file_names.META_PROPERTIES}"
+    found = read_properties(disk, file)
+    if found and found.get("version") != META_VERSION:
+        raise LogDirError(f"{file}: version {found.get('version')!r}; only {META_VERSION} is known")
+    if "node.id" in found and found["node.id"] != str(node_id):
+        raise LogDirError(describe_mismatch(file, "node.id", found["node.id"], str(node_id)))
+    known = found.get("cluster.id")
+    if known is not None and cluster_id is not None and known != cluster_id:
+        raise LogDirError(describe_mismatch(file, "cluster.id", known, cluster_id))
+    directory_id = uuid_from_text(found["directory.id"]) if "directory.id" in found else runtime.new_uuid()
+    cluster_id = known if known is not None else cluster_id
+    properties = identity_properties(node_id, cluster_id, directory_id)
+    if not properties.items() <= found.items():
+        write_identity(disk, path, properties)
+    return directory_id, cluster_id, found.get(PREVIOUS_CLUSTER_ID)
+
+
+def describe_mismatch(file: str, key: str, found: str, expected: str) -> str:
+    return f"{file} says {key}={found}, but this broker has {key}={expected}: the directory belongs to another broker"
+
+
+def identity_properties(node_id: int, cluster_id: str | None, directory_id: UUID) -> dict[str, str]:
+    values = {"version": META_VERSION, "node.id": str(node_id), "directory.id": uuid_text(directory_id)}
+    return values if cluster_id is None else {**values, "cluster.id": cluster_id}
+
+
+def write_identity(disk: Disk, path: str, properties: dict[str, str]) -> None:
+    disk.replace_file(f"{path}/{file_names.META_PROPERTIES}", encode_properties(properties))
