@@ -170,8 +170,8 @@ async def completes_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]
 
 
 async def start_http(broker: Broker, server: Server) -> Callable[[], Awaitable[None]] | None:
-    """Serve health and metrics on `http.listener`, from before the broker is ready. Returns what
-    closes the server.
+    """Serves health and metrics on `http.listener`, also before the broker is ready. Returns a
+    function that closes the server.
     """
     address = broker.config(HTTP_LISTENER)
     if address is None:

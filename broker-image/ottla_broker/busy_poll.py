@@ -6,11 +6,11 @@ loop polls instead of sleeping: on two otherwise idle processors the median ackn
 0.072 ms instead of 0.158 (bench line `latency-p50`, 16 and 8 runs). When other programs keep the
 processors busy there is nothing to gain: 0.056 ms instead of 0.050.
 
-- A connection earns it with requests that quickly follow their responses: each is worth a share of
-  one poll, and a poll in vain costs a whole one. So an idle broker sleeps, and a client with a
-  rhythm of its own wastes at most one poll in `SHARES_PER_POLL` quick requests.
-- Polling is a turn of the loop like any other. Between two turns the processor is offered to other
-  programs, such as the client itself."""
+- A connection earns credit with requests that quickly follow their responses: each is worth a share
+  of one poll, and a poll without a request costs a whole one. So an idle broker sleeps, and a
+  slower client wastes at most one poll in `SHARES_PER_POLL` quick requests.
+- Each poll is an iteration of the event loop. Between two of them other programs, such as the
+  client, may use the processor."""
 
 import os
 import time
@@ -51,8 +51,9 @@ class PollCredit:
 
 
 class BusyPoll:
-    """One per broker, on a loop with real time: virtual time would not pass while it polls.
-    `max_us`: how long a poll lasts."""
+    """One per broker, on a loop with real time, because virtual time would not pass while it polls.
+    `max_us`: duration of one poll.
+    """
 
     def __init__(
         self, call_soon: Callable[[Poll], object], max_us: int, clock: Callable[[], int] = time.perf_counter_ns
@@ -65,13 +66,15 @@ class BusyPoll:
         self._polling = False
 
     def on_request(self, credit: PollCredit) -> None:
-        """Bytes have come on the connection of `credit`."""
+        """Called when bytes have arrived on the connection of `credit`."""
         credit.on_request(self._clock(), self._max_ns)
         if credit is self._awaited:
             self._until = 0
 
     def on_response(self, credit: PollCredit) -> None:
-        """A small request was answered at once, and no other of its connection is open."""
+        """Called when a small request was answered at once and no other request of its connection
+        is open.
+        """
         now = self._clock()
         credit.on_response(now)
         if credit.is_sufficient:
@@ -90,6 +93,6 @@ class BusyPoll:
 
 
 def is_affordable() -> bool:
-    """False with a single processor, which polling would keep from the client."""
+    """False with a single processor, which the client needs."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processors > 1

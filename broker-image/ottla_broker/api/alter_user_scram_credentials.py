@@ -64,7 +64,7 @@ async def alter_user_scram_credentials(
 
 
 def find_error(request: AlterUserScramCredentialsRequest, user: str) -> KafkaError | None:
-    """Texts are Kafka's."""
+    """The error of a user's changes. Texts are Kafka's."""
     upsertions = [it for it in request.upsertions if it.name == user]
     mechanisms = [int(it.mechanism) for it in request.deletions if it.name == user]
     mechanisms += [int(it.mechanism) for it in upsertions]

@@ -47,8 +47,8 @@ class ShardState(Enum):
 
 
 class GroupCoordinatorShard:
-    """`groups` and `offsets` hold the replicated state; rebalancing groups also what is being
-    written.
+    """`groups` and `offsets` hold the replicated state; groups that rebalance also hold state that
+    is being written.
     """
 
     def __init__(self, journal: Journal, runtime: Runtime, config: GroupCoordinatorConfig) -> None:
@@ -126,7 +126,9 @@ class GroupCoordinatorShard:
             yield
 
     def close(self) -> None:
-        """Another broker leads the partition now: waiting requests fail with NOT_COORDINATOR."""
+        """Called when another broker leads the partition. Waiting requests fail with
+        NOT_COORDINATOR.
+        """
         self.state = ShardState.closed
         for _, timer in self._timers.values():
             timer.cancel()
@@ -163,7 +165,7 @@ class GroupCoordinatorShard:
         return group
 
     def run_effects(self, group: ClassicGroup, effects: Iterable[Effect]) -> list[asyncio.Future[ErrorCode]]:
-        """Carries out a group's effects; the writes among them."""
+        """Executes a group's effects. Returns the writes among them."""
         writes = []
         for effect in effects:
             if isinstance(effect, CompleteRequest):
@@ -204,7 +206,9 @@ class GroupCoordinatorShard:
     # -- offsets -----------------------------------------------------------------------------------
 
     async def commit_offsets(self, group_id: str, commits: Mapping[OffsetCommitKey, OffsetCommit]) -> None:
-        """Returns when they are replicated. The caller has called the group's `check_commit`."""
+        """Writes commits and returns when they are replicated. The caller has called the group's
+        `check_commit`.
+        """
         now_ms = self._runtime.now_ms()
         records = [
             Record(now_ms, encode_offset_commit_key(*key), encode_offset_commit_value(commit))
@@ -228,8 +232,8 @@ class GroupCoordinatorShard:
             del self._pending_commits[group_id]
 
     async def wait_for_pending_commits(self, group_id: str) -> None:
-        """Returns when no commit of the group is in flight: only then are the offsets known that a
-        deletion removes.
+        """Returns when no commit of the group is in flight, so that the offsets that a deletion
+        removes are known.
         """
         while pending := self._pending_commits.get(group_id):
             await asyncio.wait(list(pending))
@@ -252,7 +256,7 @@ class GroupCoordinatorShard:
     # -- deletion and expiry -----------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> None:
-        """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group with its offsets. Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         await self.wait_for_pending_commits(group_id)
         self.check_serving()
         if (group := self.groups.get(group_id)) is None:
@@ -284,7 +288,9 @@ class GroupCoordinatorShard:
         return write
 
     async def expire_offsets(self, retention_ms: int) -> int:
-        """Deletes expired offsets and groups, group by group. The number of offsets deleted."""
+        """Deletes expired offsets and groups, group by group. Returns the number of deleted
+        offsets.
+        """
         count = 0
         for group in list(self.groups.values()):
             if (

@@ -1,10 +1,10 @@
-"""Making a log that Apache Kafka wrote this cluster's own.
+"""Adoption of a log that Apache Kafka wrote.
 
-- Transactions that are open are aborted: their coordinator is in the other cluster.
+- Open transactions are aborted, because their coordinator is in the other cluster.
 - Apache Kafka's cleaner leaves gaps between segments. This broker's leaves none, so that a gap
-  shows what a loss of power took (`LogCheckpoint.gapless`). Each gap is filled with an empty batch
-  at the end of the segment before it, as both cleaners write them. From then on every gap is a
-  loss.
+  shows records lost in a power failure (`LogCheckpoint.gapless`). Each gap is filled with an empty
+  batch at the end of the segment before it, as both cleaners write them. From then on every gap is
+  a loss.
 """
 
 import logging

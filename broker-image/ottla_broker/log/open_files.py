@@ -1,5 +1,6 @@
-"""A bounded set of open files: a broker with thousands of partitions keeps descriptors only for
-those in use."""
+"""A bounded set of open files, so that a broker with thousands of partitions keeps descriptors only
+for those in use.
+"""
 
 import errno
 import resource

@@ -75,8 +75,9 @@ class Segment:
 
     @classmethod
     def create(cls, files: OpenFiles, directory: str, base: int, *, now_ms: int, jitter_ms: int = 0) -> "Segment":
-        """A new, empty segment; files of these names are emptied. OSError, and none of its files is
-        left."""
+        """Creates an empty segment. Files of these names are emptied. On OSError none of its files
+        remains.
+        """
         segment = cls(files, directory, base, created_ms=now_ms, jitter_ms=jitter_ms)
         try:
             for path in (segment.path, segment.offsets.path, segment.times.path):
@@ -225,8 +226,9 @@ class Segment:
         return None
 
     def iter_batches(self, start: int) -> Iterator[BatchLocation]:
-        """Batches from position `start` on, by the few bytes that say where they end. Raises
-        CorruptSegment."""
+        """Batches from position `start` on; reads only the bytes with their offsets and lengths.
+        Raises CorruptSegment.
+        """
         for position, size, base, last, _, _ in self._walk(start):
             yield BatchLocation(position, size, base, last)
 
@@ -320,7 +322,9 @@ class Segment:
         return self.offsets.last_below(offset) + 1
 
     def size_from(self, offset: int) -> int:
-        """About how many bytes hold `offset` and what follows it, by the index."""
+        """Approximate number of bytes from the batch that holds `offset` to the end, by the
+        index.
+        """
         return self.size - self.offsets.lookup_position(offset)
 
     def next_offset(self) -> int:
@@ -343,7 +347,7 @@ class Segment:
             self._files.disk.remove(path)
 
     def unload(self) -> None:
-        """Gives memory and descriptors back; what they hold must have been saved."""
+        """Releases memory and file descriptors. Their content must have been saved."""
         self.unload_indexes()
         for path in self.paths:
             self._files.close(path)

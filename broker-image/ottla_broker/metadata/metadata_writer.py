@@ -1,9 +1,9 @@
-"""Serialised changes of the cluster's metadata: plan from the image, commit, and only then run the
+"""Serialized changes of the cluster's metadata: plan from the image, commit, and only then run the
 next plan.
 
 A lock makes planning and committing one step, so that no plan sees an image that another plan is
 about to change. It is held until the outcome of the commit is known, even if the caller is
-cancelled: appended records may be committed all the same. Plans are pure and fast, and each is one
+cancelled, because appended records may still be committed. Plans are pure and fast, and each is one
 commit, so a change of many partitions is one plan.
 """
 

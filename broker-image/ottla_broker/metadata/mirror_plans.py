@@ -80,7 +80,7 @@ class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def active_mirrored_topics(image: MetadataImage, mirror: str) -> Iterable[MirroredTopicRecord]:
-    """Those that have not failed over."""
+    """Mirrored topics that have not failed over."""
     return [topic for topic in image.mirrored_topics.values() if topic.mirror == mirror and not topic.failed_over]
 
 
@@ -136,8 +136,8 @@ def produce_rejection(image: MetadataImage, topic_id: UUID, name: str) -> KafkaE
 
 
 def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
-    """INVALID_REQUEST unless the mirror replicates: no later failover would make a new topic of it
-    writable.
+    """Raises INVALID_REQUEST unless the mirror replicates, because no later failover would make a
+    new topic of it writable.
     """
     settings = image.configs.get((MIRROR_RESOURCE, mirror))
     if settings is None:
@@ -147,8 +147,9 @@ def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
 
 
 def check_leader(image: MetadataImage, report: MirrorReport) -> PartitionRecord:
-    """The partition. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH when the
-    sender does not lead it in this epoch."""
+    """Returns the partition. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH when
+    the sender does not lead it in this epoch.
+    """
     state = image.partition(report.topic_id, report.partition)
     if state is None:
         is_topic_known = image.topic_by_id(report.topic_id) is not None
@@ -162,7 +163,7 @@ def check_leader(image: MetadataImage, report: MirrorReport) -> PartitionRecord:
 
 
 def plan_mirrored_topic(planner: TopicPlanner, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """The errors of `TopicPlanner.plan_creation`."""
+    """Plans the creation of a mirrored topic. Raises the errors of `TopicPlanner.plan_creation`."""
     topic = NewTopic(new.name, new.partitions, new.replication_factor, config=new.config)
     return [
         *planner.plan_creation(topic, topic_id),
@@ -185,7 +186,9 @@ def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID,
 
 
 def plan_report(image: MetadataImage, report: MirrorReport) -> list[MetadataRecord]:
-    """The errors of `check_leader`; INVALID_TOPIC_EXCEPTION when the topic is not mirrored."""
+    """Plans the records of a leader's report. Raises the errors of `check_leader`;
+    INVALID_TOPIC_EXCEPTION when the topic is not mirrored.
+    """
     state = check_leader(image, report)
     topic = image.mirrored_topics.get(report.topic_id)
     if topic is None:
@@ -213,9 +216,10 @@ def _plan_join(
     before: MirroredPartitionRecord,
     report: MirrorReport,
 ) -> list[MetadataRecord]:
-    """INVALID_REQUEST for a partition that does not join its source; POLICY_VIOLATION without
-    consent to truncate. A repeated report starts another leader epoch, in which a leader that has
-    not truncated yet starts over."""
+    """Plans the join of a partition to its source. INVALID_REQUEST for a partition that does not
+    join; POLICY_VIOLATION without consent to truncate. A repeated report starts another leader
+    epoch, in which a leader that has not truncated yet starts again.
+    """
     is_waiting = is_awaiting_join(topic, before)
     if topic.failed_over or not (is_waiting or before.joined == report.joined):
         raise KafkaError(ErrorCode.invalid_request, "the partition does not join its source, or not at this offset")
@@ -236,7 +240,7 @@ def _plan_join(
 
 
 def _check_may_truncate(image: MetadataImage, mirror: str) -> None:
-    """POLICY_VIOLATION without the mirror's consent."""
+    """Raises POLICY_VIOLATION unless the settings of the mirror allow truncation."""
     if image.configs.get((MIRROR_RESOURCE, mirror), {}).get(MIRROR_ON_DIVERGENCE.name) != TRUNCATE:
         raise KafkaError(
             ErrorCode.policy_violation,

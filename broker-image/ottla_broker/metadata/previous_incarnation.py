@@ -1,10 +1,9 @@
 """Detects whether an unclean shutdown may have lost records: unsynced records survive in the page
 cache until the machine restarts.
 
-A file stores the machine's boot id and the broker epoch of the last incarnation. After the same
-boot a killed process has lost nothing. After another one it may have lost unsynced records, and
-other replicas are trusted first (rule 5). A file that cannot be written or read counts as lost
-records.
+A file stores the machine's boot id and the broker epoch of the last incarnation. With the same boot
+id a killed process has lost no records. With another one it may have lost unsynced records, and
+other replicas are preferred (rule 5). A file that cannot be written or read counts as lost records.
 """
 
 import logging

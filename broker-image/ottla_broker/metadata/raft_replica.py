@@ -1,4 +1,4 @@
-"""The state of one replica in the quorum: every change of it, the promise that comes with it, and
+"""The state of one replica in the quorum: its transitions, the promise that each one implies, and
 the timer of its role.
 """
 
@@ -18,9 +18,10 @@ Rule = Callable[[RaftState, Replica], RaftState]
 
 
 class RaftReplica:
-    """`state`: what has been stored. `on_promise` is called when a newer epoch is promised, before
-    that is stored: from then on this broker acknowledges nothing in an older one. `expires_s`:
-    event loop time at which the timer of the role expires; None: never."""
+    """`state`: the stored state. `on_promise` is called when a newer epoch is promised, before that
+    is stored: from then on this broker acknowledges nothing in an older one. `expires_s`: event
+    loop time at which the timer of the role expires; None: never.
+    """
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class RaftReplica:
         self.expires_s: float | None = None
 
     def start(self) -> None:
-        """Once the log is loaded: transitions wait for it."""
+        """Called once the log is loaded. Transitions wait for it."""
         log_epoch = self._log.log_end.epoch
         if self.state.epoch < log_epoch:
             self.state = RaftState(epoch=log_epoch, failed_elections=1)  # quorum-state was lost
@@ -55,15 +56,15 @@ class RaftReplica:
         self._set_state(self.state)
 
     def view(self) -> Replica:
-        """This replica as the rules need it."""
+        """This replica in the form that the rules use."""
         return Replica(self._me, frozenset(voter.key for voter in self._log.voters.latest), self._log.log_end)
 
     def is_current_epoch(self, epoch: int) -> bool:
         return epoch == self._promised_epoch == self.state.epoch
 
     async def transition(self, rule: Rule) -> None:
-        """Applies a rule. Returns when the new state is stored. KAFKA_STORAGE_ERROR, and the state
-        is the old one.
+        """Applies a rule. Returns when the new state is stored. On KAFKA_STORAGE_ERROR the state is
+        unchanged.
         """
         await self._is_loaded.wait()
         # Not cancelled with the caller: the file would be written, and the state would not show it.
@@ -103,7 +104,7 @@ class RaftReplica:
         return self.expires_s is not None and self.expires_s <= self._loop.time()
 
     def hear_leader(self) -> None:
-        """The leader has answered a fetch."""
+        """Called when the leader has answered a fetch."""
         state = raft_rules.hear_leader(self.state)
         if state == self.state:
             self._arm_timer()
@@ -111,8 +112,9 @@ class RaftReplica:
             self._set_state(state)
 
     def expire_soon(self) -> None:
-        """The leader does not run any more: an election begins soon, but not in all voters at the
-        same time. After failed elections the pauses between them stay."""
+        """Called when the leader no longer runs. An election begins soon, at different times in
+        different voters. The pauses after failed elections stay.
+        """
         if self.state.failed_elections == 0:
             soon_s = self._loop.time() + self._runtime.random.uniform(0.0, MAX_ELECTION_DELAY_S)
             self.expires_s = soon_s if self.expires_s is None else min(self.expires_s, soon_s)

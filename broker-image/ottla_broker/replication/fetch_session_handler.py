@@ -105,7 +105,7 @@ class FetchSessionHandler(Generic[P]):
             self._leave(partition)
 
     def fetch_next(self, partition: P) -> None:
-        """Name it in the next request: its log end has changed."""
+        """Names the partition in the next request, because its log end has changed."""
         if partition in self:
             self._changed[partition] = None
 
@@ -200,7 +200,9 @@ class FetchSessionHandler(Generic[P]):
         return named
 
     def on_response(self, response: FetchResponse) -> list[tuple[P, FetchResponsePartition]]:
-        """What of the next response counts."""
+        """Returns the partitions of the next response with their data, without those whose data is
+        outdated.
+        """
         number = self._in_flight.popleft()
         if response.error in SESSION_LOST:
             if not self._in_flight:  # or the other response says the same

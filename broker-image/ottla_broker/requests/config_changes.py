@@ -1,7 +1,7 @@
-"""How AlterConfigs and IncrementalAlterConfigs change the configs of resources.
+"""AlterConfigs and IncrementalAlterConfigs change the configs of resources.
 
-The controller validates and commits. What only this broker can validate or change, its own settings
-and its loggers, it handles itself before it forwards the rest to the controller.
+The controller validates and commits. This broker validates and changes its own settings and loggers
+itself, and forwards the rest to the controller.
 """
 
 from collections import Counter
@@ -152,5 +152,5 @@ def _key(resource: NamedResource) -> tuple[int, str]:
 
 
 def _is_forwarded(ctx: RequestContext) -> bool:
-    """Whether another broker sent the request, for a client of its own."""
+    """Whether another broker has forwarded the request for a client."""
     return ctx.connection.software_name == FORWARDING_SOFTWARE_NAME

@@ -28,14 +28,12 @@ def selector(pipeline: Pipeline, component: str) -> dict[str, str]:
 
 
 def common(pipeline: Pipeline) -> dict[str, str]:
-    """Labels of everything that belongs to the pipeline; a Cluster of the same name has them
-    too.
-    """
+    """Labels of all objects of the pipeline. A Cluster of the same name has them too."""
     return {"app.kubernetes.io/name": "ottla", INSTANCE: pipeline.name}
 
 
 def selector_text(pipeline: Pipeline) -> str:
-    """The selector of `common` as list requests take it."""
+    """The selector of `common` in the form of list requests."""
     return ",".join(f"{key}={value}" for key, value in common(pipeline).items())
 
 
