@@ -153,17 +153,37 @@ def test_restart_keeps_passwords_and_open_clusters_refuse_rules(up: UpProcess) -
     up.start()
     up.wait_for_line("user shop: password set")
     up.wait_for_line("user billing: password set")
-    shop, records = librdkafka(up, "shop"), up.folder / ".ottla/secured/users.json"
-    before = records.read_text()
+    shop = librdkafka(up, "shop")
     up.stop()
     up.start()
-    eventually(lambda: records.read_text() != before, within_s=30, message="users are reconciled with new uids")
+    up.wait_for_line("the broker is ready")
     up.write_resources(*example(up, without="billing"))
     up.wait_for_line("revoked, because their Users are deleted: billing")
     assert librdkafka(up, "shop") == shop
     assert produce(shop) is None
+    assert not any("password set" in line for line in up.lines)
     cluster, *rest = example(up)
     cluster["spec"]["listeners"].append({"name": "open", "port": up.port + 2})
     up.write_resources(cluster, *rest)
     up.wait_for_line("authorization type ACL needs authentication SCRAM or TLS on every listener")
     up.wait_for_line("everything goes on unchanged")
+
+
+def test_running_cluster_is_secured_by_an_edit(up: UpProcess) -> None:
+    resources = example(up)
+    cluster = resources[0]
+    listener = {"name": "clients", "port": up.port}
+    opened = {**cluster, "spec": {"replicas": 1, "listeners": [listener]}}
+    up.write_resources(opened, resources[1])
+    up.start()
+    up.wait_for_line("topic orders created")
+    assert produce({"bootstrap.servers": up.bootstrap}) is None
+    up.write_resources(*resources)
+    up.wait_for_line("restarting broker 1")
+    up.wait_for_line("user shop: password set")
+    up.wait_for_line("user billing: password set")
+    assert produce(librdkafka(up, "shop")) is None
+    refused = produce({"bootstrap.servers": up.bootstrap})
+    assert refused is not None, "clients without a login are not served"
+    message = consume_one(librdkafka(up, "billing"), "billing-1")
+    assert isinstance(message, ck.Message) and message.value() == b"one"

@@ -146,13 +146,14 @@ def event_reasons(resources: NamespaceClient) -> set[tuple[str, str]]:
 def test_an_invalid_spec_that_the_schema_accepts_is_stalled(
     resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
-    secured = {"name": "secured", "port": 9094, "authentication": "SCRAM"}
-    resources.create("Cluster", "demo", {**SPEC, "listeners": [secured]})
+    """A setting of a listener that does not exist."""
+    setting = "listener.name.other.ssl.client.auth"
+    resources.create("Cluster", "demo", {**SPEC, "config": {setting: "required"}})
     resources.wait_for_status("Cluster", "demo", "Failed")
-    assert "spec.listeners[0].authentication" in resources.condition("Cluster", "demo", "Stalled")["message"]
-    resources.patch_spec("Cluster", "demo", {"listeners": None})
+    assert "listener.name.other" in resources.condition("Cluster", "demo", "Stalled")["message"]
+    resources.patch_spec("Cluster", "demo", {"config": None})
     resources.wait_for_status("Cluster", "demo", "InProgress")
-    eventually(lambda: ("InvalidSpec", "Warning") in event_reasons(resources), message="an InvalidSpec event")
+    eventually(lambda: ("SettingRefused", "Warning") in event_reasons(resources), message="a SettingRefused event")
 
 
 def test_a_topic_reports_that_its_cluster_is_missing_or_not_ready(

@@ -16,6 +16,7 @@ from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, DEPLOYMENT, POD, SPARK_
 from ottla_operator.kube.owned_objects import OwnedObjects, is_managed
 from ottla_operator.kube.status_writer import EventRecorder
 from ottla_operator.plan.conditions import Reconciling, Stalled
+from ottla_operator.plan.listener_security import describe_missing_open_listener
 from ottla_operator.plan.objects.differences import find_difference, with_applied_hash
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.observed_pods import driver_pods, executor_pods
@@ -79,10 +80,7 @@ class PipelineLauncher:
     async def plan(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> "PodLaunch":
         """See `Platform.plan_launch`."""
         if not (bootstrap := in_cluster_bootstrap(cluster)):
-            message = (
-                f"every listener of Cluster {cluster.name} has TLS, which pipelines do not support yet: add one without"
-            )
-            raise Blocked(Stalled("NoPlaintextListener", message))
+            raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         has_spark_operator = await self._has_spark_operator()
         existing = await self._find_applications(pipeline, has_spark_operator)
         managed = {launcher: it for launcher, it in existing.items() if is_managed(it)}

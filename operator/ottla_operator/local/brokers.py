@@ -18,6 +18,7 @@ from ottla_operator.plan.broker_processes import (
     HOST,
     INTER_BROKER,
     BrokerProcessPlan,
+    inter_broker_address,
     with_founding,
     with_replication_defaults,
 )
@@ -52,6 +53,13 @@ class BrokerProcess:
     @property
     def is_ready(self) -> bool:
         return self.supervisor.ready.is_set()
+
+    @property
+    def address(self) -> str:
+        """host:port by which `ottla up` reaches the process that runs; the plan may have another
+        listener for it by now.
+        """
+        return inter_broker_address(self.started_with or {}) or self.plan.address
 
     async def restart(self) -> None:
         """Returns when the old process has exited and the new one is starting."""
@@ -173,11 +181,11 @@ class BrokerProcesses:
         """Addresses of ready brokers only, because the process of another `ottla up` may have the
         port of a broker that is not ready.
         """
-        return [it.plan.address for it in self.by_id.values() if it.is_ready]
+        return [it.address for it in self.by_id.values() if it.is_ready]
 
     @property
     def replica_addresses(self) -> list[str]:
-        return [it.plan.address for it in self.by_id.values() if it.supervisor.status.pid is not None]
+        return [it.address for it in self.by_id.values() if it.supervisor.status.pid is not None]
 
     @property
     def bootstrap(self) -> dict[str, str]:

@@ -3,6 +3,7 @@ are processes, and reports go to the terminal."""
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -23,10 +24,16 @@ from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
+from ottla_operator.plan.listener_security import (
+    describe_missing_open_listener,
+    has_access_rules,
+    security_protocol,
+)
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
+from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -216,8 +223,8 @@ class LocalPlatform:
     # Users.
 
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
-        found = (it.get(name) for it in self.cache.users.values())
-        return next((str(it["metadata"]["uid"]) for it in found if it is not None), None)
+        """As the files say: at a start they are handed to the controller after their Clusters."""
+        return local_user_uid(name) if ("User", name) in self._documents else None
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return read_user_records(self.home.cluster(cluster.name))
@@ -241,12 +248,17 @@ class LocalPlatform:
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
         transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
         protocol = f"SASL_{transport}" if logs_in(mirror) else transport
+        if has_access_rules(source) and protocol not in map(security_protocol, source.listeners):
+            said = f"Cluster {source.name}, the source, has no listener with {protocol}: set source.tls and credentials"
+            raise Blocked(Reconciling("SourceNotFound", said))
         plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
         return ",".join(it.address_with(protocol) or it.address for it in plans)
 
     # Pipelines.
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
+        if has_access_rules(cluster):  # on the brokers' own listener a pipeline would be a super user
+            raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
         return self.pipelines.plan(pipeline, self._documents["Pipeline", pipeline.name], bootstrap)
 
@@ -257,6 +269,11 @@ class LocalPlatform:
 def local_key(name: str) -> Key:
     """Files describe one namespace."""
     return Key("default", name)
+
+
+def local_user_uid(name: str) -> str:
+    """The same at each start, so that the records of users hold."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"User/{name}"))
 
 
 def topic_name(resource: Json) -> str:

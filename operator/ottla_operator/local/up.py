@@ -16,7 +16,7 @@ from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import Load
-from ottla_operator.local.platform import LocalPlatform, local_key, pipeline_row_key, topic_name
+from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key, topic_name
 from ottla_operator.local.topic_metrics import TopicMetrics
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.reconcile.controller import Controller
@@ -178,7 +178,8 @@ class UpRunner:
     def _update(self, document: Document) -> None:
         """Hands a resource to the controller as an API server would show it."""
         previous = self._find_cached(document.kind, document.name)
-        metadata: Json = previous["metadata"] if previous else {"uid": str(uuid.uuid4()), "generation": 0}
+        uid = local_user_uid(document.name) if document.kind == "User" else str(uuid.uuid4())
+        metadata: Json = previous["metadata"] if previous else {"uid": uid, "generation": 0}
         is_changed = previous is None or previous["spec"] != document.data["spec"]
         generation = metadata["generation"] + (1 if is_changed else 0)
         key = local_key(document.name)

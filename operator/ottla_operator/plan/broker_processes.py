@@ -53,6 +53,13 @@ class BrokerProcessPlan:
         return next((f"{HOST}:{port}" for name, port in self.ports.items() if protocols[name.upper()] == protocol), "")
 
 
+def inter_broker_address(settings: Settings) -> str:
+    """host:port of a broker's listener for other brokers; empty if the settings name none."""
+    name = settings.get("inter.broker.listener.name", "")
+    listeners = (it.split("://", 1) for it in settings.get("listeners", "").split(",") if "://" in it)
+    return next((address for listener, address in listeners if listener == name), "")
+
+
 def plan_broker_processes(
     clusters: Sequence[Cluster],
     home: PurePath,

@@ -40,6 +40,14 @@ def is_open(listener: Listener) -> bool:
     return security_protocol(listener) == "PLAINTEXT"
 
 
+def describe_missing_open_listener(cluster: Cluster) -> str:
+    """Why a pipeline cannot connect."""
+    return (
+        f"every listener of Cluster {cluster.name} has TLS or a login, which pipelines do not support yet: "
+        "add one without"
+    )
+
+
 def security_settings(cluster: Cluster) -> dict[str, str]:
     """Brokers' settings of authentication and authorization, beside protocols and certificates."""
     return {

@@ -136,7 +136,7 @@ STALLED_REASONS: Final = (
     ),
     Reason("Diverged", "Mirror", "The copy has records that the source never had.", "See docs/mirroring.md."),
     Reason("FailedOver", "Mirror", "The copies are open for producers.", "Set `role` to what you want."),
-    Reason("NoPlaintextListener", "Pipeline", "The Cluster has no listener without TLS.", "Add one."),
+    Reason("NoPlaintextListener", "Pipeline", "The Cluster has no listener without TLS and login.", "Add one."),
     Reason("SparkOperatorNotFound", "Pipeline", "SparkApplications are not known.", "Install the Spark operator."),
     Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
     Reason("InvalidPipeline", "Pipeline", "The runner refuses the pipeline.", "Correct what the message names."),

@@ -9,6 +9,8 @@ from typing import Any, cast
 from unittest import mock
 from uuid import UUID, uuid4
 
+import pytest
+
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka import topics as kafka_topics
 from ottla_operator.kafka.client import KafkaClient, Unreachable
@@ -21,8 +23,12 @@ from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled, kst
 from ottla_operator.plan.topics import CreateTopic, ObservedTopic, TopicChange
 from ottla_operator.reconcile import connection, topic_changes
 from ottla_operator.reconcile.controller import Controller
+from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 from ottla_operator.resources.validation import FieldPath
 from tests.unit.operator import samples
@@ -181,3 +187,21 @@ async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> Non
         for _ in range(2):
             await world.platform.write_status(cluster, waiting, {})
     assert world.messages == ["cluster demo: waiting: flights-0"]
+
+
+@on_loop
+async def test_nothing_reads_a_cluster_with_access_rules_on_the_brokers_own_listener(tmp_path: Path) -> None:
+    """There a pipeline or a mirror without a login would be a super user."""
+    world = World(tmp_path)
+    listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
+    data = samples.cluster(listeners=listeners, authorization={"type": "ACL"})
+    world.platform.load([Document(tmp_path / "all.yaml", data, {(): 1})])
+    secured = Cluster.parse(data)
+    with pytest.raises(Blocked, match="every listener of Cluster demo has TLS or a login"):
+        await world.platform.plan_launch(samples.pipeline(), Pipeline.parse(samples.pipeline()), secured)
+    source = {"clusterRef": {"name": "demo"}}
+    with pytest.raises(Blocked, match="has no listener with PLAINTEXT"):
+        world.platform.source_bootstrap(secured, Mirror.parse(samples.mirror(source=source)))
+    credentials = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "login"}}
+    mirror = Mirror.parse(samples.mirror(source={**source, "credentials": credentials}))
+    assert world.platform.source_bootstrap(secured, mirror) == "127.0.0.1:9094"
