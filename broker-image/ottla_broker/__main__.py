@@ -28,11 +28,12 @@ from ottla_broker.broker import Broker, FirstUsers
 from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
 from ottla_broker.config.server_properties import GivenSetting, resolve_references
 from ottla_broker.dispatcher import answer_locally
+from ottla_broker.listener_certificates import ListenError
 from ottla_broker.log.meta_properties import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.security.scram import SALT_BYTES, parse_add_scram
-from ottla_broker.server import ListenError, Server
+from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
 
 CANNOT_START: Final = 2

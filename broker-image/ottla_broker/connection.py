@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_starved = False  # a fetch waits for memory of responses
         self._hold_timer: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
         self._mute_timer: asyncio.TimerHandle | None = None  # set while the client exceeds a quota
-        self._expiry: asyncio.TimerHandle | None = None  # of the SASL session
+        self._expiry: asyncio.TimerHandle | None = None  # of the time to log in, and then of the SASL session
         self._is_closed = False
         self._is_finishing = False  # it closes as soon as the requests in progress are answered
         self._held_bytes = 0  # bytes of responses that are unsent, as counted in the shared pool
@@ -154,6 +154,9 @@ class Connection(asyncio.BufferedProtocol):
         if (make_session := self._services.sasl_sessions.get(self._listener)) is not None:
             self.state.sasl = session = make_session()
             self._frames.limit_frames(session.sasl.max_receive_bytes)
+            if (timeout_s := session.sasl.login_timeout_s) > 0:
+                loop = asyncio.get_running_loop()
+                self._expiry = loop.call_later(timeout_s, self.close, f"it has not logged in within {timeout_s:.0f} s")
         elif (mapper := self._services.principal_mappers.get(self._listener)) is not None:
             try:
                 self.state.principal = principal_from_certificate(transport.get_extra_info("peercert"), mapper)
@@ -351,8 +354,9 @@ class Connection(asyncio.BufferedProtocol):
             self.finish()
         elif session.principal is not None:
             self._frames.limit_frames(self._services.limits.request_bytes)
-            if session.expires_s is not None and (self._expiry is None or self._expiry.when() != session.expires_s):
+            if self._expiry is not None and self._expiry.when() != session.expires_s:
                 self._cancel_expiry()
+            if session.expires_s is not None and self._expiry is None:
                 loop = asyncio.get_running_loop()
                 self._expiry = loop.call_at(session.expires_s, self.close, "its session has expired")
 

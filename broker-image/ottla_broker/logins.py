@@ -7,10 +7,11 @@ from functools import partial
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
-from ottla_broker.config import SSL_PRINCIPAL_MAPPING_RULES, Config
+from ottla_broker.config import DELEGATION_TOKEN_SECRET_KEY, SSL_PRINCIPAL_MAPPING_RULES, Config
 from ottla_broker.config.listener_security import OauthSettings, listener_oauth, listener_sasl
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.broker_login import BrokerLogin
+from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
 from ottla_broker.security.jwks import JsonWebKeySet
 from ottla_broker.security.oauthbearer import TokenValidator
 from ottla_broker.security.principal_mapping import PrincipalMapper
@@ -33,6 +34,8 @@ class ListenerLogins:
         self._key_sets: list[JsonWebKeySet] = []
         self._tasks = BackgroundTasks()
         config = broker.config
+        secret_key = config(DELEGATION_TOKEN_SECRET_KEY)
+        self._token_secret = None if secret_key is None else TokenSecret(secret_key)
         protocols = {one.name: config.security_protocol(one.name) for one in config.listeners}
         self.sasl_sessions = {
             name: partial(self._new_session, name) for name, protocol in protocols.items() if protocol in SASL_PROTOCOLS
@@ -63,7 +66,13 @@ class ListenerLogins:
         """By the settings as they are now."""
         sasl = listener_sasl(self._broker.config, listener)
         find_credential = partial(self._find_credential, listener)
-        return SaslSession(sasl, find_credential, self._now_s, self._validators.get(listener))
+        return SaslSession(sasl, find_credential, self._now_s, self._validators.get(listener), self._find_token)
+
+    def _find_token(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        token, now_ms = self._broker.image.delegation_tokens.get(token_id), self._broker.runtime.now_ms()
+        if self._token_secret is None or token is None or token.is_expired(now_ms):
+            return None
+        return self._token_secret.login_of(token, mechanism, now_ms)
 
     def _find_credential(self, listener: str, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
         own, is_inter_broker = self._own_login, listener == self._broker.config.inter_broker_listener

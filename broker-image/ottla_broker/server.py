@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import socket
-import ssl
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -24,15 +23,15 @@ from ottla_broker.config import (
     Config,
     Listener,
 )
-from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
+from ottla_broker.listener_certificates import ListenerCertificates, ListenError
 from ottla_broker.logins import ListenerLogins
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.security.authorizer import Authorizer
+from ottla_broker.wire.client_security import TLS_PROTOCOLS
 from ottla_broker.wire.framing import SCRATCH_BYTES
-from ottla_broker.wire.listener_tls import TlsConfigError
 from ottla_broker.wire.tls_transport import TlsTransport
 
 logger = logging.getLogger(__name__)
@@ -45,10 +44,6 @@ MAX_IDLE_CHECK_INTERVAL_S: Final = 30.0
 MAX_REFUSAL_DELAY_S: Final = 1.0
 MAX_DELAYED_REFUSALS: Final = 256
 """Connections above `connection_creation_rate` that are kept open until they are closed."""
-
-
-class ListenError(Exception):
-    """Why a listener cannot be opened, in one line."""
 
 
 ListenOn = Callable[[Listener, Config], socket.socket]
@@ -76,20 +71,6 @@ def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def load_tls(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
-    """The listener's certificate and keys. Logs an error if clients will refuse the certificate at
-    `now` (seconds since 1970). Raises ListenError.
-    """
-    tls = listener_tls(config, listener.name)
-    try:
-        context, certificate = tls.load()
-    except TlsConfigError as reason:
-        raise ListenError(f"listeners={listener}: {reason}") from None
-    if why := certificate.validity_problem(now):
-        logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
-    return context
 
 
 class Server:
@@ -134,7 +115,7 @@ class Server:
         self.bound_listeners: list[Listener] = []
         self._per_ip: Counter[str] = Counter()
         self._bound: list[tuple[str, socket.socket]] = []
-        self._tls: dict[str, ssl.SSLContext] = {}  # by listener name
+        self._certificates = ListenerCertificates(broker)
         self._handshakes = Handshakes(self._admit_handshake)
         self._delayed: set[Connection] = set()  # refused, and not closed yet
         self._listeners: list[asyncio.Server] = []
@@ -153,8 +134,8 @@ class Server:
         config = self._broker.config
         advertised = {}
         for listener, address in zip(config.listeners, config.advertised_listeners, strict=True):
-            if config.security_protocol(listener.name) in ("SSL", "SASL_SSL"):
-                self._tls[listener.name] = load_tls(listener, config, self._broker.runtime.now_ms() / 1000)
+            if config.security_protocol(listener.name) in TLS_PROTOCOLS:
+                self._certificates.load(listener)
             try:
                 sock = self._listen_on(listener, config)
             except OSError as error:
@@ -174,12 +155,17 @@ class Server:
         while self._bound:
             name, sock = self._bound.pop(0)
             make_protocol: Callable[[], asyncio.BufferedProtocol] = partial(Connection, self._services, name)
-            if (context := self._tls.get(name)) is not None:
-                make_protocol = partial(TlsTransport, context, self._handshakes, make_protocol)
+            if name in self._certificates.contexts:
+                make_protocol = partial(self._make_tls_transport, name, make_protocol)
             self._listeners.append(await self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
         self._logins.start()
+        self._certificates.start()
         self._close_idle_connections()
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
+
+    def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
+        """With the listener's certificates as they are now."""
+        return TlsTransport(self._certificates.contexts[listener], self._handshakes, make_protocol)
 
     async def close(self) -> None:
         """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every
@@ -194,6 +180,7 @@ class Server:
                 timer.cancel()
         self._handshakes.close()
         await self._logins.close()
+        await self._certificates.close()
         for connection in tuple(self.connections):
             connection.finish()
         if self.connections:
@@ -216,7 +203,7 @@ class Server:
         host = connection.state.host
         if not self._has_room(host):
             return 0.0
-        if connection.state.listener not in self._tls and (wait_s := self._throttle_time_s(host)) > 0:
+        if connection.state.listener not in self._certificates.contexts and (wait_s := self._throttle_time_s(host)) > 0:
             return self._delay_refusal(connection, wait_s)
         self.connections[connection] = None
         self._per_ip[host] += 1

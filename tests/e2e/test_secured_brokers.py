@@ -5,6 +5,7 @@ moment, copy records, go on without a broker, and serve no client as if it were 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +71,20 @@ def read_keystore(paths: tuple[Path, Path]) -> tuple[str, str]:
     return paths[0].read_text(), paths[1].read_text()
 
 
+def write_broker_files(authority: CertificateAuthority, keystore: str) -> tuple[Path, Path]:
+    """The keystore and the truststore of all brokers."""
+    files = authority.folder / "broker.pem", authority.folder / "trusted.pem"
+    files[0].write_text(keystore)
+    files[1].write_text(authority.certificate.read_text())
+    return files
+
+
 @contextmanager
 def mutual_tls_cluster(folder: Path) -> Iterator[Secured]:
     """Brokers and clients present certificates; brokers are one super user by a mapping rule."""
     authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
     certificate, key = create_peer_certificate(authority, "Broker-certificate", ["IP:127.0.0.1"])
-    keystore = authority.folder / "broker.pem"
-    keystore.write_text(key.read_text() + certificate.read_text())
+    keystore, trusted = write_broker_files(authority, key.read_text() + certificate.read_text())
     alice = create_client_certificate(authority, "Alice-certificate")
     with run_cluster("ottla", 3, start=False) as cluster:
         chain, key_text = read_keystore((certificate, key))
@@ -89,7 +97,7 @@ def mutual_tls_cluster(folder: Path) -> Iterator[Secured]:
                 "listener.security.protocol.map": "BROKERS:SSL,CLIENTS:SSL",
                 "inter.broker.listener.name": "BROKERS",
                 "ssl.keystore.location": str(keystore),
-                "ssl.truststore.location": str(authority.certificate),
+                "ssl.truststore.location": str(trusted),
                 "ssl.client.auth": "required",
                 "ssl.principal.mapping.rules": MAPPING_RULES,
                 "authorizer.class.name": "StandardAuthorizer",
@@ -111,8 +119,8 @@ def scram_cluster(folder: Path) -> Iterator[Secured]:
     first.
     """
     authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = authority.folder / "broker.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
+    pem = authority.server_key.read_text() + authority.server_certificate.read_text()
+    keystore, trusted = write_broker_files(authority, pem)
     with run_cluster("ottla", 3, start=False) as cluster:
         cluster.security = ClientSecurity("SASL_SSL", authority.certificate.read_text()).with_login(
             "SCRAM-SHA-512", "broker", "between brokers"
@@ -125,7 +133,7 @@ def scram_cluster(folder: Path) -> Iterator[Secured]:
                 "listener.security.protocol.map": "BROKERS:SASL_SSL,CLIENTS:SASL_SSL",
                 "inter.broker.listener.name": "BROKERS",
                 "ssl.keystore.location": str(keystore),
-                "ssl.truststore.location": str(authority.certificate),
+                "ssl.truststore.location": str(trusted),
                 "sasl.enabled.mechanisms": "SCRAM-SHA-512",
                 "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
                 "listener.name.brokers.scram-sha-512.sasl.jaas.config": (
@@ -296,3 +304,41 @@ def test_brokers_without_the_login_are_refused(secured: Secured) -> None:
         with pytest.raises((KafkaError, OSError), match="invalid credentials"):
             replace(cluster, brokers={1: replace(cluster.brokers[1], port=int(at.rpartition(":")[2]))}).metadata(1)
     assert cluster.is_healthy()
+
+
+def test_another_authority_takes_over_without_a_restart(secured: Secured, tmp_path: Path) -> None:
+    """First its certificates are trusted beside the old ones, then brokers have certificates of it,
+    then the old ones are trusted no more.
+    """
+    cluster, old = secured.cluster, secured.authority
+    create_topic(secured, "renewals")
+    new = create_certificate_authority(tmp_path / "new", ["127.0.0.1"], ["localhost"])
+    certificate, key = create_peer_certificate(new, "Broker-certificate", ["IP:127.0.0.1"])
+    steps = (
+        (old.folder / "trusted.pem", old.certificate.read_text() + new.certificate.read_text()),
+        (old.folder / "broker.pem", key.read_text() + certificate.read_text()),
+    )
+    started = {number: broker.pid for number, broker in cluster.brokers.items()}
+    for number_of_changes, (file, text) in enumerate(steps, 1):
+        replace_file(file, text)
+        eventually(partial(have_reloaded, cluster, number_of_changes), within_s=WITHIN_S, message=f"{file} is read")
+    both = cluster.security.trusted_certificates + new.certificate.read_text()
+    secured.alice["ssl.ca.location"] = str(new.certificate)
+    cluster.security = replace(cluster.security, trusted_certificates=both)
+    produce_to(secured, "renewals", range(3))
+    assert {number: broker.pid for number, broker in cluster.brokers.items()} == started
+    cluster.brokers[3].kill()
+    cluster.brokers[3].start()  # it connects to the others anew, and they to it
+    eventually(cluster.is_healthy, within_s=WITHIN_S, message="the restarted broker is back in sync")
+    assert [count_of(secured, "renewals", partition) for partition in range(3)] == [len(messages())] * 3
+
+
+def have_reloaded(cluster: ProcessCluster, times: int) -> bool:
+    logs = [(broker.folder / "broker.log").read_text() for broker in cluster.brokers.values()]
+    return all(log.count("listener CLIENTS has new certificates") >= times for log in logs)
+
+
+def replace_file(file: Path, text: str) -> None:
+    written = file.with_suffix(".new")
+    written.write_text(text)
+    written.replace(file)

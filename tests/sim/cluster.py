@@ -10,10 +10,11 @@ from typing import Any, cast
 from ottla_broker.broker import Broker
 from ottla_broker.config import Config
 from ottla_broker.dispatcher import answer_locally
+from ottla_broker.listener_certificates import ListenError
 from ottla_broker.log.meta_properties import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
-from ottla_broker.server import ListenError, Server
+from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
 from tests.sim.disk import SimulatedDisk, SimulatedExecutor
 from tests.sim.network import SimulatedNetwork

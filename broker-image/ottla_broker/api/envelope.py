@@ -37,7 +37,7 @@ async def envelope(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeRes
         api, handler = find_api(header.api_key), find_handler(header.api_key, header.version)
         if api is None or handler is None or not api.is_forwarded:
             raise KafkaError(ErrorCode.invalid_request)
-        kind, name = read_principal(request.request_principal)
+        principal = Principal(*read_principal(request.request_principal))
         message = read_request(request.request_data, header, handler.request)
     except MalformedMessage as reason:
         raise KafkaError(ErrorCode.invalid_request, str(reason)) from reason
@@ -45,7 +45,7 @@ async def envelope(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeRes
         read_host(request.client_host_address),
         0,
         ctx.connection.listener,
-        Principal(kind, name),
+        principal,
         software_name=FORWARDING_SOFTWARE_NAME,
     )
     inner = RequestContext(

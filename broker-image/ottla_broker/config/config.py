@@ -21,6 +21,7 @@ from ottla_broker.config.server_properties import (
     read_file,
     read_mapping,
     read_overrides,
+    resolve_references,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
@@ -36,6 +37,10 @@ _LOG_SETTINGS = {
     for field in fields(LogConfig)
     if (name := field.name.replace("_", ".")) in TOPIC_SETTINGS
 }
+
+
+SecretValues = dict[tuple[str, str, Setting[object]], object]
+"""By listener, mechanism and setting, as `StaticSettings.references`."""
 
 
 class Config:
@@ -137,6 +142,26 @@ class Config:
         protocol = self(broker_settings.SECURITY_INTER_BROKER_PROTOCOL)
         matching = (one.name for one in self.listeners if self.security_protocol(one.name) == protocol)
         return next(matching, self.listeners[0].name)
+
+    # Files that settings name
+
+    def read_secrets_again(self, prefix: str) -> SecretValues:
+        """What settings with this prefix that were given by `${directory:PATH:FILE}` are now. Reads
+        files. Raises SettingError.
+        """
+        return {
+            key: key[2].parse(resolve_references(item._replace(text=item.reference)).text)
+            for key, item in self.static.references.items()
+            if key[2].name.startswith(prefix)
+        }
+
+    def replace_secrets(self, values: SecretValues) -> None:
+        for (listener, mechanism, setting), value in values.items():
+            if listener:
+                self.static.of_listeners[listener, mechanism, setting] = value
+            else:
+                self.static.values[setting] = value
+                self._values[setting] = self._current(setting)
 
     # Dynamic changes
 

@@ -12,7 +12,7 @@ from ottla_broker.config.server_properties import LISTENER_PREFIX
 from ottla_broker.config.setting import Setting, SettingError
 from ottla_broker.security.jwks import JwksEndpoint
 from ottla_broker.security.oauth_token import TokenRules
-from ottla_broker.security.sasl_session import ListenerSasl
+from ottla_broker.security.sasl_session import LOGIN_TIMEOUT_S, ListenerSasl
 from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN, SASL_PROTOCOLS, ClientSecurity
 from ottla_broker.wire.listener_tls import ListenerTls, TlsConfigError
 
@@ -67,6 +67,8 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
         dict(zip(mechanisms, [max(0, ms) / 1000 for ms in reauth_ms], strict=True)),
         config(rows.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000,
         config.of_listener(listener, rows.SASL_SERVER_MAX_RECEIVE_SIZE),
+        # Probes of other brokers do not log in.
+        0.0 if listener == config.inter_broker_listener else LOGIN_TIMEOUT_S,
     )
 
 

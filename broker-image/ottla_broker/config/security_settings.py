@@ -20,7 +20,8 @@ _DIFFERS = "PEM is the only format that Ottla reads"
 
 _tls.row("ssl.keystore.type", only(string(), "PEM", _STORE), "PEM", "Format of the keystore.", differs=_DIFFERS)
 SSL_KEYSTORE_LOCATION = _tls.row("ssl.keystore.location", string("a file"), None,
-    "File with the broker's private key and certificate chain, read at start. Alternative: "
+    "File with the broker's private key and certificate chain. It is read again when it changes, and so are all files "
+    "of certificates: new connections use what is new, without a restart. Alternative: "
     "`ssl.keystore.certificate.chain` and `ssl.keystore.key`.")
 SSL_KEYSTORE_CERTIFICATE_CHAIN = _tls.row(
     "ssl.keystore.certificate.chain", secret("certificates in PEM"), None,
@@ -109,6 +110,20 @@ SASL_OAUTHBEARER_SUB_CLAIM_NAME = _oauth.row("sasl.oauthbearer.sub.claim.name", 
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = _oauth.row(
     "sasl.oauthbearer.scope.claim.name", string("a name", empty=False), "scope",
     "Claim that lists scopes. A token whose scopes are malformed is rejected; they decide nothing else.")
+
+_tokens = Section("Delegation tokens", BROKER_SETTINGS)
+
+DELEGATION_TOKEN_SECRET_KEY = _tokens.row("delegation.token.secret.key", secret(), None,
+    "Secret from which delegation tokens are made, the same on all brokers. Not set: there are no delegation tokens. "
+    "Another secret makes all tokens invalid.", is_sensitive=True)
+DELEGATION_TOKEN_MAX_LIFETIME_MS = _tokens.row("delegation.token.max.lifetime.ms", long(at_least=1), 604800000,
+    "Time in milliseconds after which a token can be renewed no more.")
+DELEGATION_TOKEN_EXPIRY_TIME_MS = _tokens.row("delegation.token.expiry.time.ms", long(at_least=1), 86400000,
+    "Time in milliseconds after which a token expires unless it is renewed.")
+DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = _tokens.row(
+    "delegation.token.expiry.check.interval.ms", long(at_least=1), 3600000,
+    "Interval in milliseconds at which the controller removes tokens that have expired. They are not accepted before, "
+    "either.")
 
 _authorization = Section("Authorization", BROKER_SETTINGS)
 

@@ -15,21 +15,27 @@ LISTENER_PREFIX: Final = "listener.name."
 
 
 class GivenSetting(NamedTuple):
-    """A setting's text as written, and where: `server.properties:12` or `--set`."""
+    """A setting's text as written, and where: `server.properties:12` or `--set`. `reference`: the
+    text that named the file of which `text` is the content; empty: none.
+    """
 
     name: str
     text: str
     place: str
+    reference: str = ""
 
 
 class StaticSettings:
     """Parsed values. `of_listeners`: those for one listener alone, by its name and, where they are
-    for one SASL mechanism, the mechanism ("": for all). `notes`: what to tell the user that is no
-    error."""
+    for one SASL mechanism, the mechanism ("": for all). `references`: what was given by the name of
+    a file, by the keys of `of_listeners`, "" for all listeners. `notes`: what to tell the user that
+    is no error.
+    """
 
     def __init__(self) -> None:
         self.values: dict[Setting[object], object] = {}
         self.of_listeners: dict[tuple[str, str, Setting[object]], object] = {}
+        self.references: dict[tuple[str, str, Setting[object]], GivenSetting] = {}
         self.controller_listeners: tuple[str, ...] = ()
         self.notes: list[str] = []
 
@@ -99,12 +105,19 @@ def _parse_setting(name: str, item: GivenSetting, static: StaticSettings) -> Non
     """`name`: the item's, or what its alias stands for. Raises SettingError."""
     if (setting := BROKER_SETTINGS.get(name)) is not None:
         static.values[setting] = setting.parse(item.text)
+        _keep_reference(item, ("", "", setting), static)
         if setting.no_effect:
             static.notes.append(f"{item.place}: {name} has no effect: {setting.no_effect}")
     elif (found := find_listener_setting(name)) is not None:
         static.of_listeners[found] = found[2].parse(item.text)
+        _keep_reference(item, found, static)
     else:
         _accept_ignored(item, static)
+
+
+def _keep_reference(item: GivenSetting, key: tuple[str, str, Setting[object]], static: StaticSettings) -> None:
+    if item.reference:
+        static.references[key] = item
 
 
 def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[str, GivenSetting]:
@@ -181,7 +194,7 @@ def _resolve_directory(item: GivenSetting) -> GivenSetting:
     setting = f"{item.place}: {item.name}={item.text}"
     if not (colon and item.text.endswith("}")):
         raise SettingError([f"{setting}: allowed: ${{directory:PATH:FILE}}"])
-    return item._replace(text=_read_text(f"{path}/{name}", setting))
+    return item._replace(text=_read_text(f"{path}/{name}", setting), reference=item.reference or item.text)
 
 
 def _is_empty_variable(text: str) -> bool:

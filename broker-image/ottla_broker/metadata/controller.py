@@ -14,12 +14,15 @@ from uuid import UUID
 from ottla_broker.config import (
     AUTO_LEADER_REBALANCE_ENABLE,
     BROKER_SESSION_TIMEOUT_MS,
+    DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS,
+    DELEGATION_TOKEN_SECRET_KEY,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     Config,
 )
 from ottla_broker.metadata import election
 from ottla_broker.metadata.cluster_control import ClusterControl
 from ottla_broker.metadata.config_plans import plan_config_change
+from ottla_broker.metadata.delegation_token_control import DelegationTokenControl
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MetadataImage
@@ -75,6 +78,7 @@ class Controller:
         self.cluster_control = ClusterControl(self._writer, session_timeout_s, leadership_timeout_s(config))
         self.replication_control = ReplicationControl(self._writer)
         self.mirror_control = MirrorControl(self._writer, runtime, self.cluster_control.wait_until_all_heard)
+        self.delegation_tokens = DelegationTokenControl(image, self._writer, runtime, config)
         self._failure_detector = failure_detector or FailureDetector(broker_id, image, config.inter_broker_listener)
         self._failed_brokers: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
@@ -97,6 +101,7 @@ class Controller:
                 tasks.create_task(self._fence_failed_brokers())
                 tasks.create_task(self._fence_expired_sessions())
                 tasks.create_task(self._restore_preferred_leaders())
+                tasks.create_task(self._remove_expired_tokens())
         finally:
             if (
                 self._failure_detector.on_broker_failed is callback
@@ -119,6 +124,11 @@ class Controller:
                 changed = await run_and_log_failure(self.replication_control.restore_preferred_leaders())
                 if changed:
                     logger.info("restored the preferred leaders of %d partitions", changed)
+
+    async def _remove_expired_tokens(self) -> None:
+        while self._config(DELEGATION_TOKEN_SECRET_KEY) is not None:
+            await asyncio.sleep(self._config(DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS) / 1000)
+            await run_and_log_failure(self.delegation_tokens.remove_expired_tokens())
 
     # --- topics
 

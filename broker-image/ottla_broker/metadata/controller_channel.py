@@ -82,7 +82,9 @@ class ControllerChannel:
         """
         request = EnvelopeRequest(
             request_data=bytes(frame),
-            request_principal=write_principal(principal.kind, principal.name),
+            request_principal=write_principal(
+                principal.kind, principal.name, token_authenticated=principal.token_authenticated
+            ),
             client_host_address=write_host(host),
         )
 

@@ -17,6 +17,7 @@ from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     Endpoint,
     LeaderChangeRecord,
     MetadataRecord,
@@ -26,6 +27,7 @@ from ottla_broker.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -34,6 +36,7 @@ from ottla_broker.metadata.records import (
 )
 from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.security.client_quotas import QuotaEntity
+from ottla_broker.security.delegation_tokens import DelegationToken
 from ottla_broker.security.scram import ScramCredential
 
 TOPIC_RESOURCE = 2
@@ -146,6 +149,7 @@ class MetadataImage:
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
     scram_credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)  # by user, mechanism
+    delegation_tokens: dict[str, DelegationToken] = field(default_factory=dict)  # by id
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
@@ -204,6 +208,7 @@ class MetadataImage:
             UserScramCredentialRecord(name, mechanism, credential)
             for (name, mechanism), credential in self.scram_credentials.items()
         ]
+        records += [DelegationTokenRecord(token) for token in self.delegation_tokens.values()]
         for entity, quotas in self.client_quotas.items():
             records += [ClientQuotaRecord(entity, key, value) for key, value in quotas.items()]
         if self.next_producer_id:
@@ -299,6 +304,10 @@ class MetadataImage:
                 self.scram_credentials[record.name, record.mechanism] = record.credential
             case RemoveUserScramCredentialRecord():
                 self.scram_credentials.pop((record.name, record.mechanism), None)
+            case DelegationTokenRecord():
+                self.delegation_tokens[record.token.id] = record.token
+            case RemoveDelegationTokenRecord():
+                self.delegation_tokens.pop(record.id, None)
             case ClientQuotaRecord():
                 self._apply_client_quota(record)
                 delta.client_quotas_changed = True

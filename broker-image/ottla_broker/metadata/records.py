@@ -12,6 +12,7 @@ import msgspec
 
 from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.security.client_quotas import QuotaEntity
+from ottla_broker.security.delegation_tokens import DelegationToken
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -127,6 +128,18 @@ class UserScramCredentialRecord(msgspec.Struct, frozen=True, tag="scram"):
     credential: ScramCredential
 
 
+class DelegationTokenRecord(msgspec.Struct, frozen=True, tag="delegation-token"):
+    """A token was created, renewed or given another expiry. It has no secret: the token's HMAC is
+    not in it.
+    """
+
+    token: DelegationToken
+
+
+class RemoveDelegationTokenRecord(msgspec.Struct, frozen=True, tag="remove-delegation-token"):
+    id: str
+
+
 class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, tag="remove-scram"):
     name: str
     mechanism: int
@@ -233,6 +246,8 @@ MetadataRecord = (
     | RemoveAccessControlEntryRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
     | ClientQuotaRecord
     | ProducerIdsRecord
     | MirroredTopicRecord

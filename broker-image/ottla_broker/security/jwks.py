@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 FETCH_TIMEOUT_S: Final = 10.0
 MAX_SET_BYTES: Final = 1 << 20
+ACCEPTED_TYPES: Final = "application/jwk-set+json, application/json, */*;q=0.1"
+"""The API server of Kubernetes has its set in the first type alone."""
 UNKNOWN_KEY_INTERVAL_S: Final = 60.0
 MAX_UNKNOWN_KEYS: Final = 16
 MAX_KEY_ID_LENGTH: Final = 1000
@@ -45,7 +47,7 @@ class JwksEndpoint:
         """Blocking. Raises OSError; ValueError for what is no key set."""
         import urllib.request  # 20 ms, for listeners with OAUTHBEARER alone
 
-        request = urllib.request.Request(self.url, headers={"Accept": "application/json"})
+        request = urllib.request.Request(self.url, headers={"Accept": ACCEPTED_TYPES})
         if self.token_file:
             with open(self.token_file, encoding="ascii") as file:  # noqa: PTH123 (pathlib costs start-up time)
                 request.add_header("Authorization", f"Bearer {file.read().strip()}")

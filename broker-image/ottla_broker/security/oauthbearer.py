@@ -13,6 +13,7 @@ from typing import Final
 
 from ottla_broker.security.jwks import JsonWebKeySet
 from ottla_broker.security.oauth_token import AccessToken, InvalidToken, TokenRules, read_key_id, validate_token
+from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import INVALID_CREDENTIALS, ScramError
 from ottla_broker.wire.client_security import OAUTHBEARER
 
@@ -45,12 +46,12 @@ class TokenValidator:
 
 
 class OauthExchange:
-    """`username`: set once the token was accepted. `lifetime_s`: until it expires."""
+    """`principal`: set once the token was accepted. `lifetime_s`: until it expires."""
 
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
         self._is_rejected = False
-        self.username: str | None = None
+        self.principal: Principal | None = None
         self.lifetime_s: float | None = None
 
     async def prepare(self, message: bytes) -> None:
@@ -79,7 +80,7 @@ class OauthExchange:
                 f"from the token's principal name ({accepted.subject})"
             )
         self.lifetime_s = (accepted.expires_ms - self._validator.now_ms()) / 1000
-        self.username = accepted.subject
+        self.principal = Principal("User", accepted.subject)
         return b""
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla_broker.security.principal_mapping import DEFAULT, PrincipalMapper
@@ -10,10 +10,13 @@ from ottla_broker.security.principal_mapping import DEFAULT, PrincipalMapper
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Kafka's form of an identity: `User:alice`."""
+    """Kafka's form of an identity: `User:alice`. `token_authenticated`: logged in with a delegation
+    token; it may do what its owner may, but have no tokens.
+    """
 
     kind: str
     name: str
+    token_authenticated: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_broker.security.delegation_tokens import FindToken, TokenLogin
 from ottla_broker.security.oauthbearer import OauthExchange, TokenValidator
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import (
@@ -35,6 +36,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
+LOGIN_TIMEOUT_S: Final = 30.0
+"""Of a new connection: who does not log in may not hold it."""
 NONCE_BYTES: Final = 24
 INVALID_USER: Final = "Authentication failed: Invalid username or password"
 _SECRET: Final = secrets.token_bytes(32)
@@ -54,12 +57,13 @@ class ListenerSasl:
     max_session_s: Mapping[str, float] = field(default_factory=dict)
     failure_delay_s: float = 0.1
     max_receive_bytes: int = 524_288
+    login_timeout_s: float = LOGIN_TIMEOUT_S
 
 
 class SaslSession:
     """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None:
-    never. `token_validator`: None without OAUTHBEARER. `has_failed`: the connection closes after
-    the response in progress.
+    never. `token_validator`: None without OAUTHBEARER. `find_token`: None without delegation
+    tokens. `has_failed`: the connection closes after the response in progress.
     """
 
     def __init__(
@@ -68,11 +72,13 @@ class SaslSession:
         find_credential: FindCredential,
         now_s: Callable[[], float],
         token_validator: TokenValidator | None = None,
+        find_token: FindToken | None = None,
     ) -> None:
         self.sasl = sasl
         self._find_credential = find_credential
         self._now_s = now_s
         self._token_validator = token_validator
+        self._find_token = find_token or find_no_token
         self._mechanism = ""
         self._exchange: PlainExchange | ScramExchange | OauthExchange | None = None
         self._authenticated_s = 0.0
@@ -105,7 +111,7 @@ class SaslSession:
         elif mechanism == OAUTHBEARER and self._token_validator is not None:
             self._exchange = OauthExchange(self._token_validator)
         else:
-            self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential)
+            self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential, self._find_token)
 
     async def prepare(self, token: bytes) -> None:
         """Before `respond`: waits for what it needs to know."""
@@ -118,8 +124,8 @@ class SaslSession:
             raise self._fail(ErrorCode.illegal_sasl_state, "SaslAuthenticate is not expected before SaslHandshake")
         try:
             response = self._exchange.respond(token)
-            if (username := self._exchange.username) is not None:
-                self._complete(Principal("User", username), self._exchange.lifetime_s)
+            if (principal := self._exchange.principal) is not None:
+                self._complete(principal, self._exchange.lifetime_s)
         except ScramError as reason:
             raise self._fail(ErrorCode.sasl_authentication_failed, str(reason)) from None
         return response
@@ -153,7 +159,7 @@ class SaslSession:
 
 
 class PlainExchange:
-    """RFC 4616: one token with authorization id, name and password. `username`: set once the
+    """RFC 4616: one token with authorization id, name and password. `principal`: set once the
     password was right.
     """
 
@@ -161,7 +167,7 @@ class PlainExchange:
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
-        self.username: str | None = None
+        self.principal: Principal | None = None
 
     def respond(self, token: bytes) -> bytes:
         parts = token.split(b"\0")
@@ -178,28 +184,43 @@ class PlainExchange:
             raise ScramError(INVALID_USER)
         if authorization_id not in (b"", name):
             raise ScramError(OTHER_AUTHORIZATION_ID)
-        self.username = username
+        self.principal = Principal("User", username)
         return b""
 
 
 class ScramExchange:
-    """`username`: set once the client has proved that it knows the password."""
+    """`principal`: set once the client has proved that it knows the password: of a user, or of the
+    owner of a delegation token.
+    """
 
-    lifetime_s = None
-
-    def __init__(self, mechanism: ScramMechanism, find_credential: FindCredential) -> None:
+    def __init__(self, mechanism: ScramMechanism, find_credential: FindCredential, find_token: FindToken) -> None:
         self._mechanism = mechanism
         self._find_credential = find_credential
+        self._find_token = find_token
         self._server = ScramServer(mechanism, secrets.token_urlsafe(NONCE_BYTES))
         self._credential: ScramCredential | None = None
-        self.username: str | None = None
+        self._token: TokenLogin | None = None
+        self.principal: Principal | None = None
+        self.lifetime_s: float | None = None
 
     def respond(self, token: bytes) -> bytes:
         if self._credential is None:
             name = self._server.read_first(token)
-            found = self._find_credential(name, self._mechanism)
-            self._credential = found or decoy_credential(self._mechanism, name, _SECRET)
+            self._credential = self._find(name) or decoy_credential(self._mechanism, name, _SECRET)
             return self._server.first_response(self._credential)
         response = self._server.final_response(token, self._credential)
-        self.username = self._server.username
+        if self._token is None:
+            self.principal = Principal("User", self._server.username)
+        else:
+            self.principal, self.lifetime_s = self._token.owner, self._token.lifetime_s
         return response
+
+    def _find(self, name: str) -> ScramCredential | None:
+        if not self._server.is_token:
+            return self._find_credential(name, self._mechanism)
+        self._token = self._find_token(name, self._mechanism)
+        return None if self._token is None else self._token.credential
+
+
+def find_no_token(token_id: str, mechanism: ScramMechanism) -> None:
+    """Where delegation tokens are disabled."""

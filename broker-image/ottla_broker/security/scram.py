@@ -105,7 +105,8 @@ class ScramServer:
     """One exchange: `first_response` to the client's first message, `final_response` to its second.
     Raises ScramError.
 
-    `nonce`: printable, without commas, and unique.
+    `is_token`: the username is the id of a delegation token. `nonce`: printable, without commas,
+    and unique.
     """
 
     def __init__(self, mechanism: ScramMechanism, nonce: str) -> None:
@@ -116,6 +117,7 @@ class ScramServer:
         self._gs2_header = ""
         self._client_nonce = ""
         self.username = ""
+        self.is_token = False
 
     def read_first(self, message: bytes) -> str:
         """The username of the client's first message."""
@@ -127,6 +129,7 @@ class ScramServer:
         self._gs2_header, self._client_first_bare = gs2, bare
         self._client_nonce = fields["r"]
         self.username = _unescape(fields["n"])
+        self.is_token = fields.get("tokenauth", "").lower() == "true"
         if authorization_id not in ("", self.username):
             raise ScramError(OTHER_AUTHORIZATION_ID)
         return self.username

@@ -18,19 +18,20 @@ IPV4_BYTES: Final = 4
 IPV6_BYTES: Final = 16
 
 
-def write_principal(kind: str, name: str) -> bytes:
+def write_principal(kind: str, name: str, *, token_authenticated: bool = False) -> bytes:
     out = bytearray(VERSION)
-    message_writer(DefaultPrincipalData)(out, DefaultPrincipalData(type_=kind, name=name, token_authenticated=False))
+    data = DefaultPrincipalData(type_=kind, name=name, token_authenticated=token_authenticated)
+    message_writer(DefaultPrincipalData)(out, data)
     return bytes(out)
 
 
-def read_principal(data: bytes) -> tuple[str, str]:
-    """Kind and name. Raises MalformedMessage."""
+def read_principal(data: bytes) -> tuple[str, str, bool]:
+    """Kind, name, and whether it has logged in with a delegation token. Raises MalformedMessage."""
     try:
         found: DefaultPrincipalData = message_reader(DefaultPrincipalData)(Cursor(data, len(VERSION)))
     except struct.error as error:
         raise MalformedMessage(f"the principal of an Envelope ends early: {error}") from error
-    return found.type_, found.name
+    return found.type_, found.name, found.token_authenticated
 
 
 def write_host(host: str) -> bytes:

@@ -4,6 +4,7 @@ Kafka's ssl.* settings with keys and certificates in PEM (KIP-651), checked befo
 connects.
 """
 
+import hashlib
 import ssl
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -82,6 +83,15 @@ class ListenerTls:
         if self.client_auth != CLIENT_AUTH_NONE:
             self._load_truststore(context)
         return context, certificate
+
+    def fingerprint(self) -> bytes:
+        """Changes with the contents of the files and of the other settings with PEM.
+
+        Raises TlsConfigError.
+        """
+        chain, key, _ = self._read_keystore()
+        trusted, _ = self._read_truststore()
+        return hashlib.sha256("\0".join((chain, key, trusted)).encode()).digest()
 
     @property
     def keystore_setting(self) -> str:

@@ -71,7 +71,7 @@ def test_defaults_and_types_are_those_of_kafka_or_the_difference_is_documented(k
 
 def test_dynamic_settings_are_those_of_kafka() -> None:
     restart = {"listeners", "listener.security.protocol.map"}  # rebinding sockets while running comes later
-    restart |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # certificates are read at start
+    restart |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # files are read again, names are not
     restart.add("sasl.mechanism.inter.broker.protocol")  # brokers connect as they were started to
     for name, setting in BROKER_SETTINGS.items():
         if name in KAFKA["broker"] and name not in restart:

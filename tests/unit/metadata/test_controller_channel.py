@@ -213,7 +213,7 @@ async def test_a_forwarded_request_carries_the_principal_and_keeps_its_correlati
     assert sorted(
         (bytes(it.request_data), read_principal(it.request_principal or b""), read_host(it.client_host_address))
         for it in controller.envelopes
-    ) == [(frame, ("User", "alice"), "10.0.0.7"), (frame, ("User", "alice"), "2001:db8::7")]
+    ) == [(frame, ("User", "alice", False), "10.0.0.7"), (frame, ("User", "alice", False), "2001:db8::7")]
     for answer in respond:
         assert answer is not None
         assert int.from_bytes(answer[:4]) == len(answer) - 4

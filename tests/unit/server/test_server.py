@@ -8,9 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.connection import ConnectionLimits
+from ottla_broker.listener_certificates import ListenError
 from ottla_broker.replication.pending_acks import CommitCallback
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
-from ottla_broker.server import ListenError
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.codec import read_response, request_class
 from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve, start_listening

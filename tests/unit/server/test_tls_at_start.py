@@ -9,7 +9,7 @@ import pytest
 
 from ottla_broker.config.description import describe_broker
 from ottla_broker.config.listener_security import listener_tls
-from ottla_broker.server import ListenError
+from ottla_broker.listener_certificates import ListenError
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import serve
 from tests.unit.server.certificates import authority, keystore, tls_broker

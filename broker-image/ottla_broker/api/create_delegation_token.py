@@ -1,0 +1,67 @@
+"""CreateDelegationToken (38), versions 1–3.
+
+- Creates a token of the client's principal, or of another one (KIP-373), which needs CREATE_TOKENS
+  on that user.
+- A client that has not logged in, or has logged in with a token, gets
+  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+- v2 is flexible; v3 adds the owner, and the requester in the response.
+"""
+
+from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
+from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, timestamp
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.security.delegation_tokens import DelegationToken, TokenSecret
+from ottla_broker.security.principal import Principal
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.CREATE_DELEGATION_TOKEN, versions=(1, 3), flexible=2, is_forwarded=True)
+
+
+@API.handler()
+async def create_delegation_token(
+    ctx: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    owner = requester = ctx.connection.principal
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+    try:
+        check_may_use_tokens(ctx)
+        may_create = Resource(ResourceType.user, str(owner))
+        if owner != requester and not ctx.is_authorized(Operation.create_tokens, may_create):
+            raise KafkaError(ErrorCode.delegation_token_authorization_failed)
+        renewers = [Principal(renewer.principal_type, renewer.principal_name) for renewer in request.renewers]
+        if any(renewer.kind != "User" for renewer in renewers):
+            raise KafkaError(ErrorCode.invalid_principal_type)
+        tokens = ctx.broker.active_controller().delegation_tokens
+        token = await tokens.create_token(owner, requester, renewers, to_milliseconds(request.max_lifetime))
+    except KafkaError as error:
+        return response(error.code, owner, requester)
+    return response(ErrorCode.none, owner, requester, token, tokens.secret())
+
+
+def response(
+    code: ErrorCode,
+    owner: Principal,
+    requester: Principal,
+    token: DelegationToken | None = None,
+    secret: TokenSecret | None = None,
+) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=code,
+        principal_type=owner.kind,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.kind,
+        token_requester_principal_name=requester.name,
+        issue_timestamp=NEVER if token is None else timestamp(token.issued_ms),
+        expiry_timestamp=NEVER if token is None else timestamp(token.expires_ms),
+        max_timestamp=NEVER if token is None else timestamp(token.max_ms),
+        token_id="" if token is None else token.id,
+        hmac=b"" if token is None or secret is None else secret.hmac_of(token.id),
+        throttle_time=NO_THROTTLE,
+    )

@@ -1,0 +1,112 @@
+"""The certificates of listeners with TLS, read again when their files change (KIP-226 for files).
+
+Every CHECK_INTERVAL_S the files that settings name are compared with what was read last. New
+connections use what has changed, connections that are open stay, and so does what was read before
+if the new files cannot be used. Connections to other brokers follow, too.
+"""
+
+import asyncio
+import logging
+import ssl
+from datetime import UTC, datetime
+from typing import Final
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.broker import Broker
+from ottla_broker.config import Listener, SettingError
+from ottla_broker.config.listener_security import inter_broker_security, listener_tls
+from ottla_broker.wire.client_security import TLS_PROTOCOLS
+from ottla_broker.wire.listener_tls import ListenerTls, ServerCertificate, TlsConfigError
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S: Final = 5.0
+
+
+class ListenError(Exception):
+    """Why a listener cannot be opened, in one line."""
+
+
+class ListenerCertificates:
+    """`contexts`: of the listeners with TLS that are bound, by name."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.contexts: dict[str, ssl.SSLContext] = {}
+        self._broker = broker
+        self._fingerprints: dict[str, bytes] = {}
+        self._failures: dict[str, str] = {}  # what was logged last, by listener
+        self._tasks = BackgroundTasks()
+
+    def load(self, listener: Listener) -> None:
+        """At start, of a listener with TLS. Logs an error if clients will refuse the certificate.
+        Raises ListenError.
+        """
+        tls = listener_tls(self._broker.config, listener.name)
+        try:
+            self._fingerprints[listener.name] = tls.fingerprint()
+            self.contexts[listener.name], certificate = tls.load()
+        except TlsConfigError as reason:
+            raise ListenError(f"listeners={listener}: {reason}") from None
+        if why := certificate.validity_problem(self._broker.runtime.now_ms() / 1000):
+            logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
+
+    def start(self) -> None:
+        if self.contexts:
+            self._tasks.start(self._run())
+
+    async def close(self) -> None:
+        await self._tasks.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            await self.reload_changed()
+
+    async def reload_changed(self) -> None:
+        config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
+        try:
+            config.replace_secrets(await in_thread(config.read_secrets_again, "ssl."))
+        except SettingError as reason:
+            self._log_failure("", str(reason))
+            return
+        has_changed = False
+        for name in tuple(self.contexts):
+            has_changed |= await self._reload(name, listener_tls(config, name))
+        is_of_brokers = config.security_protocol(config.inter_broker_listener) in TLS_PROTOCOLS
+        if has_changed and is_of_brokers:
+            try:
+                self._broker.channels.security = await in_thread(inter_broker_security, config)
+            except SettingError as reason:
+                self._log_failure(config.inter_broker_listener, str(reason))
+
+    async def _reload(self, name: str, tls: ListenerTls) -> bool:
+        """True if the listener has other certificates than before."""
+        in_thread = self._broker.runtime.run_in_thread
+        try:
+            fingerprint = await in_thread(tls.fingerprint)
+            if fingerprint == self._fingerprints[name]:
+                self._failures.pop(name, None)
+                return False
+            context, certificate = await in_thread(tls.load)
+            self._check(certificate)
+        except TlsConfigError as reason:
+            self._log_failure(name, str(reason))
+            return False
+        self._failures.pop(name, None)
+        self.contexts[name], self._fingerprints[name] = context, fingerprint
+        until = datetime.fromtimestamp(certificate.not_after, UTC)
+        logger.info("listener %s has new certificates; its own is valid until %s", name, f"{until:%Y-%m-%d %H:%M} UTC")
+        return True
+
+    def _check(self, certificate: ServerCertificate) -> None:
+        """Raises TlsConfigError for one that clients would refuse now: the one before is no
+        worse.
+        """
+        if why := certificate.validity_problem(self._broker.runtime.now_ms() / 1000):
+            raise TlsConfigError(f"clients would refuse the certificate: {why}")
+
+    def _log_failure(self, name: str, why: str) -> None:
+        """Once for each reason, as files may be incomplete for a moment."""
+        if self._failures.get(name) != why:
+            self._failures[name] = why
+            logger.error("changed certificates of listener %s are not used: %s", name or "settings", why)

@@ -1,0 +1,77 @@
+"""Delegation tokens (KIP-48): a client that has logged in gets one, and others log in by SCRAM with
+it as its owner.
+
+The token's id is the SCRAM username, and the base64 of its HMAC the password. The HMAC-SHA512 of
+the id under `delegation.token.secret.key` is stored nowhere: every broker computes it.
+"""
+
+import base64
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from ottla_broker.security.principal import Principal
+from ottla_broker.security.scram import ScramCredential, ScramMechanism, make_credential
+from ottla_broker.wire.sasl import MIN_ITERATIONS
+
+MAX_CACHED_CREDENTIALS: Final = 4096
+_SALT_KEY: Final = b"salt of "
+
+
+class DelegationToken(msgspec.Struct, frozen=True):
+    """`owner`, `requester`, `renewers`: texts of principals. `expires_ms`: unless it is renewed,
+    which is possible until `max_ms`.
+    """
+
+    id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.max_ms < now_ms or self.expires_ms < now_ms
+
+    def is_of(self, principal: Principal) -> bool:
+        """True for its owner and those who may renew it."""
+        return str(principal) in (self.owner, *self.renewers)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogin:
+    """What a login by a token is checked by, and what it gives."""
+
+    owner: Principal
+    credential: ScramCredential = field(repr=False)
+    lifetime_s: float
+
+
+FindToken = Callable[[str, ScramMechanism], TokenLogin | None]
+
+
+class TokenSecret:
+    """`delegation.token.secret.key`."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode()
+        self._credential = lru_cache(MAX_CACHED_CREDENTIALS)(self._make_credential)
+
+    def hmac_of(self, token_id: str) -> bytes:
+        return hmac.digest(self._key, token_id.encode(), "sha512")
+
+    def login_of(self, token: DelegationToken, mechanism: ScramMechanism, now_ms: int) -> TokenLogin:
+        kind, _, name = token.owner.partition(":")
+        owner = Principal(kind, name, token_authenticated=True)
+        return TokenLogin(owner, self._credential(token.id, mechanism), (token.expires_ms - now_ms) / 1000)
+
+    def _make_credential(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
+        """The salt depends on the token, so that asking twice gives the same one."""
+        salt = hmac.digest(self._key, _SALT_KEY + token_id.encode(), "sha256")
+        password = base64.b64encode(self.hmac_of(token_id)).decode()
+        return make_credential(mechanism, password, salt, MIN_ITERATIONS)

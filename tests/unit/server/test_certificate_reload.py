@@ -1,0 +1,136 @@
+"""Certificates of a listener that change while it serves."""
+
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from ottla_broker import listener_certificates
+from ottla_broker.config import Config
+from ottla_broker.config.listener_security import listener_tls
+from tests.kube.certificates import (
+    CertificateAuthority,
+    create_certificate_authority,
+    create_client_certificate,
+    create_server_certificate,
+)
+from tests.unit.api.brokers import RawConnection, SmallBroker, serve
+from tests.unit.server.connections import capture_log, eventually, request_api_versions
+from tests.unit.server.test_tls import client_context, connect_with_tls, start_listening, tls_test
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> CertificateAuthority:
+    """Of one test, which changes its files."""
+    return create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+
+
+@pytest.fixture
+def keystore(authority: CertificateAuthority) -> Path:
+    file = authority.folder / "keystore.pem"
+    write_keystore(file, authority.server_certificate, authority.server_key)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def checked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_certificates, "CHECK_INTERVAL_S", 0.01)
+
+
+def write_keystore(file: Path, certificate: Path, key: Path) -> None:
+    replace_file(file, key.read_text() + certificate.read_text())
+
+
+def replace_file(file: Path, text: str) -> None:
+    """In one step, as Kubernetes replaces a mounted Secret."""
+    written = file.with_suffix(".new")
+    written.write_text(text)
+    written.replace(file)
+
+
+def serial_number(connection: RawConnection) -> str:
+    return str(connection.writer.get_extra_info("peercert")["serialNumber"])
+
+
+async def serial_number_of_new_connection(port: int, context: ssl.SSLContext) -> str:
+    connection = await connect_with_tls(port, context)
+    try:
+        return serial_number(connection)
+    finally:
+        connection.close()
+
+
+@tls_test()
+async def test_new_connections_get_the_new_certificate_and_open_ones_stay(
+    broker: SmallBroker, authority: CertificateAuthority
+) -> None:
+    file = Path(listener_tls(broker.config, "SSL").keystore_location)
+    server = serve(broker)
+    _, port = await start_listening(server)
+    context = client_context(authority)
+    open_connection = await connect_with_tls(port, context)
+    before = serial_number(open_connection)
+    logged = capture_log()
+    write_keystore(file, *create_server_certificate(authority, "renewed", ["DNS:localhost"]))
+    while (after := await serial_number_of_new_connection(port, context)) == before:
+        pass
+    assert (await request_api_versions(open_connection)).error_code is ErrorCode.none
+    replace_file(file, "half of a fi")
+    await eventually(lambda: bool(logged()))
+    assert logged() == [
+        f"changed certificates of listener SSL are not used: ssl.keystore.location={file} has no certificate in PEM "
+        "(-----BEGIN CERTIFICATE-----)"
+    ]
+    assert await serial_number_of_new_connection(port, context) == after
+    open_connection.close()
+    await server.close()
+
+
+@tls_test(ssl_client_auth="required", ssl_truststore_location="THE_AUTHORITY")
+async def test_authorities_of_clients_are_replaced(broker: SmallBroker, authority: CertificateAuthority) -> None:
+    trusted = Path(listener_tls(broker.config, "SSL").truststore_location)
+    server = serve(broker)
+    _, port = await start_listening(server)
+    others = create_certificate_authority(trusted.parent / "others", ["127.0.0.1"], ["localhost"])
+    theirs = client_context(authority, create_client_certificate(others, "theirs"))
+
+    async def is_accepted() -> bool:
+        connection = await connect_with_tls(port, theirs)
+        try:
+            return (await request_api_versions(connection)).error_code is ErrorCode.none
+        except (OSError, EOFError):
+            return False
+        finally:
+            connection.close()
+
+    assert not await is_accepted()
+    replace_file(trusted, others.certificate.read_text())
+    while not await is_accepted():
+        pass
+    await server.close()
+
+
+def test_settings_that_name_a_mounted_file_are_read_again(tmp_path: Path, authority: CertificateAuthority) -> None:
+    """As a Secret that is mounted: the setting is the content of its file."""
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    shutil.copy(authority.server_certificate, mounted / "tls.crt")
+    shutil.copy(authority.server_key, mounted / "tls.key")
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"log.dirs={tmp_path}/data\nlisteners=SSL://127.0.0.1:0\nssl.keystore.key=${{directory:{mounted}:tls.key}}\n"
+        f"listener.name.ssl.ssl.keystore.certificate.chain=${{directory:{mounted}:tls.crt}}\n"
+    )
+    config = Config.load([file])
+    before = listener_tls(config, "SSL").fingerprint()
+    config.replace_secrets(config.read_secrets_again("ssl."))
+    assert listener_tls(config, "SSL").fingerprint() == before
+    certificate, key = create_server_certificate(authority, "mounted-anew", ["DNS:localhost"])
+    shutil.copy(certificate, mounted / "tls.crt")
+    shutil.copy(key, mounted / "tls.key")
+    config.replace_secrets(config.read_secrets_again("ssl."))
+    assert listener_tls(config, "SSL").fingerprint() != before
+    assert listener_tls(config, "SSL").keystore_certificate_chain == certificate.read_text()
+    listener_tls(config, "SSL").load()

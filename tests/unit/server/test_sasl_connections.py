@@ -1,0 +1,140 @@
+"""Connections of clients that do not log in, or send what is no login: they cost a connection and
+no more.
+"""
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.config import listener_security
+from ottla_broker.security.jaas import PLAIN_MODULE
+from ottla_broker.security.sasl_session import ListenerSasl, SaslSession
+from ottla_broker.security.scram import MECHANISMS, ScramCredential, ScramMechanism, make_credential
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.sasl import ScramClient
+from tests.unit.api.brokers import RawConnection, SmallBroker, serve
+from tests.unit.async_tests import async_test
+from tests.unit.server.connections import capture_log, eventually, request_api_versions
+
+CREDENTIALS = {mechanism: make_credential(mechanism, "right", b"salt", 4096) for mechanism in ScramMechanism}
+
+
+def sasl_broker(folder: Path) -> SmallBroker:
+    return SmallBroker(
+        folder,
+        **{
+            "listeners": "PLAINTEXT://127.0.0.1:0,LOGIN://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "sasl.server.max.receive.size": "1000",
+            "listener.name.login.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_alice="right";',
+        },
+    )
+
+
+@async_test
+async def test_client_that_does_not_log_in_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_security, "LOGIN_TIMEOUT_S", 0.05)
+    broker = sasl_broker(tmp_path)
+    server = serve(broker)
+    try:
+        port = server.bind()["LOGIN"].port
+        await server.serve()
+        connection = await RawConnection.open(port)
+        assert (await request_api_versions(connection)).error_code is ErrorCode.none
+        assert await connection.is_closed_by_peer()
+    finally:
+        await server.close()
+        broker.close()
+
+
+@async_test
+async def test_rule_18_frame_of_a_client_that_has_not_logged_in_is_bounded(tmp_path: Path) -> None:
+    broker = sasl_broker(tmp_path)
+    server = serve(broker)
+    try:
+        port = server.bind()["LOGIN"].port
+        await server.serve()
+        logged = capture_log()
+        for size in (1001, 2**31 - 1, -1):
+            connection = await RawConnection.open(port)
+            connection.writer.write(struct.pack(">i", size))
+            assert await connection.is_closed_by_peer(), size
+        await eventually(lambda: len(logged()) == 3)
+        assert server.requests.allocated_bytes == 0
+    finally:
+        await server.close()
+        broker.close()
+
+
+@async_test
+async def test_bytes_that_are_no_login_cost_their_connection_alone(tmp_path: Path) -> None:
+    broker = sasl_broker(tmp_path)
+    server = serve(broker)
+    try:
+        port = server.bind()["LOGIN"].port
+        await server.serve()
+        logged = capture_log()
+        for content in (b"", b"\x60\x82", b"\0" * 30, bytes(range(256)), b"GET / HTTP/1.1\r\n\r\n"):
+            connection = await RawConnection.open(port)
+            connection.writer.write(struct.pack(">i", len(content)) + content)
+            assert await connection.is_closed_by_peer(), content
+        assert not any("Traceback" in line or "failed" in line for line in logged()), logged()
+        assert (await request_api_versions(await RawConnection.open(port))).error_code is ErrorCode.none
+    finally:
+        await server.close()
+        broker.close()
+
+
+def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+    return CREDENTIALS[mechanism] if user == "alice" else None
+
+
+def new_session(mechanism: str) -> SaslSession:
+    one = SaslSession(ListenerSasl(("PLAIN", *MECHANISMS), {"alice": "right"}), find_credential, lambda: 100.0)
+    one.begin(mechanism, bare_tokens=False)
+    return one
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *MECHANISMS])
+@settings(max_examples=200, deadline=None)
+@given(tokens=st.lists(st.binary(max_size=200), min_size=1, max_size=3))
+def test_no_bytes_log_in_or_fail_otherwise_than_by_an_error(mechanism: str, tokens: list[bytes]) -> None:
+    one = new_session(mechanism)
+    for token in tokens:
+        try:
+            one.respond(token)
+        except KafkaError as error:
+            assert error.code in (ErrorCode.sasl_authentication_failed, ErrorCode.illegal_sasl_state)
+            assert one.has_failed
+            break
+    assert one.principal is None
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_changed_messages_of_a_login_do_not_log_in(mechanism: str, data: st.DataObject) -> None:
+    """A valid exchange of which one message is changed in one byte, before the nonce of the first
+    or before the proof of the last.
+    """
+    client, one = ScramClient(mechanism, "alice", "right", "clients-nonce"), new_session(mechanism)
+    changes_first = data.draw(st.booleans())
+    try:
+        first = client.first_message
+        final = client.final_message(
+            one.respond(change_byte(first, data, first.index(b"r=")) if changes_first else first)
+        )
+        one.respond(final if changes_first else change_byte(final, data, final.index(b"p=")))
+    except KafkaError as error:
+        assert error.code is ErrorCode.sasl_authentication_failed
+    assert one.has_failed and one.principal is None
+
+
+def change_byte(message: bytes, data: st.DataObject, before: int) -> bytes:
+    at = data.draw(st.integers(0, before))
+    value = data.draw(st.integers(0, 255).filter(lambda it: it != message[at]))
+    return message[:at] + bytes([value]) + message[at + 1 :]
