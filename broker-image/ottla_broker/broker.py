@@ -51,7 +51,7 @@ from ottla_broker.metadata.quorum import MetadataQuorum
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder, RecoveryOrders
 from ottla_broker.metadata.quorum_settings import QuorumSettings
 from ottla_broker.metadata.raft_quorum import RaftQuorum
-from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
+from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER, Endpoint
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition
 from ottla_broker.metadata.voter_set import Voter
@@ -333,6 +333,11 @@ class Broker:
         if self._quorum is None:
             raise KafkaError(ErrorCode.not_controller, "the broker is starting")
         return self._quorum
+
+    @property
+    def controller_id(self) -> int:
+        """The leader of the metadata log, as far as this broker knows; −1 if it knows none."""
+        return NO_LEADER if self._quorum is None else self._quorum.leader_id
 
     async def _join_quorum(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Wait until the metadata are as current as the quorum's leader, or this broker leads."""

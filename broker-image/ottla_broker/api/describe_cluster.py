@@ -4,6 +4,8 @@
   listener.
 - Every broker can be the controller, so there are no controller endpoints: requesting them is
   MISMATCHED_ENDPOINT_TYPE.
+- The controller is −1 while none is known. Metadata names the last one then, so that clients send
+  requests, which wait for the next.
 - Fenced brokers are omitted, unless v2's flag includes them. v1 adds the endpoint type (KIP-919).
 - Another broker gets a response while this one starts, with an empty id before this one belongs to
   a cluster.
@@ -55,7 +57,7 @@ async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest)
         error_code=ErrorCode.none,
         endpoint_type=request.endpoint_type,
         cluster_id=ctx.broker.cluster_id,
-        controller_id=BrokerId(image.controller_id),
+        controller_id=BrokerId(ctx.broker.controller_id),
         brokers=tuple(
             DescribeClusterBroker(
                 broker_id=BrokerId(broker.id),

@@ -15,6 +15,9 @@ A trusted replica with an unclean shutdown is remembered as *last known* while t
 cannot have advanced without it. When the replicas that were trusted in its place lose their disks,
 no replica has more records. Where acknowledged records are synced (`flush.messages=1`) it has all
 of them and is elected; else an unclean election prefers it.
+
+A replica whose directory was lost is remembered as *emptied* until it joins the ISR: an unclean
+election prefers every other replica, which has at least old records.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -99,7 +102,8 @@ def elect_leader(
             others = tuple(broker for broker in last_known if broker != leader)
             in_sync, eligible, last_known = (leader,), others, ()
     if leader == NO_LEADER and rules.allow_unclean:
-        leader = _first_electable((*last_known, *old.replicas), old, candidates)
+        with_records = (broker for broker in old.replicas if broker not in old.emptied)
+        leader = _first_electable((*last_known, *with_records, *old.emptied), old, candidates)
         if leader != NO_LEADER:
             in_sync, eligible, last_known = (leader,), (), ()
     if not in_sync and eligible:
@@ -128,6 +132,7 @@ def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRec
         return None
     return replace_fields(
         new,
+        emptied=tuple(broker for broker in new.emptied if broker in new.replicas and broker not in new.isr),
         leader_epoch=old.leader_epoch + (new.leader != old.leader),
         partition_epoch=old.partition_epoch + 1,
     )
@@ -188,6 +193,7 @@ def state_after_directory_loss(
         old,
         directories=with_directory(old, returned, directory),
         last_known=tuple(broker for broker in old.last_known if broker != returned),
+        emptied=(*(broker for broker in old.emptied if broker != returned), returned),
     )
     return with_next_epochs(old, elect_leader(moved, isr, trusted, candidates, rules))
 
@@ -204,7 +210,8 @@ def elect_unclean_leader(
     old: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """An administrator's unclean election for a partition without a leader: of a trusted replica,
-    else of a last known one, else of any. None if every replica is fenced."""
+    else of a last known one, else of one that was not emptied, else of any. None if every replica
+    is fenced."""
     elected = elect_leader(old, old.isr, trusted_replicas(old), candidates, replace(rules, allow_unclean=True))
     return None if elected.leader == NO_LEADER else with_next_epochs(old, elected)
 

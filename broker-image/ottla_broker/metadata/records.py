@@ -80,7 +80,8 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, tag="remove-topic"):
 class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
     """The state of one partition. `directories` has an element for each of `replicas`. `eligible`:
     eligible leader replicas; `last_known`: replicas that were in the ISR or eligible until an
-    unclean shutdown (both KIP-966)."""
+    unclean shutdown (both KIP-966); `emptied`: replicas that have lost their directory and have not
+    been in the ISR since."""
 
     topic: UUID
     partition: int
@@ -94,6 +95,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_default
     eligible: tuple[int, ...] = ()
     directories: tuple[UUID, ...] = ()
     last_known: tuple[int, ...] = ()
+    emptied: tuple[int, ...] = ()
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):

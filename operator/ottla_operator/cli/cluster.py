@@ -49,7 +49,7 @@ def describe(
 
 
 async def _describe(client: KafkaClient) -> dict[str, Any]:
-    description = await cluster.describe_cluster_with_fenced_brokers(client)
+    description = await cluster.describe_cluster(client, include_fenced=True)
     metadata_quorum = await quorum.describe_quorum(client)
     every = await topics.list_topics(client)
     live = [it.id for it in description.brokers if not it.is_fenced]
@@ -181,7 +181,7 @@ def unregister(
 
 
 async def _check_registered(client: KafkaClient, broker: int) -> None:
-    ids = [it.id for it in (await cluster.describe_cluster_with_fenced_brokers(client)).brokers]
+    ids = [it.id for it in (await cluster.describe_cluster(client, include_fenced=True)).brokers]
     if broker not in ids:
         raise CommandError(
             ExitCode.not_found, f"there is no broker {broker}; registered brokers: {', '.join(map(str, ids))}"

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.metadata.v12.request import MetadataRequest
-from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import BrokerId
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
@@ -55,21 +53,12 @@ class PartitionProblem:
     replicas: tuple[int, ...]
 
 
-async def describe_cluster(client: KafkaClient) -> ClusterDescription:
-    """Describes the cluster with its unfenced brokers."""
-    response: MetadataResponse = await client.send(
-        MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
-    )
-    brokers = sorted(
-        (BrokerInfo(it.node_id, it.host, it.port, it.rack) for it in response.brokers), key=lambda it: it.id
-    )
-    return ClusterDescription(response.cluster_id, response.controller_id, tuple(brokers))
-
-
-async def describe_cluster_with_fenced_brokers(client: KafkaClient) -> ClusterDescription:
-    """Describes the cluster with fenced brokers too, if the brokers report them."""
+async def describe_cluster(client: KafkaClient, *, include_fenced: bool = False) -> ClusterDescription:
+    """The controller is −1 while the broker that answers knows none. Fenced brokers are included
+    if the brokers report them. Raises KafkaError.
+    """
     response = await client.send(
-        DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
+        DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     )
     raise_for_error(response.error_code, response.error_message, "cluster")
     brokers = sorted(

@@ -118,6 +118,8 @@ class ClusterReconciler:
             client = connection.client
             described = await describe_cluster(client) if client else None
             quorum_loss = "" if _has_controller(described) else await explain_missing_controller(resource, brokers)
+            if quorum_loss:
+                client = None  # without a controller, requests would wait until they time out
             config = await apply_config(client, brokers)
             rejected = _remember_rejected(cached, config, cluster)
             await self._record(resource, _config_events(config))

@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla_operator.formatting import format_count, format_size
 from ottla_operator.kafka.client import KafkaClient
-from ottla_operator.kafka.cluster import describe_cluster_with_fenced_brokers, unregister_broker
+from ottla_operator.kafka.cluster import describe_cluster, unregister_broker
 from ottla_operator.kafka.quorum import list_voters
 from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs, read_reassignment_inputs
 from ottla_operator.kafka.reassignments import reassign_partitions
@@ -135,7 +135,7 @@ async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, sc
     """Unregisters brokers that were removed: they do not exist and are fenced. One that holds
     replicas, of topics that were created while it was stopping, is brought back until they are
     moved off it."""
-    registered = (await describe_cluster_with_fenced_brokers(client)).brokers
+    registered = (await describe_cluster(client, include_fenced=True)).brokers
     removed = [it.id for it in registered if it.is_fenced and it.id > scaled.count and it.id not in brokers.brokers]
     if not removed:
         return

@@ -51,6 +51,7 @@ class SmallBroker:
         self.node_id = ME
         self.cluster_id = "a-cluster"
         self.image = MetadataImage(controller_id=ME)
+        self.controller_id = ME
         self.partitions = Partitions(self.image)
         self.audit_log = BrokerLogAudit(lambda: 0.0)
         self.client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)

@@ -101,6 +101,7 @@ class World:
         assert set(new.isr) <= set(new.replicas) and set(new.eligible) <= set(new.replicas)
         assert not set(new.isr) & set(new.eligible)
         assert set(new.last_known) <= set(new.replicas) - {*new.isr, *new.eligible}
+        assert set(new.emptied) <= set(new.replicas) - set(new.isr)
         assert new.leader == NO_LEADER or new.leader in new.isr
         assert len(set(new.replicas)) == len(new.replicas) == len(new.directories)
         assert set(new.adding) | set(new.removing) <= set(new.replicas)

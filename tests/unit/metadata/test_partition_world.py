@@ -83,6 +83,26 @@ def test_without_synced_records_an_administrator_has_to_elect_from_the_last_know
     assert (chosen.leader, chosen.isr) == (1, (1,))
 
 
+def test_an_unclean_election_prefers_a_replica_with_records_to_an_emptied_one() -> None:
+    world = World(3, (0, 1, 2), 1)
+    world.kill(2)
+    world.fence(2)
+    world.kill(1)
+    world.fence(1)
+    world.losses = -2  # one more than the topic tolerates
+    world.wipe(0)
+    world.start(0)
+    world.send_heartbeat(0)
+    assert (world.state.leader, world.state.isr, world.state.emptied) == (NO_LEADER, (), (0,))
+    empty = elect_unclean_leader(world.state, election_candidates(world.image), world.rules)
+    assert empty is not None and empty.leader == 0, "no other is there"
+    world.start(1)
+    world.send_heartbeat(1)
+    chosen = elect_unclean_leader(world.state, election_candidates(world.image), world.rules)
+    assert chosen is not None
+    assert (chosen.leader, chosen.isr, chosen.emptied) == (1, (1,), (0,))
+
+
 def test_a_replica_that_lost_power_and_fell_behind_since_is_not_elected() -> None:
     world = World(3, (0, 1, 2), 2, synced=True)
     world.lose_power(1, keeps=0)
