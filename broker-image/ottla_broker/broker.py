@@ -7,6 +7,7 @@ start, which needs their answers, and clients once the broker is ready.
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -15,10 +16,15 @@ from uuid import UUID
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUDIT_LOG_PATH,
     AUTHORIZER_CLASS_NAME,
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
     METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
     METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
     METADATA_LOG_SEGMENT_BYTES,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
     SUPER_USERS,
     Config,
 )
@@ -63,7 +69,9 @@ from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.audit import AuditLog, BrokerLogAudit, FileAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.channel_builder import ChannelBuilder
@@ -175,6 +183,8 @@ class Broker:
         )
         self.acl_authorizer = make_acl_authorizer(config)
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
+        self.client_quotas = make_client_quotas(config)
+        self.audit_log = make_audit_log(config, runtime)
         self._publisher = MetadataPublisher(
             config,
             image,
@@ -184,6 +194,7 @@ class Broker:
             self.mirrors,
             self._tasks,
             self.acl_authorizer,
+            self.client_quotas,
         )
         self.replica_mover = ReplicaMover(
             node_id, partitions, self.log_dirs, config, self._broker_epoch, channel.send_request
@@ -265,6 +276,7 @@ class Broker:
         await self.replica_fetchers.close()
         await self._tasks.cancel()
         await self.failure_detector.close()
+        await self.audit_log.close()
         self.controller_channel.close()
         for log_dir in self.log_dirs:
             await log_dir.close()
@@ -474,6 +486,28 @@ class Broker:
     def _offsets_partition_count(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return len(topic.partitions) if topic else 0
+
+
+def make_audit_log(config: Config, runtime: Runtime) -> AuditLog:
+    """In the broker's log without `audit.log.path`."""
+    if (path := config(AUDIT_LOG_PATH)) is None:
+        return BrokerLogAudit(asyncio.get_running_loop().time)
+
+    def append(lines: bytes) -> None:
+        with open(path, "ab", opener=partial(os.open, mode=0o640)) as file:
+            file.write(lines)
+
+    return FileAudit(lambda lines: runtime.run_in_thread(append, lines))
+
+
+def make_client_quotas(config: Config) -> ClientQuotaManager:
+    windows = QuotaWindows(
+        config(QUOTA_WINDOW_NUM),
+        config(QUOTA_WINDOW_SIZE_SECONDS),
+        config(CONTROLLER_QUOTA_WINDOW_NUM),
+        config(CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS),
+    )
+    return ClientQuotaManager(windows, asyncio.get_running_loop().time)
 
 
 def make_acl_authorizer(config: Config) -> StandardAuthorizer | None:

@@ -105,7 +105,7 @@ class ConnectionServices:
     sasl_sessions: Mapping[str, Callable[[], SaslSession]]
     principal_mappers: Mapping[str, PrincipalMapper]
     busy_poll: BusyPoll | None
-    on_open: Callable[["Connection"], bool]  # False: the connection is refused
+    on_open: Callable[["Connection"], float | None]  # a number: it is refused, and closed after as many seconds
     on_close: Callable[["Connection"], None]
     on_response_memory_exhausted: Callable[[], None]
 
@@ -134,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_starved = False  # a fetch waits for memory of responses
         self._hold_timer: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
+        self._mute_timer: asyncio.TimerHandle | None = None  # set while the client exceeds a quota
         self._expiry: asyncio.TimerHandle | None = None  # of the time to log in, and then of the SASL session
         self._is_closed = False
         self._is_finishing = False  # it closes as soon as the requests in progress are answered
@@ -149,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self.state = ConnectionState(host, port, self._listener)
+        self.state = ConnectionState(host, port, self._listener, mute=self._mute)
         if (make_session := self._services.sasl_sessions.get(self._listener)) is not None:
             self.state.sasl = session = make_session()
             self._frames.limit_frames(session.sasl.max_receive_bytes)
@@ -164,15 +165,16 @@ class Connection(asyncio.BufferedProtocol):
                 return
         self.active_at = self._services.clock()
         self._transport.set_write_buffer_limits(PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES)
-        if not self._services.on_open(self):
+        if (close_after_s := self._services.on_open(self)) is not None:
             self._is_closed = True
-            self._transport.abort()
+            self._refuse(close_after_s)
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._is_closed = True
         self._cancel_expiry()
-        if self._hold_timer is not None:
-            self._hold_timer.cancel()
+        for timer in (self._hold_timer, self._mute_timer):
+            if timer is not None:
+                timer.cancel()
         self._services.on_close(self)
         requests, responses = self._services.requests, self._services.responses
         requests.remove_waiter(self._resume_receiving)
@@ -238,6 +240,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._is_writing_paused
             or self._is_starved
             or self._hold_timer is not None
+            or self._mute_timer is not None
             or len(self._replies) >= MAX_UNANSWERED
         )
 
@@ -253,6 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read only while there is no backlog."""
         pause = (
             self._is_writing_paused
+            or self._mute_timer is not None
             or self._is_finishing
             or self._frames.is_stalled
             or (bool(self._queue) and self._queued_bytes >= self._services.limits.queued_bytes)
@@ -384,6 +388,35 @@ class Connection(asyncio.BufferedProtocol):
             self._hold_timer = None
             self._serve_queued()
 
+    # While the client exceeds a quota
+
+    def _refuse(self, close_after_s: float) -> None:
+        """Close, but not before a client that connects again and again may do so: it would try at
+        once.
+        """
+        if not close_after_s:
+            self._transport.abort()
+            return
+        self._transport.pause_reading()
+        self._mute_timer = asyncio.get_running_loop().call_later(close_after_s, self._transport.abort)
+
+    def _mute(self, seconds: float) -> None:
+        """Serve and read nothing more of the connection. What is being served is answered."""
+        if self._is_closed:
+            return
+        loop = asyncio.get_running_loop()
+        if self._mute_timer is not None:
+            if self._mute_timer.when() >= loop.time() + seconds:
+                return
+            self._mute_timer.cancel()
+        self._mute_timer = loop.call_later(seconds, self._unmute)
+        self._pause_or_resume_reading()
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self.active_at = self._services.clock()
+        self._serve_queued()
+
     # Memory
 
     def _count_held(self, held: int) -> None:
@@ -425,7 +458,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._replies and not self._queue
+        return not self._replies and not self._queue and self._mute_timer is None
 
     def finish(self) -> None:
         """Answer the requests in progress and close. A producer whose appended records were not

@@ -12,6 +12,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
 from ottla_broker.requests.api import Handler, find_api, find_handler, respond
+from ottla_broker.requests.audited_changes import AUDITED, record_changes
 from ottla_broker.requests.context import (
     Buffers,
     CloseConnection,
@@ -21,11 +22,13 @@ from ottla_broker.requests.context import (
     RequestContext,
 )
 from ottla_broker.requests.login import respond_to_token
+from ottla_broker.requests.request_quota import RequestQuota
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.requests.timed_coroutine import TimedCoroutine
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import RequestHeader, read_request, response_class, write_response
+from ottla_broker.wire.codec import RequestHeader, read_request, read_response, response_class, write_response
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
@@ -33,6 +36,25 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 ALLOW_ALL: Final = AllowAll()
 LOGIN_APIS: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+UNLIMITED: Final = frozenset(
+    {
+        *LOGIN_APIS,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.UPDATE_RAFT_VOTER,
+    }
+)
+"""Requests of brokers, and logins: no client quota applies."""
+MUTATIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
+"""Requests that the controller throttles."""
 
 
 class RequestDispatcher:
@@ -46,6 +68,8 @@ class RequestDispatcher:
         self.request_counts = [0] * API_KEY_LIMIT
         self._broker = broker
         self._authorizer = authorizer or broker.authorizer
+        self._client_quotas = broker.client_quotas
+        self._processing_clock = broker.runtime.processing_clock
         self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: FetchHandler(broker)}
         self._tasks: dict[asyncio.Task[Buffers], None] = {}
         self._loop = asyncio.get_running_loop()
@@ -76,17 +100,25 @@ class RequestDispatcher:
             self.request_counts[key] += 1
         if connection.sasl is not None and not connection.sasl.may_send(key):
             raise CloseConnection(f"API key {key} is served to authenticated clients only")
-        context = RequestContext(self._broker, connection, version, header.client_id, self._authorizer)
+        context = RequestContext(
+            self._broker, connection, version, header.client_id, self._authorizer, None, key, header.correlation_id
+        )
+        quota = self._find_quota(header, connection) if self._client_quotas.is_active else None
         frame_handler = self._frame_handlers.get(key)
         if frame_handler is not None and _is_served(key, version):
+            if quota is not None:
+                context.quota = quota
+                if key == ApiKey.FETCH and (allowed := quota.max_fetch_bytes()) is not None:
+                    max_response_bytes = min(max_response_bytes, allowed)
+                return self._handle_timed(frame_handler, context, frame, header, max_response_bytes, quota)
             return frame_handler(context, frame, header, max_response_bytes)
         handler = find_handler(key, version)
         if handler is not None:
             request = read_request(bytes(frame), header, handler.request)
             api = find_api(key)
             if api is not None and api.is_forwarded and self._broker.controller is None:
-                return self._run(self._forward(handler, context, header, request, frame))
-            return self._run(_handle(handler, context, header, request))
+                return self._run(self._forward(handler, context, header, request, frame, quota), quota)
+            return self._run(_handle(handler, context, header, request, quota), quota)
         if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
             response = api_versions_response(ErrorCode.unsupported_version)
             return [write_response(key, 0, header.correlation_id, response)]
@@ -112,17 +144,46 @@ class RequestDispatcher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _run(self, work: Coroutine[Any, Any, Buffers]) -> Future[Buffers]:
+    def _find_quota(self, header: RequestHeader, connection: ConnectionState) -> RequestQuota | None:
+        if header.api_key in UNLIMITED or connection.is_follower:
+            return None
+        quotas = self._client_quotas.of_client(connection.principal.name, header.client_id or "")
+        return None if quotas.is_unlimited else RequestQuota(self._client_quotas, quotas, connection)
+
+    def _handle_timed(
+        self,
+        handle: FrameHandler,
+        context: RequestContext,
+        frame: bytearray,
+        header: RequestHeader,
+        max_response_bytes: int,
+        quota: RequestQuota,
+    ) -> Reply:
+        began_s = self._processing_clock()
+        try:
+            return handle(context, frame, header, max_response_bytes)
+        finally:
+            quota.charge_processing(self._processing_clock() - began_s)
+
+    def _run(self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None = None) -> Future[Buffers]:
         """Run a handler to its end even if its connection closes: others may depend on what it
         began.
         """
+        if quota is not None:
+            work = TimedCoroutine(work, self._processing_clock, quota.charge_processing)
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         return task
 
     async def _forward(
-        self, handler: Handler, context: RequestContext, header: RequestHeader, request: Any, frame: bytearray
+        self,
+        handler: Handler,
+        context: RequestContext,
+        header: RequestHeader,
+        request: Any,
+        frame: bytearray,
+        quota: RequestQuota | None,
     ) -> Buffers:
         """The active controller's response. Without one, this broker's own: NOT_CONTROLLER in the
         API's form.
@@ -134,7 +195,17 @@ class RequestDispatcher:
             forwarded = await self._broker.controller_channel.forward_frame(frame, client.principal, client.host)
         except KafkaError:
             forwarded = None
-        return await _handle(handler, context, header, request) if forwarded is None else [forwarded]
+        if forwarded is None:
+            return await _handle(handler, context, header, request, quota)
+        is_throttled = quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS)
+        if not is_throttled and header.api_key not in AUDITED:
+            return [forwarded]
+        response = read_response(bytes(forwarded[4:]), header.api_key, header.version)
+        record_changes(context, request, response)
+        if quota is not None and is_throttled:
+            throttled = quota.with_throttle_time(response)
+            return [write_response(header.api_key, header.version, header.correlation_id, throttled)]
+        return [forwarded]
 
 
 async def answer_locally(broker: Broker, request: Any, authorizer: Authorizer = ALLOW_ALL) -> Any:
@@ -153,8 +224,13 @@ async def answer_locally(broker: Broker, request: Any, authorizer: Authorizer = 
     return convert_message(response, response_class(key, version))
 
 
-async def _handle(handler: Handler, context: RequestContext, header: RequestHeader, request: Any) -> Buffers:
+async def _handle(
+    handler: Handler, context: RequestContext, header: RequestHeader, request: Any, quota: RequestQuota | None
+) -> Buffers:
     response = await respond(handler, context, request)
+    record_changes(context, request, response)
+    if quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS):
+        response = quota.with_throttle_time(response)
     return [write_response(header.api_key, header.version, header.correlation_id, response)]
 
 

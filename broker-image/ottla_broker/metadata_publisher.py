@@ -13,6 +13,7 @@ from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, Metadata
 from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
+from ottla_broker.security.client_quota_manager import ClientQuotaManager
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
 
 
@@ -30,6 +31,7 @@ class MetadataPublisher:
     _mirrors: MirrorManager
     _tasks: BackgroundTasks
     _acl_authorizer: StandardAuthorizer | None
+    _client_quotas: ClientQuotaManager
     _replica_manager: ReplicaManager | None = None
 
     def publish_delta(self, delta: MetadataDelta) -> None:
@@ -39,6 +41,8 @@ class MetadataPublisher:
             self._lifecycle.send_heartbeat_now()
         if delta.changed_acls and self._acl_authorizer is not None:
             self._acl_authorizer.update(delta.changed_acls, self._image.acls)
+        if delta.client_quotas_changed:
+            self._client_quotas.update(self._image.client_quotas)
         if self._replica_manager is not None:
             self._publish_to_replicas(self._replica_manager, delta)
 
@@ -48,6 +52,7 @@ class MetadataPublisher:
         self.update_config()
         if self._acl_authorizer is not None:
             self._acl_authorizer.update(self._image.acls.keys(), self._image.acls)
+        self._client_quotas.update(self._image.client_quotas)
         topics = self._image.topics
         replica_manager.apply_changes(
             MetadataDelta(

@@ -90,6 +90,24 @@ CONNECTIONS = _gauge("kafka_server_socketservermetrics_connection_count", "Open 
 CONNECTIONS_REFUSED = _counter(
     "ottla_connections_refused_total", "Connections refused because of a limit on connections."
 )
+AUDIT_DROPPED = _counter(
+    "ottla_audit_dropped_lines_total", "Lines of the audit log that were not written: there were too many at a time."
+)
+_QUOTA_DOC = "by client quota and entity; above a thousand entities the rest is (others)."
+THROTTLED = _counter(
+    "ottla_client_quota_throttled_total",
+    f"Requests, or connections of an IP address, that were throttled, {_QUOTA_DOC}",
+    "quota",
+    "entity",
+    "client_id",
+)
+THROTTLE_SECONDS = _counter(
+    "ottla_client_quota_throttle_seconds_total",
+    f"Time in seconds for which they were throttled, {_QUOTA_DOC}",
+    "quota",
+    "entity",
+    "client_id",
+)
 REQUEST_MEMORY = _gauge(
     "ottla_request_memory_bytes", "Memory that large requests hold, bounded by queued.max.request.bytes."
 )

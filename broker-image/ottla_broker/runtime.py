@@ -38,12 +38,14 @@ class Runtime:
     """`now_ms`: milliseconds since 1970. `random`: the only source of randomness. `executor`: where
     blocking calls run; None means the loop's default pool. `boot_id`: identifies the time since the
     machine started, whose memory holds unsynced writes; an empty id means that some of those may be
-    lost."""
+    lost. `processing_clock`: seconds, from any start; it measures how long requests keep the
+    loop's thread."""
 
     now_ms: Callable[[], int] = _wall_clock_ms
     random: Random = field(default_factory=SystemRandom)
     executor: Executor | None = None
     boot_id: Callable[[], str] = str
+    processing_clock: Callable[[], float] = time.perf_counter
 
     async def run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call (fsync, compaction, deletion) off the event loop's thread."""

@@ -41,6 +41,11 @@ DRAIN_S: Final = 0.5
 MAX_IDLE_CHECK_INTERVAL_S: Final = 30.0
 
 
+MAX_REFUSAL_DELAY_S: Final = 1.0
+MAX_DELAYED_REFUSALS: Final = 256
+"""Connections above `connection_creation_rate` that are kept open until they are closed."""
+
+
 ListenOn = Callable[[Listener, Config], socket.socket]
 """Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises
 OSError.
@@ -111,7 +116,8 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._bound: list[tuple[str, socket.socket]] = []
         self._certificates = ListenerCertificates(broker)
-        self._handshakes = Handshakes(self._has_room)
+        self._handshakes = Handshakes(self._admit_handshake)
+        self._delayed: set[Connection] = set()  # refused, and not closed yet
         self._listeners: list[asyncio.Server] = []
         self._wait_until_ready: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -193,13 +199,35 @@ class Server:
 
     # Admission: these limits can change while the broker runs
 
-    def _admit(self, connection: Connection) -> bool:
+    def _admit(self, connection: Connection) -> float | None:
         host = connection.state.host
         if not self._has_room(host):
-            return False
+            return 0.0
+        if connection.state.listener not in self._certificates.contexts and (wait_s := self._throttle_time_s(host)) > 0:
+            return self._delay_refusal(connection, wait_s)
         self.connections[connection] = None
         self._per_ip[host] += 1
-        return True
+        return None
+
+    def _admit_handshake(self, host: str) -> bool:
+        return self._has_room(host) and not self._throttle_time_s(host)
+
+    def _throttle_time_s(self, host: str) -> float:
+        """Above 0: the address opens more connections than its quota `connection_creation_rate`
+        allows.
+        """
+        quotas = self._broker.client_quotas
+        if not quotas.is_active or not (wait_s := quotas.connection_throttle_time_s(host)):
+            return 0.0
+        self.refused_connections += 1
+        return wait_s
+
+    def _delay_refusal(self, connection: Connection, wait_s: float) -> float:
+        """When to close: at once if too many connections wait to be closed."""
+        if len(self._delayed) >= MAX_DELAYED_REFUSALS:
+            return 0.0
+        self._delayed.add(connection)
+        return min(wait_s, MAX_REFUSAL_DELAY_S)
 
     def _has_room(self, host: str) -> bool:
         config = self._broker.config
@@ -216,6 +244,7 @@ class Server:
 
     def _remove(self, connection: Connection) -> None:
         if connection not in self.connections:
+            self._delayed.discard(connection)
             return
         del self.connections[connection]
         if not self.connections and self._drained is not None and not self._drained.done():

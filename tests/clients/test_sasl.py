@@ -226,6 +226,34 @@ def test_removed_entry_stops_the_next_request_of_an_open_connection(secured: Sec
     assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_topics_are_created_automatically_only_for_clients_that_may_create_them(secured: Secured, name: str) -> None:
+    create_acls(secured, acl(ResourceType.TOPIC, name, AclOperation.WRITE))
+    how = login("PLAIN")
+    with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        rd.produce(secured.sasl, name, rd.numbered_messages(0, 1), **how)
+    assert name not in secured.admin.list_topics(timeout=WITHIN_S).topics
+    create_acls(secured, acl(ResourceType.TOPIC, name, AclOperation.CREATE))
+    assert rd.produce(secured.sasl, name, rd.numbered_messages(0, 1), **how) == [0]
+
+
+def test_operation_on_the_cluster_counts_for_the_deletion_of_any_topic(secured: Secured, name: str) -> None:
+    for topic in (name, f"{name}.2"):
+        rd.create_topic(secured.broker.bootstrap, topic, 1)
+    settings = {key.replace("_", "."): value for key, value in login("PLAIN", "bob", "bobs").items()}
+    bob = AdminClient({"bootstrap.servers": secured.sasl, **settings})
+    with pytest.raises(ck.KafkaException) as refused:
+        bob.delete_topics([name])[name].result(WITHIN_S)
+    assert refused.value.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+    everything = acl(ResourceType.BROKER, "kafka-cluster", AclOperation.ALL, "bob")
+    create_acls(secured, everything)
+    try:
+        bob.delete_topics([name])[name].result(WITHIN_S)
+    finally:
+        delete_acls(secured, everything)
+    with pytest.raises(ck.KafkaException):
+        bob.delete_topics([f"{name}.2"])[f"{name}.2"].result(WITHIN_S)
+
+
 def test_deny_wins_and_prefixes_count(secured: Secured, name: str) -> None:
     for topic in (name, f"{name}.secret"):
         rd.create_topic(secured.broker.bootstrap, topic, 1)

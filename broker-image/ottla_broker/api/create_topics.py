@@ -7,6 +7,9 @@
 - Configs are validated before any topic is created. A name repeated in a request is
   INVALID_REQUEST, returned once.
 - v5 adds the new topic's configs; v7 its id.
+- Partitions count against the client's `controller_mutation_rate`. Since v6 topics above it are
+  THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they are created and the client is throttled
+  afterwards.
 """
 
 from collections import Counter
@@ -26,7 +29,7 @@ from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.topic_plans import NewTopic, check_new_topic_name
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.request_quota import MutationQuota
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -34,6 +37,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 API = Api(ApiKey.CREATE_TOPICS, versions=(2, 7), flexible=5, is_forwarded=True)
 
 USE_CLUSTER_DEFAULT = -1
+STRICT_SINCE = 6
 
 
 @API.handler()
@@ -45,6 +49,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
         for name in times
         if times[name] > 1
     ]
+    quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
     new_topics: list[NewTopic] = []
     for topic in request.topics:
         try:
@@ -53,7 +58,9 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
         except KafkaError as reason:
             results.append(error_result(topic.name, reason))
     try:
-        outcomes = await ctx.broker.active_controller().create_topics(new_topics, validate_only=request.validate_only)
+        outcomes = await ctx.broker.active_controller().create_topics(
+            new_topics, validate_only=request.validate_only, charge=quota.charge
+        )
     except KafkaError as reason:
         outcomes = [reason] * len(new_topics)
     results += [
@@ -62,15 +69,13 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
         else created_topic(ctx, new_topic, outcome)
         for new_topic, outcome in zip(new_topics, outcomes, strict=True)
     ]
-    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+    return CreateTopicsResponse(throttle_time=quota.throttle_time, topics=tuple(results))
 
 
 def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
     """Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
     INVALID_REQUEST, INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
-    if not (
-        ctx.is_authorized(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))
-    ):
+    if not (ctx.may(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")

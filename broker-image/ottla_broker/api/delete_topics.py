@@ -6,6 +6,11 @@
   (rule 13).
 - A topic that is named twice is INVALID_REQUEST (returned once) and is not deleted; so is one with
   both name and id, or neither.
+- Partitions count against the client's `controller_mutation_rate`. Since v5 topics above it are
+  THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they are deleted and the client is throttled
+  afterwards.
+- Needs DELETE on the topic or on the cluster. A client that may not describe a topic does not learn
+  its name by its id, and no client that may not delete it learns its id by its name.
 - TOPIC_DELETION_DISABLED with `delete.topic.enable=false`.
 """
 
@@ -21,24 +26,26 @@ from kio.schema.types import TopicName
 from ottla_broker.config import DELETE_TOPIC_ENABLE
 from ottla_broker.requests.api import Api, catch_error
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.requests.request_quota import MutationQuota
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4, is_forwarded=True)
 
+STRICT_SINCE = 5
 NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic twice")
 
 
 @API.handler(1, 5)
 async def delete_by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
+    quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
     errors = {
-        name: NAMED_TWICE if times > 1 else await catch_error(delete_topic(ctx, name))
+        name: NAMED_TWICE if times > 1 else await catch_error(delete_topic(ctx, name, quota))
         for name, times in Counter(request.topic_names).items()
     }
     return ByNameResponse(
-        throttle_time=NO_THROTTLE,
+        throttle_time=quota.throttle_time,
         responses=tuple(
             NameResult(name=name, error_code=error.code, error_message=error.message) for name, error in errors.items()
         ),
@@ -50,10 +57,9 @@ async def delete_by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest
     times = Counter(find_name(ctx, topic) or topic for topic in request.topics)
     ids_last = sorted(request.topics, key=lambda topic: topic.topic_id is not None)
     named = {find_name(ctx, topic) or topic: topic for topic in ids_last}  # of two for one topic, that which has an id
-    return DeleteTopicsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple([await delete_topic_state(ctx, topic, again=times[key] > 1) for key, topic in named.items()]),
-    )
+    quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
+    results = [await delete_topic_state(ctx, topic, quota, again=times[key] > 1) for key, topic in named.items()]
+    return DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results))
 
 
 def find_name(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
@@ -63,7 +69,9 @@ def find_name(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
     return None if found is None else found.name
 
 
-async def delete_topic_state(ctx: RequestContext, topic: DeleteTopicState, *, again: bool) -> DeletableTopicResult:
+async def delete_topic_state(
+    ctx: RequestContext, topic: DeleteTopicState, quota: MutationQuota, *, again: bool
+) -> DeletableTopicResult:
     name, topic_id = find_name(ctx, topic), topic.topic_id
     if again:
         error = NAMED_TWICE
@@ -73,8 +81,11 @@ async def delete_topic_state(ctx: RequestContext, topic: DeleteTopicState, *, ag
         error = KafkaError(ErrorCode.unknown_topic_id)
     else:
         existing = ctx.broker.image.topics.get(name)
-        topic_id = existing.id if existing else topic_id
-        error = await catch_error(delete_topic(ctx, name))
+        error = await catch_error(delete_topic(ctx, name, quota))
+        if error.code is not ErrorCode.topic_authorization_failed:
+            topic_id = existing.id if existing else topic_id
+        elif topic.name is None and not ctx.may(Operation.describe, Resource.topic(name)):
+            name = None
     return DeletableTopicResult(
         name=None if name is None else TopicName(name),
         topic_id=topic_id,
@@ -83,8 +94,12 @@ async def delete_topic_state(ctx: RequestContext, topic: DeleteTopicState, *, ag
     )
 
 
-async def delete_topic(ctx: RequestContext, name: str) -> None:
-    ctx.check_authorized(Operation.delete, Resource.topic(name))
+async def delete_topic(ctx: RequestContext, name: str, quota: MutationQuota) -> None:
+    if not ctx.may(Operation.delete, CLUSTER):
+        ctx.check_authorized(Operation.delete, Resource.topic(name))
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
         raise KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")
-    await ctx.broker.active_controller().delete_topic(name)
+    controller = ctx.broker.active_controller()
+    if (existing := ctx.broker.image.topics.get(name)) is not None:
+        quota.charge(len(existing.partitions))
+    await controller.delete_topic(name)

@@ -51,7 +51,7 @@ async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest)
         for _, broker in sorted(image.brokers.items())
         if ctx.connection.listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
     ]
-    has_operations = request.include_cluster_authorized_operations and ctx.is_authorized(Operation.describe, CLUSTER)
+    has_operations = request.include_cluster_authorized_operations and ctx.may(Operation.describe, CLUSTER)
     return DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -67,7 +67,7 @@ async def describe_topic_partitions(
 
 
 def visible_topics(ctx: RequestContext) -> set[str]:
-    return {name for name in ctx.broker.image.topics if ctx.is_authorized(Operation.describe, Resource.topic(name))}
+    return {name for name in ctx.broker.image.topics if ctx.may(Operation.describe, Resource.topic(name))}
 
 
 def topics_from_cursor(

@@ -48,7 +48,15 @@ async def envelope(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeRes
         principal,
         software_name=FORWARDING_SOFTWARE_NAME,
     )
-    inner = RequestContext(ctx.broker, client, header.version, header.client_id, ctx.authorizer)
+    inner = RequestContext(
+        ctx.broker,
+        client,
+        header.version,
+        header.client_id,
+        ctx.authorizer,
+        api_key=header.api_key,
+        correlation_id=header.correlation_id,
+    )
     response = await respond(handler, inner, message)
     data = write_response(header.api_key, header.version, header.correlation_id, response)
     return EnvelopeResponse(response_data=bytes(data[4:]), error_code=ErrorCode.none)

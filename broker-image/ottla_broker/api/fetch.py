@@ -15,6 +15,7 @@
   (rule 13), v16 current leaders (KIP-951)."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -85,6 +86,7 @@ class FetchHandler:
     def __call__(self, context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         repeated = context.connection.last_fetch
         if isinstance(repeated, RepeatedFetch) and (fetch := repeated.restart(frame, header)) is not None:
+            fetch.context = context
             fetch.limit = self._consumer_limit(context, fetch.request, room)
             return self._respond(fetch)
         request = read_fetch_request(frame, header)
@@ -102,11 +104,11 @@ class FetchHandler:
             return write_fetch_response(header.version, header.correlation_id, (), error=reason.code)
         if is_replica:
             reader = ReplicaReader(context.broker.partitions, session, self._throttle)
-            fetch = Fetch(context, header.correlation_id, request, session, reader, True)
+            fetch = Fetch(context, header.correlation_id, request, session, reader, True, self.sessions.end)
             fetch.limit = min(request.max_bytes, MAX_REPLICA_BYTES)
             return self._respond(fetch)
         consumer = ConsumerReader(context, request, self.by_rack)
-        fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental)
+        fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental, self.sessions.end)
         fetch.limit = self._consumer_limit(context, request, room)
         if not session.id and len(request.partitions) == 1 and request.replica == CONSUMER:
             context.connection.last_fetch = RepeatedFetch(frame, header, fetch)
@@ -214,12 +216,13 @@ class Fetch:
     `limit`: bytes of records in the response; `response_cache`: where identical fetches get
     identical responses, which they do not in sessions, whose responses are incremental."""
 
-    _context: RequestContext
+    context: RequestContext
     correlation_id: int
     request: FetchRequest
     session: FetchSession
     _reader: Reader
     _incremental: bool
+    _end_session: Callable[[FetchSession], None]
     limit: int = 0
     response_cache: FetchResponseCache | None = None
     size: int = 0  # bytes of records that the last read found
@@ -227,7 +230,10 @@ class Fetch:
     _not_yet: list[FetchResponsePartition] = field(default_factory=list)
 
     def response_if_due(self) -> Buffers | None:
-        if self.response_cache is not None and (cached := self._cached_response(self.response_cache)) is not None:
+        if self.context.quota is not None:
+            if self.context.quota.throttle_ms:
+                return self._throttled_response()  # for what its client did before; nothing is read
+        elif self.response_cache is not None and (cached := self._cached_response(self.response_cache)) is not None:
             return cached
         return self.response() if self.read() else None
 
@@ -255,7 +261,7 @@ class Fetch:
                 else:
                     due = True
                     if not self.session.is_replica and reason.code in WRONG_BROKER_ERRORS:
-                        data.leader = current_leader(self._context, data.topic, data.partition)
+                        data.leader = current_leader(self.context, data.topic, data.partition)
             else:
                 size += len(data.records)
                 due = due or reader.is_due(cached, data)
@@ -293,6 +299,9 @@ class Fetch:
         is an error.
         """
         session, partitions, leaders = self.session, [], []
+        quota = None if session.is_replica else self.context.quota
+        if quota is not None and not quota.admits_fetch(self.size):
+            return self._throttled_response()
         for cached, data in self._found:
             if self._not_yet and not expired and any(data is one for one in self._not_yet):
                 if self._incremental:
@@ -309,18 +318,34 @@ class Fetch:
             if session.id:
                 cached.sent(data)
         buffers = write_fetch_response(
-            self._context.version,
+            self.context.version,
             self.correlation_id,
             partitions,
             session_id=session.id,
-            endpoints=leader_endpoints(self._context, leaders) if leaders else (),
+            endpoints=leader_endpoints(self.context, leaders) if leaders else (),
+            throttle_ms=0 if quota is None else quota.throttle_ms,
         )
-        if self.response_cache is not None and self.size:
+        if self.response_cache is not None and self.size and quota is None:
             ((cached, _),) = self._found
             assert cached.partition is not None
             self.response_cache.put(self._cache_key(cached), cached.partition, self.size, buffers)
         self._found = []  # a fetch that is kept for its repetition keeps no records
         return buffers
+
+    def _throttled_response(self) -> Buffers:
+        """Empty. A client that has begun a session begins another one, as with Kafka (KIP-219)."""
+        self._found = []
+        session_id = self.session.id
+        if session_id and not self._incremental:
+            self._end_session(self.session)
+            session_id = 0
+        return write_fetch_response(
+            self.context.version,
+            self.correlation_id,
+            (),
+            session_id=session_id,
+            throttle_ms=self.context.throttle_ms,
+        )
 
     def _cached_response(self, cache: FetchResponseCache) -> Buffers | None:
         (cached,) = self.session.changed
@@ -344,7 +369,7 @@ class Fetch:
             request.last_fetched_epoch,
             self.limit,
             self.request.isolation,
-            self._context.version,
+            self.context.version,
         )
 
 

@@ -44,7 +44,7 @@ Read = Callable[[SnapshotStore, EpochAndOffset, int, int], bytes]
 
 @API.handler()
 async def fetch_snapshot(ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    may_read = ctx.is_authorized(Operation.read, Resource.topic(METADATA_TOPIC))
+    may_read = ctx.may(Operation.read, Resource.topic(METADATA_TOPIC))
     if not (may_read or ctx.is_authorized(Operation.cluster_action, CLUSTER)):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.cluster_id not in (None, ctx.broker.quorum.cluster_id):

@@ -42,7 +42,7 @@ async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) 
     if request.transactional_id is not None:
         return producer_id_response(ErrorCode.transactional_id_authorization_failed)
     # Who may write to any topic may do so idempotently (KIP-679).
-    if not (ctx.is_authorized(Operation.idempotent_write, CLUSTER) or ctx.may_any(Operation.write, ResourceType.topic)):
+    if not (ctx.may_any(Operation.write, ResourceType.topic) or ctx.is_authorized(Operation.idempotent_write, CLUSTER)):
         return producer_id_response(ErrorCode.cluster_authorization_failed)
     try:
         return producer_id_response(ErrorCode.none, await ctx.broker.producer_ids.generate_id())

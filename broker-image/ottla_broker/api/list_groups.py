@@ -27,7 +27,7 @@ CLASSIC = "classic"
 async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
-    sees_all = ctx.is_authorized(Operation.describe, CLUSTER)
+    sees_all = ctx.may(Operation.describe, CLUSTER)
     return ListGroupsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -41,6 +41,6 @@ async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGr
             for group in ctx.broker.group_coordinator.list_groups()
             if (not states or group.state.lower() in states)
             and (not types or CLASSIC in types)
-            and (sees_all or ctx.is_authorized(Operation.describe, Resource.group(group.id)))
+            and (sees_all or ctx.may(Operation.describe, Resource.group(group.id)))
         ),
     )

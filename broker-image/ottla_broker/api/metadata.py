@@ -33,6 +33,7 @@ from kio.schema.metadata.v13.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
+from ottla_broker.config import AUTO_CREATE_TOPICS_ENABLE
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.requests.api import Api
@@ -57,11 +58,7 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     image = ctx.broker.image
     await ctx.broker.failure_detector.wait_until_confirmed(find_leaders(image, request.topics or ()))
     if requests_all_topics(ctx.version, request.topics):
-        visible = [
-            topic
-            for topic in image.topics.values()
-            if ctx.is_authorized(Operation.describe, Resource.topic(topic.name))
-        ]
+        visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
         found = [describe_topic(ctx, topic, request) for topic in visible]
     else:
         described = [
@@ -118,6 +115,11 @@ async def describe_requested(
     if not ctx.is_authorized(Operation.describe, Resource.topic(requested.name)):
         return error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
     if requested.name not in image.topics:
+        would_create = request.allow_auto_topic_creation and ctx.broker.config(AUTO_CREATE_TOPICS_ENABLE)
+        if would_create and not (
+            ctx.may(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(requested.name))
+        ):
+            return error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
         try:
             await ctx.broker.auto_create_topic(requested.name, allowed=request.allow_auto_topic_creation)
         except KafkaError as reason:

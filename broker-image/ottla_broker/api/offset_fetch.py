@@ -150,7 +150,7 @@ def find_commits(
         return [
             (name, [one for one in found if one[1] is not NO_COMMIT])
             for name, found in all_commits
-            if ctx.is_authorized(Operation.describe, Resource.topic(name))
+            if ctx.may(Operation.describe, Resource.topic(name))
         ]
     return [
         (name, find_topic_commits(ctx, name, partitions, committed.get(name, {}))) for name, partitions in requested

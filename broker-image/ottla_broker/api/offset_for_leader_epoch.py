@@ -52,8 +52,8 @@ def epoch_end_offset(
 ) -> EpochEndOffset:
     try:
         if not (
-            ctx.is_authorized(Operation.describe, Resource.topic(topic))
-            or (from_broker and ctx.is_authorized(Operation.cluster_action, CLUSTER))
+            (from_broker and ctx.may(Operation.cluster_action, CLUSTER))
+            or ctx.is_authorized(Operation.describe, Resource.topic(topic))
         ):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         partition = ctx.broker.partitions.leader(topic, requested.partition, epoch=requested.current_leader_epoch)

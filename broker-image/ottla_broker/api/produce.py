@@ -73,6 +73,7 @@ Uncommitted = list[tuple[ProduceResponsePartition, Partition, LogAppendInfo]]
 
 def produce(context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
     request = read_produce_request(frame, header)
+    throttle_ms = 0 if context.quota is None else context.quota.charge_produce(len(frame))
     appends = Appends(context, request.acks)
     results = [
         (topic, [appends.append(topic, index, records) for index, records in partitions])
@@ -85,7 +86,7 @@ def produce(context: RequestContext, frame: bytearray, header: RequestHeader, ro
     if appends.uncommitted:
         return DelayedProduce(context, header, results, appends.uncommitted, request.timeout_ms).response
     if not appends.rejected:
-        return [write_produce_response(header.version, header.correlation_id, results)]
+        return [write_produce_response(header.version, header.correlation_id, results, (), throttle_ms)]
     response = [build_response(context, header, results)]
     if (leader := find_successor(context, results)) is not None:
         return forward_or_reject(context, leader, request, bytes(frame), response)
@@ -198,7 +199,7 @@ def build_response(context: RequestContext, header: RequestHeader, results: Resu
                     if result.leader is not None:
                         leaders.append(result.leader)
     endpoints = leader_endpoints(context, leaders) if leaders else ()
-    return write_produce_response(header.version, header.correlation_id, results, endpoints)
+    return write_produce_response(header.version, header.correlation_id, results, endpoints, context.throttle_ms)
 
 
 class DelayedProduce:

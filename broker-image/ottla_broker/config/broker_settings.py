@@ -126,3 +126,16 @@ MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = _network.row(
     "partitions.")
 MAX_REQUEST_PARTITION_SIZE_LIMIT = _network.row("max.request.partition.size.limit", integer(at_least=1), 2000,
     "Maximum number of partitions in one DescribeTopicPartitions response.")
+
+_quotas = Section("Client quotas", BROKER_SETTINGS)
+_BURST = "A client that was idle may use what its quota allows in all of them at once."
+
+QUOTA_WINDOW_NUM = _quotas.row("quota.window.num", integer(at_least=1), 11,
+    f"Number of windows over which rates of clients are measured. {_BURST}")
+QUOTA_WINDOW_SIZE_SECONDS = _quotas.row("quota.window.size.seconds", integer(at_least=1), 1,
+    "Length in seconds of each window, and the longest time for which `request_percentage` throttles at once.")
+CONTROLLER_QUOTA_WINDOW_NUM = _quotas.row("controller.quota.window.num", integer(at_least=1), 11,
+    f"Number of windows of `controller_mutation_rate`. {_BURST}")
+CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = _quotas.row(
+    "controller.quota.window.size.seconds", integer(at_least=1), 1,
+    "Length in seconds of each window of `controller_mutation_rate`.")

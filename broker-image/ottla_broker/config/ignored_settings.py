@@ -18,7 +18,6 @@ _NO_SHARE_GROUPS = "share groups are not implemented"
 _NO_KIP_848 = "only the classic group protocol is implemented"
 _NO_STREAMS_GROUPS = "streams groups are not implemented"
 _NO_TIERS = "tiered storage is not implemented"
-_NO_QUOTAS = "client quotas are not implemented"
 _PROMETHEUS = "metrics are served for Prometheus on `http.listener`"
 _ONE_VERSION = "records have one format, and brokers agree on versions by themselves"
 _ONE_HANDOVER = "a stopping broker hands over its leaderships once, within a deadline"
@@ -31,7 +30,6 @@ IGNORED_STATIC: dict[str, str] = {
     "controller.quorum.": _NO_QUORUM,
     "controller.listener.names": _NO_QUORUM + "; the listeners that it names are not opened",
     "controller.socket.timeout.ms": _NO_QUORUM,
-    "controller.quota.window.": _NO_QUOTAS,
     "metadata.log.dir": "the metadata log is in the first of `log.dirs`",
     "metadata.log.segment.ms": "the metadata log rolls by size",
     "metadata.max.": "snapshots keep the metadata log short",
@@ -61,7 +59,6 @@ IGNORED_STATIC: dict[str, str] = {
     "share.coordinator.": _NO_SHARE_GROUPS,
     "offsets.load.buffer.size": "commits are read segment by segment",
     "offsets.topic.compression.codec": "commits are written uncompressed",
-    "quota.window.": _NO_QUOTAS,
     "replication.quota.window.": _ONE_SECOND,
     "alter.log.dirs.replication.quota.window.": _ONE_SECOND,
     "remote.": _NO_TIERS,

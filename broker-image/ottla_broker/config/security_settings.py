@@ -135,3 +135,7 @@ SUPER_USERS = _authorization.row("super.users", principals(), "",
     "they are User:ANONYMOUS, like every client of a listener without a login.")
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
     "Whether everything is allowed on a resource that no access control entry matches.")
+AUDIT_LOG_PATH = _authorization.row("audit.log.path", string("a file"), None,
+    "File to whose end the broker writes one line of JSON for each refusal, and for each change of access rules, "
+    "credentials, quotas, configs and topics. It may be renamed while the broker runs, which then creates another "
+    "one. Not set: the lines are in the broker's log.", is_ottla_only=True)

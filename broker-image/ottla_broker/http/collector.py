@@ -24,7 +24,7 @@ def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
     """One family of samples after the other, so that the caller can yield to the loop between two
     of them.
     """
-    for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups):
+    for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups, _quotas):
         yield from collect(broker)
     yield from _server(server)
 
@@ -88,6 +88,13 @@ def _mirrors(broker: Broker) -> Iterator[Family]:
     ]
     led = (broker.image.partition(*key) for key in stopped)
     yield single_sample(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))
+
+
+def _quotas(broker: Broker) -> Iterator[Family]:
+    throttled = [(usage, one) for usage, one in broker.client_quotas.throttled.items() if one.count]
+    yield single_sample(metrics.AUDIT_DROPPED, broker.audit_log.dropped)
+    yield metrics.THROTTLED, [Sample(usage, one.count) for usage, one in throttled]
+    yield metrics.THROTTLE_SECONDS, [Sample(usage, one.seconds) for usage, one in throttled]
 
 
 def _controller(broker: Broker) -> Iterator[Family]:

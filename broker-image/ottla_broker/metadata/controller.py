@@ -133,9 +133,16 @@ class Controller:
     # --- topics
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        charge: Callable[[int], None] = lambda partitions: None,
     ) -> list[UUID | KafkaError]:
-        """Creates topics in one commit. Returns for each topic, in their order, its id or error."""
+        """Creates topics in one commit. Returns for each topic, in their order, its id or error.
+        `charge`: called with the number of partitions of each valid topic, which is not created if
+        it raises KafkaError.
+        """
 
         def plan() -> Decision[list[UUID | KafkaError]]:
             planner, records, results = TopicPlanner(self._image), list[MetadataRecord](), list[UUID | KafkaError]()
@@ -143,6 +150,7 @@ class Controller:
                 topic_id = self._runtime.new_uuid()
                 try:
                     created = planner.plan_creation(topic, topic_id)
+                    charge(sum(isinstance(record, PartitionRecord) for record in created))
                     records += _with_initial_eligible_replicas(created, self._writer.rules_for_config(topic.config))
                     results.append(topic_id)
                 except KafkaError as reason:

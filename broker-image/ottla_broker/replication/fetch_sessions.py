@@ -257,6 +257,10 @@ class FetchSessionCache:
         self._of(request).move_to_end(session.id)
         return session, True
 
+    def end(self, session: FetchSession) -> None:
+        (self._replicas if session.is_replica else self._consumers).pop(session.id, None)
+        session.close()
+
     def _of(self, request: FetchRequest) -> OrderedDict[int, FetchSession]:
         return self._replicas if request.replica >= 0 else self._consumers
 

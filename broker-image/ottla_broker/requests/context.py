@@ -4,15 +4,18 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from typing import Any, Final, Protocol
 
 from kio.static.primitive import i32
 
 from ottla_broker.broker import Broker
+from ottla_broker.security.audit import AuditedResource, AuditEvent
 from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.security.sasl_session import SaslSession
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -25,6 +28,14 @@ AUTHORIZATION_ERRORS: Final = {
     ResourceType.group: ErrorCode.group_authorization_failed,
     ResourceType.cluster: ErrorCode.cluster_authorization_failed,
 }
+
+
+def _do_nothing_for(_: float) -> None:
+    pass
+
+
+DENIED: Final = "denied"
+API_KEYS: Final = frozenset(int(key) for key in ApiKey)
 
 
 class CloseConnection(Exception):
@@ -40,7 +51,8 @@ class ConnectionState:
     `software_name`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker that
     fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a
     leader has just stepped down. `sasl`: None on a listener without SASL. `last_fetch`: what
-    `api.fetch` remembers of it.
+    `api.fetch` remembers of it. `mute`: read nothing more from the
+    connection for some seconds.
     """
 
     host: str
@@ -52,12 +64,23 @@ class ConnectionState:
     sasl: SaslSession | None = None
     stepped_down_s: float = -inf
     last_fetch: object = None
+    mute: Callable[[float], None] = _do_nothing_for
+
+
+class ChargedRequest(Protocol):
+    """What handlers charge to their client's quotas: see `request_quota`."""
+
+    throttle_ms: int
+
+    def charge_produce(self, size: int) -> int: ...
+
+    def admits_fetch(self, size: int) -> bool: ...
 
 
 @dataclass(slots=True)
 class RequestContext:
     """One request. `version` is the version of the request on the wire, whatever version its
-    handler is written for.
+    handler is written for. `quota`: None where no client quota applies.
     """
 
     broker: Broker
@@ -65,9 +88,44 @@ class RequestContext:
     version: int
     client_id: str | None
     authorizer: Authorizer
+    quota: "ChargedRequest | None" = None
+    api_key: int = -1
+    correlation_id: int = 0
+
+    @property
+    def throttle_ms(self) -> int:
+        return 0 if self.quota is None else self.quota.throttle_ms
 
     def is_authorized(self, operation: Operation, resource: Resource) -> bool:
+        """False is a refusal, and in the audit log."""
+        if self.may(operation, resource):
+            return True
+        audited = AuditedResource(resource.kind.name.upper(), resource.name)
+        self.record_audit(operation.name.upper(), audited, DENIED)
+        return False
+
+    def may(self, operation: Operation, resource: Resource) -> bool:
+        """As `is_authorized`, where False refuses nothing: another right may do."""
         return self.authorizer.allows(self.connection.principal, self.connection.host, operation, resource)
+
+    def record_audit(self, operation: str, resource: AuditedResource, result: str) -> None:
+        client = self.connection
+        at = datetime.fromtimestamp(self.broker.runtime.now_ms() / 1000, UTC)
+        api = ApiKey(self.api_key).title if self.api_key in API_KEYS else str(self.api_key)
+        self.broker.audit_log.record(
+            AuditEvent(
+                at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                str(client.principal),
+                client.host,
+                client.listener,
+                self.client_id,
+                api,
+                self.correlation_id,
+                operation,
+                resource,
+                result,
+            )
+        )
 
     def check_authorized(self, operation: Operation, resource: Resource) -> None:
         """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
@@ -80,7 +138,7 @@ class RequestContext:
 
     def authorized_operations(self, resource: Resource) -> int:
         """The operations that the client may do on a resource, as Kafka's bit field (KIP-430)."""
-        return sum(1 << operation for operation in OPERATIONS[resource.kind] if self.is_authorized(operation, resource))
+        return sum(1 << operation for operation in OPERATIONS[resource.kind] if self.may(operation, resource))
 
 
 Buffers = Sequence[Buffer]

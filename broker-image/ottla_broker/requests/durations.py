@@ -8,7 +8,7 @@ from kio.static.primitive import i32Timedelta
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 NO_THROTTLE: Final = i32Timedelta.parse(datetime.timedelta(0))
-"""The throttle time of every response: there are no client quotas."""
+"""The throttle time of a response whose client exceeds no quota."""
 
 
 def to_milliseconds(duration: datetime.timedelta) -> int:

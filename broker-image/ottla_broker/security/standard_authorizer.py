@@ -4,7 +4,6 @@ Decisions are cached until an entry changes: an entry that is removed stops the 
 open connection.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
@@ -14,15 +13,9 @@ from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 
-logger = logging.getLogger(__name__)
-
 MAX_CACHED_DECISIONS: Final = 20_000
 """At the limit the cache is emptied: some megabytes, and more than a broker's clients need at a
 time.
-"""
-UNLOGGED: Final = frozenset({Operation.describe, Operation.idempotent_write})
-"""Operations whose denial is ordinary: topics are left out of a list, and WRITE takes the place of
-IDEMPOTENT_WRITE.
 """
 PROBED_NAME: Final = "hardcode"
 """The name that Kafka asks for first when it asks for any resource of a type, so that defaults
@@ -55,7 +48,7 @@ class StandardAuthorizer:
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         key = principal, host, operation, resource
         if (decision := self._decisions.get(key)) is None:
-            decision = self._decide(principal, host, operation, resource)
+            decision = self._is_allowed(principal, host, operation, resource)
             if len(self._decisions) >= MAX_CACHED_DECISIONS:
                 self._decisions.clear()
             self._decisions[key] = decision
@@ -67,14 +60,6 @@ class StandardAuthorizer:
         return self._is_allowed(principal, host, operation, probed) or self._index.allows_any(
             principal, host, operation, kind
         )
-
-    def _decide(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        allowed = self._is_allowed(principal, host, operation, resource)
-        if not allowed and operation not in UNLOGGED:
-            logger.info(
-                "denied %s on %s %r to %s from %s", operation.name, resource.kind.name, resource.name, principal, host
-            )
-        return allowed
 
     def _is_allowed(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         if str(principal) in self._super_users:

@@ -77,6 +77,7 @@ def write_fetch_response(
     error: ErrorCode = ErrorCode.none,
     session_id: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
+    throttle_ms: int = 0,
 ) -> list[Buffer]:
     """A whole response as the buffers to send in order, with its size in front. `endpoints`: of the
     leaders that it names."""
@@ -85,7 +86,7 @@ def write_fetch_response(
     buffers: list[Buffer] = [out]
     if flexible:
         out.append(0)
-    out += _TOP.pack(0, error, session_id) if version >= SESSIONS_SINCE else b"\0\0\0\0"
+    out += _TOP.pack(throttle_ms, error, session_id) if version >= SESSIONS_SINCE else _I32.pack(throttle_ms)
     topics: dict[Topic, list[FetchResponsePartition]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)

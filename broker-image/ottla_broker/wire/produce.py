@@ -157,6 +157,7 @@ def write_produce_response(
     correlation_id: int,
     topics: Sequence[tuple[Topic, Sequence[ProduceResponsePartition]]],
     endpoints: Sequence[NodeEndpoint] = (),
+    throttle_ms: int = 0,
 ) -> bytearray:
     """A whole response, with its size in front. `endpoints`: of the leaders that it names."""
     out = bytearray(8)
@@ -172,7 +173,7 @@ def write_produce_response(
         if flexible:
             out.append(0)
     if version >= 1:
-        out += b"\0\0\0\0"  # throttle time
+        out += _I32.pack(throttle_ms) if throttle_ms else b"\0\0\0\0"
     if flexible:
         write_node_endpoints(out, endpoints if version >= CURRENT_LEADER_SINCE else ())
     _HEAD.pack_into(out, 0, len(out) - 4, correlation_id)

@@ -23,7 +23,9 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.principal import Principal
 from ottla_broker.server import Server
 from ottla_broker.wire.channel_builder import ChannelBuilder
@@ -51,6 +53,8 @@ class SmallBroker:
         self.image = MetadataImage(controller_id=ME)
         self.controller_id = ME
         self.partitions = Partitions(self.image)
+        self.audit_log = BrokerLogAudit(lambda: 0.0)
+        self.client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
         self.controller = None
         self.controller_channel = MissingController()
         self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")

@@ -29,7 +29,10 @@ from kio.static.primitive import i8, i16, i32, i64, u16
 from ottla_broker.config import Config
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.metadata.controller import Controller
+from ottla_broker.runtime import Runtime
+from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.authorizers import DenyAll
 from tests.unit.metadata.small_controller import SmallController, async_test
@@ -53,6 +56,9 @@ class ControllerApis:
             quorum=SimpleNamespace(cluster_id="c"),
             node_id=1,
             config=Config.of({"log.dirs": "/nowhere"}),
+            audit_log=BrokerLogAudit(lambda: 0.0),
+            runtime=Runtime(),
+            client_quotas=ClientQuotaManager(QuotaWindows(), lambda: 0.0),
         )
         self._broker = cast(Any, broker)
         self._authorizer = authorizer or AllowAll()

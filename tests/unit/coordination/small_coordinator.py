@@ -13,6 +13,7 @@ from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.requests.api import error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
+from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
@@ -51,6 +52,7 @@ class SmallCoordinator:
         self.blocks = iter([range(5, 7)])
         self.producer_ids = ProducerIdAllocator(self.allocate)
         self.authorizer: Authorizer = AllowAll()
+        self.audit_log = BrokerLogAudit(lambda: 0.0)
         self.failure_detector = FailureDetector(1, self.image, "PLAINTEXT")
         self.client_id = "me"
 

@@ -32,7 +32,9 @@ from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.runtime import Runtime
+from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.server import Server
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.errors import KafkaError
@@ -90,6 +92,8 @@ class Node:
         self.image = MetadataImage()
         self.partitions = Partitions(self.image)
         self.channels = ChannelBuilder()
+        self.audit_log = BrokerLogAudit(cluster.loop.time)
+        self.client_quotas = ClientQuotaManager(QuotaWindows(), cluster.loop.time)
         self.ready = True
         self.started = asyncio.Event()
         self.started.set()

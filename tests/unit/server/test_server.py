@@ -266,6 +266,39 @@ async def test_max_connections_per_ip_bounds_connections_of_an_address(broker: S
 
 
 @broker_test
+async def test_address_above_its_rate_of_new_connections_is_refused_after_a_while(broker: SmallBroker) -> None:
+    broker.client_quotas.update({(("ip", None),): {"connection_creation_rate": 0.1}})  # a burst of one
+    server = serve(broker)
+    port = await start_listening(server)
+    first, second = await RawConnection.open(port), await RawConnection.open(port)
+    assert (await request_api_versions(first)).error_code is ErrorCode.none
+    second.send(ApiKey.API_VERSIONS, 4, 1, API_VERSIONS_REQUEST)
+    assert await second.is_closed_by_peer()  # without a response
+    assert broker.client_quotas.throttled["connection_creation_rate", "127.0.0.1", ""].count == 1
+    assert (len(server.connections), server.refused_connections) == (1, 1)
+    broker.client_quotas.update({})
+    assert (await request_api_versions(await RawConnection.open(port))).error_code is ErrorCode.none
+    await server.close()
+
+
+@broker_test
+async def test_requests_of_a_muted_connection_wait_until_its_time_is_over(broker: SmallBroker) -> None:
+    server = serve(broker)
+    port = await start_listening(server)
+    muted = await RawConnection.open(port)
+    assert (await request_api_versions(muted)).error_code is ErrorCode.none
+    (connection,) = server.connections
+    connection.state.mute(3600)
+    muted.send(ApiKey.API_VERSIONS, 4, 7, API_VERSIONS_REQUEST)
+    for _ in range(3):
+        assert (await request_api_versions(await RawConnection.open(port))).error_code is ErrorCode.none
+    assert server.dispatcher.request_counts[ApiKey.API_VERSIONS] == 4
+    connection._unmute()
+    assert read_response(await muted.receive(), ApiKey.API_VERSIONS, 4).error_code is ErrorCode.none
+    await server.close()
+
+
+@broker_test
 async def test_port_in_use_is_reported_with_its_listener(broker: SmallBroker) -> None:
     server = serve(broker)
     port = server.bind()["PLAINTEXT"].port

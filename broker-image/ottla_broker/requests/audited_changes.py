@@ -1,0 +1,90 @@
+"""What the audit log says of requests that change access rules, credentials, quotas, configs and
+topics: one event for each thing that was to be changed.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from ottla_broker.requests.context import AUTHORIZATION_ERRORS, RequestContext
+from ottla_broker.security.audit import AuditedResource
+from ottla_broker.security.authorizer import CLUSTER, ResourceType
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode
+
+CLUSTER_NAME: Final = CLUSTER.name
+CONFIG_RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+
+
+class Change(NamedTuple):
+    operation: str
+    kind: str
+    name: str
+    code: ErrorCode
+
+
+def record_changes(ctx: RequestContext, request: Any, response: Any) -> None:
+    """Records what a request has changed, and what failed. What was denied is recorded where it is
+    decided.
+    """
+    if (changes := AUDITED.get(ctx.api_key)) is None or getattr(request, "validate_only", False):
+        return
+    for change in changes(request, response):
+        if change.code not in AUTHORIZATION_ERRORS.values():
+            result = "done" if change.code is ErrorCode.none else change.code.name.upper()
+            ctx.record_audit(change.operation, AuditedResource(change.kind, change.name), result)
+
+
+def _topics(operation: str, results: str) -> Callable[[Any, Any], Iterator[Change]]:
+    def find(request: Any, response: Any) -> Iterator[Change]:
+        for result in getattr(response, results):
+            yield Change(operation, "TOPIC", str(result.name), result.error_code)
+
+    return find
+
+
+def _configs(request: Any, response: Any) -> Iterator[Change]:
+    for result in response.responses:
+        kind = CONFIG_RESOURCES.get(result.resource_type, str(result.resource_type))
+        yield Change("ALTER_CONFIGS", kind, result.resource_name, result.error_code)
+
+
+def _created_acls(request: Any, response: Any) -> Iterator[Change]:
+    for acl, result in zip(request.creations, response.results, strict=True):
+        yield Change("CREATE_ACL", *_resource(acl), result.error_code)
+
+
+def _deleted_acls(request: Any, response: Any) -> Iterator[Change]:
+    for result in response.filter_results:
+        if result.error_code is not ErrorCode.none:
+            yield Change("DELETE_ACL", "CLUSTER", CLUSTER_NAME, result.error_code)
+        for acl in result.matching_acls:
+            yield Change("DELETE_ACL", *_resource(acl), acl.error_code)
+
+
+def _resource(acl: Any) -> tuple[str, str]:
+    kinds = {kind.value: kind.name.upper() for kind in ResourceType}
+    return kinds.get(acl.resource_type, str(acl.resource_type)), f"{acl.resource_name} for {acl.principal}"
+
+
+def _credentials(request: Any, response: Any) -> Iterator[Change]:
+    for result in response.results:
+        yield Change("ALTER_CREDENTIALS", "USER", result.user, result.error_code)
+
+
+def _quotas(request: Any, response: Any) -> Iterator[Change]:
+    for entry in response.entries:
+        parts = [f"{part.entity_type} {part.entity_name or '<default>'}" for part in entry.entity]
+        yield Change("ALTER_QUOTAS", "CLIENT_QUOTA", ", ".join(parts), entry.error_code)
+
+
+AUDITED: Final[dict[int, Callable[[Any, Any], Iterator[Change]]]] = {
+    ApiKey.CREATE_TOPICS: _topics("CREATE", "topics"),
+    ApiKey.DELETE_TOPICS: _topics("DELETE", "responses"),
+    ApiKey.CREATE_PARTITIONS: _topics("ALTER", "results"),
+    ApiKey.ALTER_CONFIGS: _configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
+    ApiKey.CREATE_ACLS: _created_acls,
+    ApiKey.DELETE_ACLS: _deleted_acls,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
+    ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
+}

@@ -1,0 +1,150 @@
+"""One request and its client's quotas: what it uses is charged, and while a quota is exceeded its
+connection is muted.
+
+The response is sent at once and names the time (KIP-219). The broker reads nothing from the
+connection meanwhile, since some clients do not wait by themselves.
+"""
+
+import datetime
+import math
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.static.primitive import i32Timedelta
+
+from ottla_broker.requests.context import ConnectionState, RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, ClientQuotas, Quota
+from ottla_broker.security.client_quotas import CONSUMER_BYTE_RATE
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import schema_of
+
+CLOCK_ERROR_S: Final = 1e-4
+"""Less is not waited for: sums of times are that inexact."""
+
+
+class RequestQuota:
+    """`throttle_ms`: for how long the connection is muted."""
+
+    __slots__ = ("_connection", "_manager", "_quotas", "throttle_ms")
+
+    def __init__(self, manager: ClientQuotaManager, quotas: ClientQuotas, connection: ConnectionState) -> None:
+        self._manager = manager
+        self._quotas = quotas
+        self._connection = connection
+        self.throttle_ms = 0
+        if (request := self._quotas.request) is not None:
+            # For what the client's earlier requests took: at most one window, as in Kafka.
+            self._throttle(request, min(request.throttle_time_s(manager.now_s()), manager.windows.window_s))
+
+    def charge_processing(self, seconds: float) -> None:
+        """Charge time of the broker's thread: 1 s in each second is 100 %. The next request is
+        throttled for it.
+        """
+        if (request := self._quotas.request) is not None:
+            request.take(seconds * 100, self._manager.now_s())
+
+    def charge_produce(self, size: int) -> int:
+        """Charge the bytes of a Produce request. Returns the time in ms for which the client is
+        throttled.
+        """
+        if (produce := self._quotas.produce) is not None:
+            now_s = self._manager.now_s()
+            produce.take(size, now_s)
+            self._throttle(produce, produce.throttle_time_s(now_s))
+        return self.throttle_ms
+
+    def max_fetch_bytes(self) -> int | None:
+        """What is left to a consumer, but at least what it may use in one window: for less it
+        waits. None: no limit.
+        """
+        if (fetch := self._quotas.fetch) is None:
+            return None
+        windows = self._manager.windows
+        return max(int(fetch.tokens(self._manager.now_s())), int(fetch.limit * windows.window_s), 1)
+
+    def admits_fetch(self, size: int) -> bool:
+        """Charge the bytes of a Fetch response. False: nothing is charged, and the response must be
+        empty.
+
+        A response that is larger than all windows allow, which is one batch, is sent to a consumer
+        that has used nothing: it could never read on. It is throttled for it afterwards.
+        """
+        if self.throttle_ms:
+            return False
+        if (fetch := self._quotas.fetch) is None or not size:
+            return True
+        now_s = self._manager.now_s()
+        largest = fetch.limit * self._manager.windows.burst_s(CONSUMER_BYTE_RATE)
+        wait_s = (min(size, largest) - fetch.tokens(now_s)) / fetch.limit
+        if wait_s > CLOCK_ERROR_S:
+            self._throttle(fetch, wait_s)
+            return False
+        fetch.take(size, now_s)
+        self._throttle(fetch, fetch.throttle_time_s(now_s))
+        return True
+
+    def with_throttle_time(self, response: Any) -> Any:
+        """The response with the time in it. A longer time that the controller has put there counts
+        too.
+        """
+        message: type = type(response)
+        if "throttle_time" not in {one.name for one in schema_of(message).all_fields}:
+            return response
+        if (throttle_ms := to_milliseconds(response.throttle_time)) > self.throttle_ms:
+            self.throttle_ms = throttle_ms
+            self._connection.mute(throttle_ms / 1000)
+        return replace(response, throttle_time=throttle_time(self.throttle_ms))
+
+    def _throttle(self, quota: Quota, seconds: float) -> None:
+        if (throttle_ms := math.ceil((seconds - CLOCK_ERROR_S) * 1000)) > 0:
+            quota.count_throttled(throttle_ms / 1000)
+        if throttle_ms > self.throttle_ms:
+            self.throttle_ms = throttle_ms
+            self._connection.mute(throttle_ms / 1000)
+
+
+class MutationQuota:
+    """Charges a request for the partitions that it creates or deletes (KIP-599). One that is not
+    strict, because its client does not know the error, is done all the same and throttled
+    afterwards.
+    """
+
+    def __init__(self, ctx: RequestContext, *, strict_since: int) -> None:
+        manager: ClientQuotaManager = ctx.broker.client_quotas
+        self._now_s = manager.now_s
+        self._is_strict = ctx.version >= strict_since
+        self._throttle_s = 0.0
+        self._mutations = None
+        if manager.is_active:
+            self._mutations = manager.of_client(ctx.connection.principal.name, ctx.client_id or "").mutations
+
+    def charge(self, partitions: int) -> None:
+        """Raises THROTTLING_QUOTA_EXCEEDED."""
+        if (quota := self._mutations) is None:
+            return
+        now_s = self._now_s()
+        if self._is_strict and (throttle_s := quota.throttle_time_s(now_s)) > 0:
+            self._throttle(throttle_s)
+            raise KafkaError(
+                ErrorCode.throttling_quota_exceeded,
+                f"controller_mutation_rate={quota.limit:g} is exceeded; try again in {throttle_s:.3f} s",
+            )
+        quota.take(partitions, now_s)
+        if not self._is_strict and (throttle_s := quota.throttle_time_s(now_s)) > 0:
+            self._throttle(throttle_s)
+
+    @property
+    def throttle_time(self) -> i32Timedelta:
+        return throttle_time(math.ceil(self._throttle_s * 1000))
+
+    def _throttle(self, throttle_s: float) -> None:
+        assert self._mutations is not None
+        self._throttle_s = throttle_s
+        self._mutations.count_throttled(throttle_s)
+
+
+def throttle_time(throttle_ms: int) -> i32Timedelta:
+    if not throttle_ms:
+        return NO_THROTTLE
+    return i32Timedelta.parse(datetime.timedelta(milliseconds=min(throttle_ms, 2**31 - 1)))

@@ -1,0 +1,34 @@
+"""A token bucket: what a client may use at a rate, and at once after it was idle.
+
+It begins full, with the tokens of `burst_s` seconds. What is used may be more than there is; the
+debt is waited for. The time of waiting is the one by which Kafka throttles, (observed − limit) /
+limit × window. But Kafka measures the observed rate over windows, and drops the oldest whole, with
+what was too much in it: a rate that is held so is off by up to 6 % over a minute.
+"""
+
+
+class TokenBucket:
+    __slots__ = ("_at_s", "_burst_s", "_tokens")
+
+    def __init__(self, burst_s: float) -> None:
+        self._burst_s = burst_s
+        self._tokens: float | None = None  # full, at any limit
+        self._at_s = 0.0
+
+    def take(self, value: float, limit: float, now_s: float) -> None:
+        """`limit`: tokens that are added per second. They may become fewer than 0."""
+        self._tokens = self.tokens(limit, now_s) - value
+
+    def throttle_time_s(self, limit: float, now_s: float) -> float:
+        """How long until there is no debt; 0 without one."""
+        return max(-self.tokens(limit, now_s) / limit, 0.0)
+
+    def is_full(self, limit: float, now_s: float) -> bool:
+        """True if nothing tells it from a new one."""
+        return self.tokens(limit, now_s) >= self._burst_s * limit
+
+    def tokens(self, limit: float, now_s: float) -> float:
+        burst = self._burst_s * limit
+        tokens = burst if self._tokens is None else min(burst, self._tokens + (now_s - self._at_s) * limit)
+        self._tokens, self._at_s = tokens, now_s
+        return tokens

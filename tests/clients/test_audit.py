@@ -1,0 +1,154 @@
+"""The audit log of a broker with logins and access rules: what real clients were refused, and what
+they changed.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.brokers import BrokerProcess
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.e2e.java_tools import run_java_tool
+from tests.ports import free_port
+from tests.waiting import eventually
+
+WITHIN_S = 30.0
+BOB: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": "bob",
+    "sasl_password": "bobs",
+}
+
+
+@dataclass(frozen=True)
+class Audited:
+    """`broker.bootstrap` is a listener whose clients are super users; on `sasl` bob logs in."""
+
+    broker: BrokerProcess
+    sasl: str
+    admin: AdminClient
+    file: Path
+
+    def events(self, **fields: object) -> list[dict[str, Any]]:
+        """The events that have these fields."""
+        lines = [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+        return [line for line in lines if fields.items() <= line.items()]
+
+    def wait_for(self, **fields: object) -> dict[str, Any]:
+        """The first event with these fields: clients try again."""
+        eventually(lambda: self.events(**fields), within_s=WITHIN_S, message=lambda: f"{fields} in {self.events()}")
+        return self.events(**fields)[0]
+
+
+@pytest.fixture(scope="module")
+def audited(broker_kind: str, new_broker: NewBroker) -> Iterator[Audited]:
+    if broker_kind == "kafka":
+        pytest.skip("Apache Kafka has no audit log")
+    with new_broker(start=False) as broker:
+        login, file = free_port(), broker.folder / "audit.json"
+        broker.settings |= {
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{login}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.login.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+            'required user_bob="bobs";',
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "audit.log.path": str(file),
+        }
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "the-admin"})
+        yield Audited(broker, f"127.0.0.1:{login}", admin, file)
+
+
+def test_refused_write_is_one_line_with_who_from_where_and_what(audited: Audited, name: str) -> None:
+    rd.create_topic(audited.broker.bootstrap, name)
+    allow(audited, name, AclOperation.DESCRIBE)
+    with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        rd.produce(audited.sasl, name, rd.numbered_messages(0, 1), client_id="a-writer", **BOB)
+    found = audited.wait_for(result="denied", clientId="a-writer", resource={"type": "TOPIC", "name": name})
+    assert found.pop("time").endswith("Z") and found.pop("correlationId") > 0
+    assert found == {
+        "principal": "User:bob",
+        "host": "127.0.0.1",
+        "listener": "LOGIN",
+        "clientId": "a-writer",
+        "request": "Produce",
+        "operation": "WRITE",
+        "resource": {"type": "TOPIC", "name": name},
+        "result": "denied",
+    }
+
+
+def test_topic_that_may_not_be_described_is_a_refusal_only_where_it_is_named(audited: Audited, name: str) -> None:
+    rd.create_topic(audited.broker.bootstrap, name)
+    bob = AdminClient({"bootstrap.servers": audited.sasl, "client.id": name} | rd.to_librdkafka_names(BOB))
+    assert name not in bob.list_topics(timeout=WITHIN_S).topics
+    assert audited.events(clientId=name) == []
+    bob.list_topics(name, timeout=WITHIN_S)
+    assert audited.wait_for(clientId=name, request="Metadata")["operation"] == "DESCRIBE"
+
+
+def allow(audited: Audited, topic: str, operation: AclOperation) -> None:
+    literal, allowed = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    entry = AclBinding(ResourceType.TOPIC, topic, literal, "User:bob", "*", operation, allowed)
+    audited.admin.create_acls([entry])[entry].result(WITHIN_S)
+
+
+def test_changes_are_lines_too(audited: Audited, name: str) -> None:
+    def done(request: str, operation: str, kind: str, what: str) -> dict[str, Any]:
+        resource = {"type": kind, "name": what}
+        return audited.wait_for(request=request, operation=operation, resource=resource, result="done")
+
+    rd.create_topic(audited.broker.bootstrap, name)
+    assert done("CreateTopics", "CREATE", "TOPIC", name)["principal"] == "User:ANONYMOUS"
+    allow(audited, name, AclOperation.READ)
+    assert done("CreateAcls", "CREATE_ACL", "TOPIC", f"{name} for User:bob")["clientId"] == "the-admin"
+    audited.admin.incremental_alter_configs([rd.config_change(name, "retention.ms", "777000")])
+    done("IncrementalAlterConfigs", "ALTER_CONFIGS", "TOPIC", name)
+    credential = UserScramCredentialUpsertion(name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret")
+    audited.admin.alter_user_scram_credentials([credential])[name].result(WITHIN_S)
+    done("AlterUserScramCredentials", "ALTER_CREDENTIALS", "USER", name)
+    run_java_tool(
+        *("kafka.admin.ConfigCommand", "--bootstrap-server", audited.broker.bootstrap, "--alter"),
+        *("--entity-type", "users", "--entity-name", name, "--add-config", "producer_byte_rate=1000000"),
+    )
+    done("AlterClientQuotas", "ALTER_QUOTAS", "CLIENT_QUOTA", f"user {name}")
+    audited.admin.delete_topics([name])[name].result(WITHIN_S)
+    done("DeleteTopics", "DELETE", "TOPIC", name)
+    assert "secret" not in audited.file.read_text()
+
+
+def test_change_that_failed_says_why(audited: Audited, name: str) -> None:
+    rd.create_topic(audited.broker.bootstrap, name)
+    with pytest.raises(ck.KafkaException, match="already exists"):
+        rd.create_topic(audited.broker.bootstrap, name)
+    audited.wait_for(request="CreateTopics", resource={"type": "TOPIC", "name": name}, result="TOPIC_ALREADY_EXISTS")
+
+
+def test_no_line_is_lost_when_the_broker_stops(audited: Audited, name: str) -> None:
+    topics = [f"{name}.{number}" for number in range(50)]
+    for topic in topics:
+        rd.create_topic(audited.broker.bootstrap, topic)
+    assert audited.broker.stop() == 0
+    created = {it["resource"]["name"] for it in audited.events(request="CreateTopics", result="done")}
+    assert created >= set(topics)
+    audited.broker.start()

@@ -1,0 +1,162 @@
+"""Client quotas with librdkafka, kafka-python and Java's tools on a broker with the burst of one
+second. What is asserted is counted by the broker: bytes, and the times for which it throttled.
+"""
+
+import asyncio
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from random import Random
+
+import confluent_kafka as ck
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from tests.brokers import BrokerProcess
+from tests.clients import librdkafka as rd
+from tests.clients.api_session import ApiSession
+from tests.clients.conftest import NewBroker
+from tests.clients.quota_cases import entity, ops
+from tests.e2e.java_tools import run_java_tool
+from tests.ports import free_port
+from tests.waiting import eventually
+
+WITHIN_S = 60.0
+RATE = 40_000.0
+PAYLOAD = 120_000  # three seconds' worth, of which the first is the burst
+
+
+@dataclass(frozen=True)
+class Limited:
+    broker: BrokerProcess
+    metrics_url: str
+
+    def throttle_seconds(self, quota: str, name: str, client_id: str = "") -> float:
+        labels = re.escape(f'{{quota="{quota}",entity="{name}",client_id="{client_id}"}}')
+        text = urllib.request.urlopen(self.metrics_url, timeout=10).read().decode()
+        found = re.search(rf"^ottla_client_quota_throttle_seconds_total{labels} (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def set_quota(self, *parts: tuple[str, str | None], **values: float | None) -> None:
+        async def send() -> None:
+            session = ApiSession("127.0.0.1", self.broker.port, "run", "alter_client_quotas", 1)
+            with closing(session):
+                answer = await session.send(
+                    "alter_client_quotas", entries=[{"entity": entity(*parts), "ops": ops(**values)}]
+                )
+            assert answer.entries[0].error_code.name == "none", answer
+
+        asyncio.run(send())
+
+
+@pytest.fixture(scope="module")
+def limited(broker_kind: str, new_broker: NewBroker) -> Iterator[Limited]:
+    if broker_kind == "kafka":
+        pytest.skip("the metrics are Ottla's")
+    port = free_port()
+    with new_broker(quota_window_num=2, controller_quota_window_num=1, http_listener=f"127.0.0.1:{port}") as broker:
+        yield Limited(broker, f"http://127.0.0.1:{port}/metrics")
+
+
+def incompressible(size: int, count: int) -> list[bytes]:
+    random = Random(1)
+    return [random.randbytes(size) for _ in range(count)]
+
+
+def assert_waited_for(seconds: float, size: int) -> None:
+    """The debt that was waited for is what was sent above the burst of one second; requests and
+    batches have headers.
+    """
+    assert size / RATE - 1 - 0.1 <= seconds <= 1.1 * size / RATE - 1 + 0.1, seconds
+
+
+def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: Limited, name: str) -> None:
+    at = limited.broker.bootstrap
+    rd.create_topic(at, name)
+    limited.set_quota(("client-id", name), producer_byte_rate=RATE, consumer_byte_rate=RATE)
+    told: list[float] = []
+    producer = ck.Producer(
+        {
+            "bootstrap.servers": at,
+            "client.id": name,
+            "batch.size": 4000,
+            "throttle_cb": lambda event: told.append(event.throttle_time),
+        }
+    )
+    values = incompressible(1000, PAYLOAD // 1000)
+    failed: list[object] = []
+    for value in values:
+        producer.produce(name, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(WITHIN_S) == 0 and not failed
+    assert_waited_for(limited.throttle_seconds("producer_byte_rate", "", name), PAYLOAD)
+    assert told, "the client was not told its throttle time"
+    assert rd.values_of(rd.consume(at, name, len(values), client_id=name)) == values
+    assert_waited_for(limited.throttle_seconds("consumer_byte_rate", "", name), PAYLOAD)
+
+
+def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_id(limited: Limited, name: str) -> None:
+    at = limited.broker.bootstrap
+    rd.create_topic(at, name)
+    both = (("user", "ANONYMOUS"), ("client-id", name))
+    limited.set_quota(*both, producer_byte_rate=RATE, consumer_byte_rate=RATE)
+    values = incompressible(1000, PAYLOAD // 1000)
+    with closing(KafkaProducer(bootstrap_servers=at, client_id=name, batch_size=4000)) as producer:
+        sent = [producer.send(name, value) for value in values]
+        assert sorted(it.get(WITHIN_S).offset for it in sent) == list(range(len(values)))
+    assert_waited_for(limited.throttle_seconds("producer_byte_rate", "ANONYMOUS", name), PAYLOAD)
+    with closing(KafkaConsumer(bootstrap_servers=at, client_id=name, consumer_timeout_ms=30_000)) as consumer:
+        consumer.assign([TopicPartition(name, 0)])
+        consumer.seek_to_beginning()
+        read = [next(consumer).value for _ in values]
+    assert read == values
+    assert_waited_for(limited.throttle_seconds("consumer_byte_rate", "ANONYMOUS", name), PAYLOAD)
+
+
+def test_others_are_not_throttled_and_a_removed_quota_ends(limited: Limited, name: str) -> None:
+    at = limited.broker.bootstrap
+    rd.create_topic(at, name)
+    limited.set_quota(("client-id", name), producer_byte_rate=1.0)
+    record = list(rd.numbered_messages(0, 1))
+    assert rd.produce(at, name, record, client_id="another") == [0]
+    assert limited.throttle_seconds("producer_byte_rate", "", name) == 0
+    limited.set_quota(("client-id", name), producer_byte_rate=None)
+    assert [rd.produce(at, name, record, client_id=name) for _ in range(3)] == [[1], [2], [3]]
+    assert limited.throttle_seconds("producer_byte_rate", "", name) == 0
+
+
+def test_javas_tools_are_told_that_they_change_too_many_partitions(limited: Limited, name: str) -> None:
+    tool, at = "org.apache.kafka.tools.TopicCommand", ("--bootstrap-server", limited.broker.bootstrap)
+    limited.set_quota(("user", "ANONYMOUS"), controller_mutation_rate=0.001)
+    try:
+        run_java_tool(tool, *at, "--create", "--topic", name, "--partitions", "3")  # more than there is: a debt
+        with pytest.raises(AssertionError, match=r"The throttling quota has been exceeded|controller_mutation_rate"):
+            run_java_tool(tool, *at, "--create", "--topic", f"{name}.2", "--partitions", "1")
+    finally:
+        limited.set_quota(("user", "ANONYMOUS"), controller_mutation_rate=None)
+    assert f"{name}.2" not in run_java_tool(tool, *at, "--list").split()
+
+
+def test_address_that_connects_too_often_is_refused_until_it_waits(limited: Limited) -> None:
+    limited.set_quota(("ip", "127.0.0.1"), connection_creation_rate=5.0)
+    try:
+        for _ in range(20):
+            socket.create_connection(("127.0.0.1", limited.broker.port), timeout=10).close()
+        eventually(
+            lambda: limited.throttle_seconds("connection_creation_rate", "127.0.0.1") > 0,
+            within_s=WITHIN_S,
+            message="refused connections",
+        )
+        assert rd.admin_client(limited.broker.bootstrap).list_topics(timeout=WITHIN_S).brokers  # it tries again
+    finally:
+        eventually(lambda: removed(limited), within_s=WITHIN_S, message="a connection that removes the quota")
+
+
+def removed(limited: Limited) -> bool:
+    try:
+        limited.set_quota(("ip", "127.0.0.1"), connection_creation_rate=None)
+    except ConnectionError:
+        return False
+    return True
