@@ -166,7 +166,7 @@ def test_restart_keeps_passwords_and_open_clusters_refuse_rules(up: UpProcess) -
     cluster["spec"]["listeners"].append({"name": "open", "port": up.port + 2})
     up.write_resources(cluster, *rest)
     up.wait_for_line("authorization type ACL needs authentication SCRAM or TLS on every listener")
-    up.wait_for_line("everything goes on unchanged")
+    up.wait_for_line("nothing is changed")
 
 
 def test_running_cluster_is_secured_by_an_edit(up: UpProcess) -> None:
