@@ -234,6 +234,9 @@ class LeaderState:
         high_watermark = self._log.high_watermark
         return high_watermark if high_watermark > self.epoch_start_offset else UNKNOWN_OFFSET
 
+    def hears_majority(self, within_s: float) -> bool:
+        return not self.is_over and self._now() - self.majority_heard_s <= within_s
+
     @property
     def majority_heard_s(self) -> float:
         """The last time, by the event loop's clock, at which a majority of the voters had fetched.

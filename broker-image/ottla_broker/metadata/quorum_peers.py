@@ -43,7 +43,7 @@ class QuorumPeers:
     ) -> None:
         self.cluster_id = cluster_id
         self.failures: dict[int, str] = {}  # broker id of a voter → why it did not answer the last request for its vote
-        self._me = me
+        self.me = me
         self._bootstrap_servers = [endpoint for endpoint in bootstrap_servers if endpoint != me.endpoint]
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -52,8 +52,8 @@ class QuorumPeers:
 
     def endpoints(self, known: Iterable[Voter]) -> list[Endpoint]:
         """Addresses at which other brokers may be: the `known` ones and the bootstrap servers."""
-        voters = [self._found_at.get(voter.key, voter.endpoint) for voter in known if voter.key != self._me.key]
-        return list(dict.fromkeys(at for at in (*voters, *self._bootstrap_servers) if at and at != self._me.endpoint))
+        voters = [self._found_at.get(voter.key, voter.endpoint) for voter in known if voter.key != self.me.key]
+        return list(dict.fromkeys(at for at in (*voters, *self._bootstrap_servers) if at and at != self.me.endpoint))
 
     # --- the leader's and candidates' requests
 
@@ -143,7 +143,7 @@ class QuorumPeers:
                 self.cluster_id = await quorum_messages.request_cluster_id(channel) or None
             # No leader has this epoch, so every broker refuses the fetch and names the leader.
             request = MetadataFetchRequest(
-                self._me.broker, self._me.directory, NO_EPOCH, EpochAndOffset(-1, 0), cluster_id=self.cluster_id
+                self.me.broker, self.me.directory, NO_EPOCH, EpochAndOffset(-1, 0), cluster_id=self.cluster_id
             )
             answer = await channel.send(quorum_messages.build_fetch_request(request))
             response = quorum_messages.parse_fetch_response(answer)

@@ -11,13 +11,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata import raft_rules, snapshot_generator, voter_changes
+from ottla_broker.metadata.cluster_founding import founds_cluster
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.leader_finder import LeaderFinder
 from ottla_broker.metadata.leader_state import LeaderState
-from ottla_broker.metadata.leader_term import LeaderTerm, hand_over_vote, registered_brokers
+from ottla_broker.metadata.leader_succession import LeaderSuccession
+from ottla_broker.metadata.leader_term import LeaderTerm
 from ottla_broker.metadata.log_fetcher import FetchRefused, LeaderFollower, MetadataLogFetcher
 from ottla_broker.metadata.metadata_fetch import (
     CONSUMER_REPLICA_ID,
@@ -35,7 +37,7 @@ from ottla_broker.metadata.raft_replica import RaftReplica
 from ottla_broker.metadata.raft_rules import NO_LEADER, RaftState, Replica, Role, VoteRequest
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.snapshots import SnapshotStore
-from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter, majority_size
+from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -43,10 +45,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 ASK_PAUSE_S = 0.1
-ASK_LOG_INTERVAL_S = 10.0
 DISK_RETRY_PAUSE_S = 0.5
-SUCCESSION_TIMEOUT_S = 1.0
-MAJORITY_TIMEOUT_S = 0.6  # voters fetch more often
 
 
 class RaftQuorum:
@@ -98,7 +97,8 @@ class RaftQuorum:
         self._excluded: set[ReplicaKey] = set()
         self._caught_up: asyncio.Future[None] = self._loop.create_future()
         self._is_stopping = False
-        self._asked_s = self._loop.time()
+        self._finder = LeaderFinder(self._peers, self.metadata_log, image, settings.listener, self._observe)
+        self._succession = LeaderSuccession(me, self._peers, image, settings.listener, self._timeouts)
 
     # --- queries
 
@@ -134,7 +134,7 @@ class RaftQuorum:
 
     def hears_majority(self, within_s: float) -> bool:
         leader = self._leader_state
-        return leader is not None and not leader.is_over and self._loop.time() - leader.majority_heard_s <= within_s
+        return leader is not None and leader.hears_majority(within_s)
 
     def describe(self) -> QuorumDescription:
         return self._led().describe(self._runtime.now_ms())
@@ -217,7 +217,7 @@ class RaftQuorum:
             self._excluded.discard(key)
             raise
         if key == self._me.key:
-            await self._end_epoch(leader)
+            await self._succession.end_epoch(leader)
             leader.end_term()
 
     async def update_voter(self, voter: Voter, timeout_s: float) -> None:
@@ -233,7 +233,10 @@ class RaftQuorum:
         generator: asyncio.Task[None] | None = None
         try:
             snapshot_generator.load_image(self.metadata_log)
-            await self._found_cluster()
+            if await founds_cluster(self.metadata_log, self._file, self._settings, self._peers, self._recovery):
+                logger.info("broker %d is the only voter of the metadata log", self._me.broker)
+                self.metadata_log.voters.restart((self._me,))
+                self._writes_voters = True
             self._replica.start()
             generator = self._loop.create_task(
                 snapshot_generator.run_snapshot_generator(self.metadata_log, self._snapshot_intervals, self._runtime)
@@ -248,55 +251,10 @@ class RaftQuorum:
             if generator is not None:
                 generator.cancel()
 
-    async def _found_cluster(self) -> None:
-        """Makes this broker the only voter of an empty log: alone, or where cluster.found allows it
-        and no other broker has a cluster."""
-        log = self.metadata_log
-        if self._recovery is not None:
-            if self._recovery.leads:
-                self._become_only_voter()
-            return
-        if log.voters.latest:
-            return
-        if self._settings.bootstrap_servers and not self._file.register_voters:
-            if log.end_offset > 0 or not self._settings.may_found:
-                return
-            if (found := await self._peers.find_cluster()) is not None:
-                logger.info("broker %d founds no cluster: there is cluster %s", self._me.broker, found)
-                return
-        self._become_only_voter()
-
-    def _become_only_voter(self) -> None:
-        logger.info("broker %d is the only voter of the metadata log", self._me.broker)
-        self.metadata_log.voters.restart((self._me,))
-        self._writes_voters = True
-
     async def resign(self) -> None:
         was_stopping, self._is_stopping = self._is_stopping, True
-        leader = self._leader_state
-        if was_stopping or leader is None:
-            return
-        if len(leader.voters) <= 2:
-            brokers = registered_brokers(self._image, self._settings.listener)
-            staying = [voter for voter in brokers if not self._image.brokers[voter.broker].shutting_down]
-            await hand_over_vote(leader, staying, self._timeouts.fetch_s)
-        if not leader.other_voters:
-            return
-        await self._end_epoch(leader)
-        try:
-            async with asyncio.timeout(SUCCESSION_TIMEOUT_S):
-                while not leader.is_over and self.hears_majority(MAJORITY_TIMEOUT_S):
-                    await leader.wait_for_change(MAJORITY_TIMEOUT_S / 10)
-        except TimeoutError:
-            logger.info("no other voter became leader of the metadata log within %g s", SUCCESSION_TIMEOUT_S)
-
-    async def _end_epoch(self, leader: LeaderState) -> None:
-        """Tells the other voters to elect another leader, the most caught-up one first."""
-        voters = leader.other_voters
-        acknowledged, brokers = leader.acknowledged_offsets, self._image.brokers
-        staying = [v.key for v in voters if v.broker not in brokers or not brokers[v.broker].shutting_down]
-        successors = sorted(staying, key=lambda key: -acknowledged.get(key, 0))
-        await asyncio.gather(*(self._peers.end_epoch(voter, self._me, leader.epoch, successors) for voter in voters))
+        if not was_stopping and self._leader_state is not None:
+            await self._succession.hand_over(self._leader_state)
 
     async def _observe(self, leader: LeaderAndEpoch) -> None:
         if leader.endpoint is not None and leader.epoch >= self._announced.epoch:
@@ -365,16 +323,7 @@ class RaftQuorum:
 
         others = [voter for voter in self.metadata_log.voters.latest if voter.key != me.key]
         await asyncio.gather(*map(request_vote, others))
-        self._log_missing_majority(others)
-
-    def _log_missing_majority(self, others: Sequence[Voter]) -> None:
-        """Now and then, which voters keep this one from being elected."""
-        failures = {voter.broker: self._peers.failures.get(voter.broker, "") for voter in others}
-        missing = [f"broker {broker} {reason}" for broker, reason in failures.items() if reason]
-        is_majority = len(others) + 1 - len(missing) >= majority_size(len(others) + 1)
-        if not is_majority and self._loop.time() - self._asked_s >= ASK_LOG_INTERVAL_S:
-            self._asked_s = self._loop.time()
-            logger.warning("no majority of the voters of the metadata log answers: %s", "; ".join(missing))
+        self._finder.log_missing_majority(others)
 
     async def _follow(self, state: RaftState, endpoint: Endpoint) -> None:
         # Voters fetch more often than their leader's timeout for them.
@@ -408,33 +357,12 @@ class RaftQuorum:
             self._caught_up.set_result(None)
 
     async def _ask_for_leader(self) -> None:
-        """Asks the other brokers in turn for the leader, which may announce itself meanwhile.
-        INCONSISTENT_CLUSTER_ID when none of them belongs to this broker's cluster, before this one
-        has served."""
-        strangers: list[KafkaError] = []
-        known = (*self.metadata_log.voters.latest, *registered_brokers(self._image, self._settings.listener))
-        endpoints = self._peers.endpoints(known)
-        for endpoint in endpoints:
-            try:
-                leader = await self._peers.find_leader(endpoint)
-            except (OSError, KafkaError) as reason:
-                if isinstance(reason, KafkaError) and reason.code is ErrorCode.inconsistent_cluster_id:
-                    if (
-                        self._cluster_id is None
-                    ):  # the disk belongs to no cluster yet: this broker joins whichever leads
-                        self._peers.cluster_id = None
-                        continue
-                    await self._peers.check_not_recovered(endpoint)
-                    strangers.append(reason)
-                continue
-            if leader is not None:
-                await self._observe(leader)
-        if strangers and len(strangers) == len(endpoints) and not self._caught_up.done():
-            raise strangers[0]
-        if self._loop.time() - self._asked_s >= ASK_LOG_INTERVAL_S:
-            self._asked_s = self._loop.time()
-            asked = ", ".join(format_host_and_port(*endpoint) for endpoint in endpoints) or "nobody"
-            logger.info("broker %d knows no leader of the metadata log; asking %s", self._me.broker, asked)
+        """INCONSISTENT_CLUSTER_ID when no other broker belongs to this broker's cluster, before
+        this one has served.
+        """
+        only_strangers = await self._finder.ask(self._cluster_id)
+        if only_strangers is not None and not self._caught_up.done():
+            raise only_strangers
         await asyncio.sleep(ASK_PAUSE_S)
 
     # --- leading
@@ -468,7 +396,7 @@ class RaftQuorum:
                 self._on_resigned()
             logger.info("broker %d is no longer the leader of the metadata log", self._me.broker)
         if leader.failure is not None:
-            await self._end_epoch(leader)
+            await self._succession.end_epoch(leader)
             if self._is_fatal(leader.failure):
                 raise leader.failure
             logger.warning("broker %d cannot lead the metadata log: %s", self._me.broker, leader.failure)

@@ -1,0 +1,35 @@
+"""When a broker founds a cluster: a log without voters gets it as its only voter."""
+
+import logging
+
+from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.quorum_peers import QuorumPeers
+from ottla_broker.metadata.quorum_recovery import RecoveryOrder
+from ottla_broker.metadata.quorum_settings import QuorumSettings
+from ottla_broker.metadata.quorum_state import QuorumStateFile
+
+logger = logging.getLogger(__name__)
+
+
+async def founds_cluster(
+    log: MetadataLog,
+    state_file: QuorumStateFile,
+    settings: QuorumSettings,
+    peers: QuorumPeers,
+    recovery: RecoveryOrder | None,
+) -> bool:
+    """True for the leader of a recovery, and for an empty log of a broker that is alone, or where
+    cluster.found allows it and no other broker has a cluster.
+    """
+    if recovery is not None:
+        return recovery.leads
+    if log.voters.latest:
+        return False
+    if not settings.bootstrap_servers or state_file.register_voters:
+        return True
+    if log.end_offset > 0 or not settings.may_found:
+        return False
+    if (found := await peers.find_cluster()) is not None:
+        logger.info("broker %d founds no cluster: there is cluster %s", peers.me.broker, found)
+        return False
+    return True
