@@ -50,7 +50,7 @@ def test_the_api_server_accepts_settings_in_every_form(resources: NamespaceClien
         "num.partitions": "3",
         "log.retention.ms": -1,
         "log.cleaner.min.cleanable.ratio": 0.25,
-        "sasl.enabled.mechanisms": "PLAIN",
+        "log.cleanup.policy": "compact,delete",
         "broker.session.timeout.ms": "${env:SESSION}",
     }
     assert resources.create("Cluster", "demo", {**SPEC, "config": config})["spec"]["config"] == config

@@ -48,7 +48,7 @@ def test_an_unavailable_image_stops_the_roll_at_one_broker_and_reverting_it_reco
         try:
             with demo.operator.active_pod_deleted("image-broken"):
                 stalled = eventually(lambda: stalled_by_image(demo), within_s=90, message=demo.describe)
-            assert stalled and stalled["reason"] == "BrokerStartFailed"
+            assert stalled and stalled["reason"] == "ImagePullBackOff"
             assert demo.resources.condition("Cluster", CLUSTER_NAME, "Available")["status"] == "True"
             after = demo.uids()
             (changed,) = (name for name, uid in before.items() if after.get(name) != uid)

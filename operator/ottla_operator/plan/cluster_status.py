@@ -127,13 +127,13 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     """
     if observed.refused_settings:
         return refuse_settings(observed.refused_settings)
-    if late := observed.late:
-        message = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
-        return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.creation_error:
         return Stalled("FailedCreate", f"{_brokers(_uncreated(observed))} cannot be created: {observed.creation_error}")
     if without_image := _with_problem(observed, IMAGE_ERRORS):
         return Stalled("ImagePullBackOff", f"{_brokers(without_image)} cannot start. {_problems(observed)}")
+    if late := observed.late:
+        message = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+        return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.certificate_error:
         return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep what they have")
     if observed.rejected_settings:

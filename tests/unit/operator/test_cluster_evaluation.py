@@ -31,7 +31,7 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
 @pytest.mark.parametrize(
     ("observed", "kind", "reason", "message"),
     [
-        (replace(HEALTHY, brokers=LATE), Stalled, "BrokerStartFailed", "no such image"),
+        (replace(HEALTHY, brokers=LATE), Stalled, "ImagePullBackOff", "no such image"),
         (
             replace(HEALTHY, brokers=LATE, refused_settings="spec.config: x is no setting"),
             Stalled,
