@@ -13,7 +13,7 @@ from kio.static.primitive import i8
 
 from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
 from ottla_operator.kafka.configs import ConfigResourceType, describe_configs
 
 T = TypeVar("T")
@@ -74,9 +74,8 @@ async def create_acls(
     for some in _in_requests(list(entries)):
         response = await client.send_to_controller(CreateAclsRequest(creations=tuple(map(_creation, some))))
         for entry, result in zip(some, response.results, strict=True):
-            try:
-                raise_for_error(result.error_code, result.error_message, f"access rule of {entry.principal}")
-            except KafkaError as error:
+            subject = f"access rule of {entry.principal}"
+            if (error := find_error(result.error_code, result.error_message, subject)) is not None:
                 errors[entry] = error
     return errors
 

@@ -47,10 +47,19 @@ class KafkaClient:
 def raise_for_error(
     code: ErrorCode | int, message: str | None, subject: str, *, allow: Collection[ErrorCode] = ()
 ) -> None:
-    """Raises KafkaError with "subject: message" unless the code is none or in `allow`."""
-    if code and (error := ErrorCode(code)) not in allow:
-        text = message or error_text(error)
-        raise KafkaError(error, text if text.startswith(subject) else f"{subject}: {text}")
+    """Raises what `find_error` returns."""
+    if (error := find_error(code, message, subject, allow=allow)) is not None:
+        raise error
+
+
+def find_error(
+    code: ErrorCode | int, message: str | None, subject: str, *, allow: Collection[ErrorCode] = ()
+) -> KafkaError | None:
+    """The error "subject: message"; None if the code is none or in `allow`."""
+    if not code or (error := ErrorCode(code)) in allow:
+        return None
+    text = message or error_text(error)
+    return KafkaError(error, text if text.startswith(subject) else f"{subject}: {text}")
 
 
 def error_text(code: ErrorCode) -> str:

@@ -16,7 +16,7 @@ from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from ottla_operator.kafka import topics
-from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, Unreachable, find_error, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
 from ottla_operator.kafka.partitioner import partition_for_key
 
@@ -215,10 +215,9 @@ class Producer:
         for result in response.responses if response is not None else ():
             for it in result.partition_responses:
                 subject, duplicate = f"partition {result.name}-{it.index}", (ErrorCode.duplicate_sequence_number,)
-                try:
-                    raise_for_error(it.error_code, it.error_message, subject, allow=duplicate)
-                except KafkaError as error:
-                    errors[result.name, it.index] = error
+                refusal = find_error(it.error_code, it.error_message, subject, allow=duplicate)
+                if refusal is not None:
+                    errors[result.name, it.index] = refusal
         return errors
 
     def _encode(self, partition: TopicPartition, records: list[Record]) -> bytes:

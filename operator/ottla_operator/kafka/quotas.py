@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kio.schema.alter_client_quotas.v1.response import EntityData as AlteredEntity
 from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
+from kio.schema.describe_client_quotas.v1.response import EntityData as DescribedEntity
 from kio.static.primitive import f64, i8
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
 
 USER: Final = "user"
 Entity = tuple[tuple[str, str | None], ...]
@@ -55,10 +57,9 @@ async def alter_quotas(client: KafkaClient, changes: Iterable[QuotaChange]) -> d
     response = await client.send_to_controller(AlterClientQuotasRequest(entries=entries, validate_only=False))
     errors: dict[Entity, KafkaError] = {}
     for it in response.entries:
-        entity = tuple(sorted((str(part.entity_type), part.entity_name) for part in it.entity))
-        try:
-            raise_for_error(it.error_code, it.error_message, f"quotas of {format_entity(entity)}")
-        except KafkaError as error:
+        entity = _entity(it.entity)
+        subject = f"quotas of {format_entity(entity)}"
+        if (error := find_error(it.error_code, it.error_message, subject)) is not None:
             errors[entity] = error
     return errors
 
@@ -72,11 +73,12 @@ async def _describe(client: KafkaClient, request: DescribeClientQuotasRequest) -
     response = await client.send_to_controller(request)
     raise_for_error(response.error_code, response.error_message, "quotas")
     return {
-        tuple(sorted((str(part.entity_type), part.entity_name) for part in it.entity)): {
-            str(value.key): float(value.value) for value in it.values
-        }
-        for it in response.entries or ()
+        _entity(it.entity): {str(value.key): float(value.value) for value in it.values} for it in response.entries or ()
     }
+
+
+def _entity(parts: Iterable[AlteredEntity | DescribedEntity]) -> Entity:
+    return tuple(sorted((str(part.entity_type), part.entity_name) for part in parts))
 
 
 def _entry(change: QuotaChange) -> EntryData:

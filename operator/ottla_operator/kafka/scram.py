@@ -19,7 +19,7 @@ from kio.static.primitive import i8, i32
 
 from ottla_broker.security.scram import SALT_BYTES, ScramMechanism
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,8 @@ async def alter_scram_users(
     )
     errors: dict[str, KafkaError] = {}
     for result in response.results:
-        try:
-            raise_for_error(result.error_code, result.error_message, f"user {result.user!r}")
-        except KafkaError as error:
+        error = find_error(result.error_code, result.error_message, f"user {result.user!r}")
+        if error is not None:
             errors[result.user] = error
     return errors
 

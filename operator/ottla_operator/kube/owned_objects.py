@@ -103,6 +103,16 @@ class OwnedObjects:
         return after
 
 
+def owner_reference(resource: Json) -> Json:
+    """To `resource`: Kubernetes deletes an object with its owner."""
+    return {
+        "apiVersion": resource["apiVersion"],
+        "kind": resource["kind"],
+        "name": resource["metadata"]["name"],
+        "uid": resource["metadata"]["uid"],
+    }
+
+
 def is_managed(live: Json) -> bool:
     return (live["metadata"].get("labels") or {}).get(MANAGED_BY) == names.FIELD_MANAGER
 

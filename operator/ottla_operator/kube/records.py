@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CONFIG_MAP
+from ottla_operator.kube.owned_objects import owner_reference
 from ottla_operator.plan.objects import names
 from ottla_operator.reconcile.watch_cache import Key, resource_key
 from ottla_operator.resources.model import Json
@@ -29,12 +30,6 @@ async def read_records(api: ApiClient, cluster: Key, kind: tuple[str, str]) -> J
 
 async def write_records(api: ApiClient, cluster: Json, kind: tuple[str, str], records: Json) -> None:
     key, (suffix, data_key) = resource_key(cluster), kind
-    owner = {
-        "apiVersion": cluster["apiVersion"],
-        "kind": cluster["kind"],
-        "name": key.name,
-        "uid": cluster["metadata"]["uid"],
-    }
     await api.apply(
         {
             "apiVersion": CONFIG_MAP.api,
@@ -43,7 +38,7 @@ async def write_records(api: ApiClient, cluster: Json, kind: tuple[str, str], re
                 "name": f"{key.name}-{suffix}",
                 "namespace": key.namespace,
                 "labels": {"app.kubernetes.io/name": "ottla", "app.kubernetes.io/managed-by": names.FIELD_MANAGER},
-                "ownerReferences": [owner],
+                "ownerReferences": [owner_reference(cluster)],
             },
             "data": {data_key: json.dumps(records, sort_keys=True)},
         }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import SECRET
-from ottla_operator.kube.owned_objects import is_managed
+from ottla_operator.kube.owned_objects import is_managed, owner_reference
 from ottla_operator.kube.secrets import get_secret
 from ottla_operator.plan.conditions import Stalled
 from ottla_operator.plan.objects import names
@@ -36,13 +36,6 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping
     live = await get_secret(api, metadata["namespace"], name)
     if live is not None:
         _is_of(live, metadata["uid"])
-    owner = {
-        "apiVersion": user["apiVersion"],
-        "kind": user["kind"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-    }
     await api.apply(
         {
             "apiVersion": SECRET.api,
@@ -57,7 +50,7 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping
                     "app.kubernetes.io/component": "user",
                     "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
                 },
-                "ownerReferences": [owner],
+                "ownerReferences": [owner_reference(user) | {"controller": True}],
             },
             "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
         }
