@@ -10,6 +10,7 @@
 from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
 
+from ottla_broker.metadata.delegation_token_control import token_secret
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, timestamp
@@ -42,7 +43,7 @@ async def create_delegation_token(
         token = await tokens.create_token(owner, requester, renewers, to_milliseconds(request.max_lifetime))
     except KafkaError as error:
         return response(error.code, owner, requester)
-    return response(ErrorCode.none, owner, requester, token, tokens.secret())
+    return response(ErrorCode.none, owner, requester, token, token_secret(ctx.broker.config))
 
 
 def response(

@@ -16,16 +16,16 @@ from kio.schema.describe_delegation_token.v3.response import (
 )
 from kio.static.primitive import i64
 
-from ottla_broker.config import DELEGATION_TOKEN_SECRET_KEY
+from ottla_broker.metadata.delegation_token_control import token_secret
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.delegation_tokens import check_may_use_tokens, parse_principal
+from ottla_broker.requests.delegation_tokens import check_may_use_tokens
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.delegation_tokens import DelegationToken, TokenSecret
-from ottla_broker.security.principal import Principal
+from ottla_broker.security.principal import Principal, parse_principal
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions=(1, 3), flexible=2)
 
@@ -35,13 +35,10 @@ async def describe_delegation_token(
     ctx: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     check_may_use_tokens(ctx)
-    key = ctx.broker.config(DELEGATION_TOKEN_SECRET_KEY)
-    if key is None:
-        raise KafkaError(ErrorCode.delegation_token_auth_disabled)
+    secret = token_secret(ctx.broker.config)
     owners = (
         None if request.owners is None else [Principal(it.principal_type, it.principal_name) for it in request.owners]
     )
-    secret = TokenSecret(key)
     return DescribeDelegationTokenResponse(
         error_code=ErrorCode.none,
         tokens=tuple(
@@ -56,8 +53,8 @@ async def describe_delegation_token(
 def may_describe(ctx: RequestContext, token: DelegationToken) -> bool:
     return (
         token.is_of(ctx.connection.principal)
-        or ctx.is_authorized(Operation.describe, Resource(ResourceType.delegation_token, token.id))
-        or ctx.is_authorized(Operation.describe_tokens, Resource(ResourceType.user, token.owner))
+        or ctx.may(Operation.describe, Resource(ResourceType.delegation_token, token.id))
+        or ctx.may(Operation.describe_tokens, Resource(ResourceType.user, token.owner))
     )
 
 

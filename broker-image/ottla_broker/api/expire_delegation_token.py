@@ -12,10 +12,9 @@ from kio.schema.expire_delegation_token.v2.response import ExpireDelegationToken
 
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, timestamp
+from ottla_broker.requests.delegation_tokens import change_expiry
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(1, 2), flexible=2, is_forwarded=True)
 
@@ -24,12 +23,8 @@ API = Api(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(1, 2), flexible=2, is_forwar
 async def expire_delegation_token(
     ctx: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    try:
-        check_may_use_tokens(ctx)
-    except KafkaError as error:
-        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp=NEVER, throttle_time=NO_THROTTLE)
-    tokens, period_ms = ctx.broker.active_controller().delegation_tokens, to_milliseconds(request.expiry_time_period)
-    expires_ms = await tokens.expire_token(request.hmac, ctx.connection.principal, period_ms)
-    return ExpireDelegationTokenResponse(
-        error_code=ErrorCode.none, expiry_timestamp=timestamp(expires_ms), throttle_time=NO_THROTTLE
+    period_ms = to_milliseconds(request.expiry_time_period)
+    code, expires_at = await change_expiry(
+        ctx, lambda tokens: tokens.expire_token(request.hmac, ctx.connection.principal, period_ms)
     )
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp=expires_at, throttle_time=NO_THROTTLE)

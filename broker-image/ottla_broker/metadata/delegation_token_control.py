@@ -42,7 +42,7 @@ class DelegationTokenControl:
         self, owner: Principal, requester: Principal, renewers: Iterable[Principal], max_lifetime_ms: int
     ) -> DelegationToken:
         """`max_lifetime_ms`: 0 or less: as long as is allowed."""
-        self.secret()
+        token_secret(self._config)
         now_ms = self._runtime.now_ms()
         longest_ms = self._config(DELEGATION_TOKEN_MAX_LIFETIME_MS)
         max_ms = _add(now_ms, min(longest_ms, max_lifetime_ms) if max_lifetime_ms > 0 else longest_ms)
@@ -63,7 +63,7 @@ class DelegationTokenControl:
 
         DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
         """
-        secret, now_ms = self.secret(), self._runtime.now_ms()
+        secret, now_ms = token_secret(self._config), self._runtime.now_ms()
         longest_ms = self._config(DELEGATION_TOKEN_EXPIRY_TIME_MS)
         renewed_ms = _add(now_ms, min(longest_ms, period_ms) if period_ms > 0 else longest_ms)
 
@@ -81,7 +81,7 @@ class DelegationTokenControl:
 
         The errors of `renew_token`.
         """
-        secret, now_ms = self.secret(), self._runtime.now_ms()
+        secret, now_ms = token_secret(self._config), self._runtime.now_ms()
 
         def plan() -> Decision[int]:
             token = self._find(secret, token_hmac)
@@ -106,16 +106,18 @@ class DelegationTokenControl:
 
         await self._writer.execute(plan)
 
-    def secret(self) -> TokenSecret:
-        if (key := self._config(DELEGATION_TOKEN_SECRET_KEY)) is None:
-            raise KafkaError(ErrorCode.delegation_token_auth_disabled)
-        return TokenSecret(key)
-
     def _find(self, secret: TokenSecret, token_hmac: bytes) -> DelegationToken:
         for token in self._image.delegation_tokens.values():
             if hmac.compare_digest(secret.hmac_of(token.id), token_hmac):
                 return token
         raise KafkaError(ErrorCode.delegation_token_not_found)
+
+
+def token_secret(config: Config) -> TokenSecret:
+    """Raises DELEGATION_TOKEN_AUTH_DISABLED."""
+    if (key := config(DELEGATION_TOKEN_SECRET_KEY)) is None:
+        raise KafkaError(ErrorCode.delegation_token_auth_disabled)
+    return TokenSecret(key)
 
 
 def check_may_renew(token: DelegationToken, principal: Principal) -> None:

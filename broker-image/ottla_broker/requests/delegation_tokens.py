@@ -1,11 +1,13 @@
 """What the four APIs of delegation tokens share."""
 
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from kio.static.primitive import TZAware
 
+from ottla_broker.metadata.delegation_token_control import DelegationTokenControl
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.principal import ANONYMOUS, Principal
+from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import EPOCH, MILLISECOND
 
@@ -28,6 +30,15 @@ def timestamp(at_ms: int) -> TZAware:
     return cast(TZAware, EPOCH + min(at_ms, LAST_MS) * MILLISECOND)
 
 
-def parse_principal(text: str) -> Principal:
-    kind, _, name = text.partition(":")
-    return Principal(kind, name)
+async def change_expiry(
+    ctx: RequestContext, change: Callable[[DelegationTokenControl], Awaitable[int]]
+) -> tuple[ErrorCode, TZAware]:
+    """RenewDelegationToken and ExpireDelegationToken: the error code, and when the token expires
+    after `change`, which returns it in ms. A client that may not use tokens gets NEVER; other
+    errors are raised.
+    """
+    try:
+        check_may_use_tokens(ctx)
+    except KafkaError as error:
+        return error.code, NEVER
+    return ErrorCode.none, timestamp(await change(ctx.broker.active_controller().delegation_tokens))

@@ -8,13 +8,13 @@ the id under `delegation.token.secret.key` is stored nowhere: every broker compu
 import base64
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from ottla_broker.security.principal import Principal
+from ottla_broker.security.principal import Principal, parse_principal
 from ottla_broker.security.scram import ScramCredential, ScramMechanism, make_credential
 from ottla_broker.wire.sasl import MIN_ITERATIONS
 
@@ -66,8 +66,7 @@ class TokenSecret:
         return hmac.digest(self._key, token_id.encode(), "sha512")
 
     def login_of(self, token: DelegationToken, mechanism: ScramMechanism, now_ms: int) -> TokenLogin:
-        kind, _, name = token.owner.partition(":")
-        owner = Principal(kind, name, token_authenticated=True)
+        owner = replace(parse_principal(token.owner), token_authenticated=True)
         return TokenLogin(owner, self._credential(token.id, mechanism), (token.expires_ms - now_ms) / 1000)
 
     def _make_credential(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:

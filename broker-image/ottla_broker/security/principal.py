@@ -22,6 +22,12 @@ class Principal:
         return f"{self.kind}:{self.name}"
 
 
+def parse_principal(text: str) -> Principal:
+    """Of its text: TYPE:NAME."""
+    kind, _, name = text.partition(":")
+    return Principal(kind, name)
+
+
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")  # Kafka's name for clients without authentication
 
 # RFC 2253's short names of attribute types; the ssl module returns OpenSSL's long ones.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla_broker.metadata.delegation_token_control import token_secret
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from ottla_broker.security.delegation_tokens import DelegationToken, TokenLogin, TokenSecret
@@ -102,7 +103,7 @@ async def test_lifetimes_are_bounded(tmp_path: Path) -> None:
         assert (longest.max_ms - longest.issued_ms, longest.expires_ms - longest.issued_ms) == (1_000_000, 1000)
         short = await tokens.create_token(ALICE, ALICE, [BOB], 100)
         assert short.max_ms == short.expires_ms == short.issued_ms + 100
-        token_hmac = tokens.secret().hmac_of(longest.id)
+        token_hmac = token_secret(broker.config).hmac_of(longest.id)
         expires_ms = await tokens.expire_token(token_hmac, ALICE, 10**9)
         assert expires_ms == longest.max_ms
         assert broker.image.delegation_tokens[longest.id].expires_ms == longest.max_ms
@@ -120,10 +121,10 @@ async def test_expired_tokens_are_removed(tmp_path: Path) -> None:
         kept = await tokens.create_token(ALICE, ALICE, [], -1)
         started_ms = broker.runtime.now_ms()
         broker.runtime.now_ms = lambda: started_ms + 500
-        await tokens.expire_token(tokens.secret().hmac_of(expired.id), ALICE, 0)
+        await tokens.expire_token(token_secret(broker.config).hmac_of(expired.id), ALICE, 0)
         broker.runtime.now_ms = lambda: started_ms + 501
         with pytest.raises(KafkaError) as failed:
-            await tokens.renew_token(tokens.secret().hmac_of(expired.id), ALICE, -1)
+            await tokens.renew_token(token_secret(broker.config).hmac_of(expired.id), ALICE, -1)
         assert failed.value.code is ErrorCode.delegation_token_expired
         await tokens.remove_expired_tokens()
         assert set(broker.image.delegation_tokens) == {kept.id}
