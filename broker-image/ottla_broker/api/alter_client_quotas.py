@@ -31,6 +31,7 @@ EntityParts = tuple[tuple[str, str | None], ...]
 @API.handler()
 async def alter_client_quotas(ctx: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     entities = [entity_parts(entry.entity) for entry in request.entries]
+    times_named = Counter(entities)
     outcomes: dict[EntityParts, KafkaError] = {}
     changes: dict[QuotaEntity, dict[str, float | None]] = {}
     try:
@@ -39,7 +40,7 @@ async def alter_client_quotas(ctx: RequestContext, request: AlterClientQuotasReq
         for entry, parts in zip(request.entries, entities, strict=True):
             try:
                 entity = make_entity(parts)
-                if entities.count(parts) > 1:
+                if times_named[parts] > 1:
                     raise KafkaError(ErrorCode.invalid_request, "the request names the quota entity twice")
                 changes[entity] = read_changes(entity, entry.ops)
                 outcomes[parts] = NO_ERROR

@@ -5,6 +5,7 @@ topics: one event for each thing that was to be changed.
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from ottla_broker.requests.config_resources import ConfigResource
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS, RequestContext
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import CLUSTER, ResourceType
@@ -12,7 +13,8 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
 CLUSTER_NAME: Final = CLUSTER.name
-CONFIG_RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+CONFIG_RESOURCES: Final = {kind.value: kind.name for kind in ConfigResource}
+RESOURCE_TYPES: Final = {kind.value: kind.name.upper() for kind in ResourceType}
 
 
 class Change(NamedTuple):
@@ -62,8 +64,7 @@ def _deleted_acls(request: Any, response: Any) -> Iterator[Change]:
 
 
 def _resource(acl: Any) -> tuple[str, str]:
-    kinds = {kind.value: kind.name.upper() for kind in ResourceType}
-    return kinds.get(acl.resource_type, str(acl.resource_type)), f"{acl.resource_name} for {acl.principal}"
+    return RESOURCE_TYPES.get(acl.resource_type, str(acl.resource_type)), f"{acl.resource_name} for {acl.principal}"
 
 
 def _credentials(request: Any, response: Any) -> Iterator[Change]:
