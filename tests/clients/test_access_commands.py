@@ -1,4 +1,4 @@
-"""`ottla users` and `ottla acls`, with librdkafka as the client whom they let in and keep out."""
+"""`ottla users` and `ottla acls`, with librdkafka as the client that is allowed or refused."""
 
 import json
 import subprocess

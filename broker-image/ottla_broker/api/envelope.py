@@ -3,7 +3,7 @@ controller (KIP-590).
 
 - Holds the request as the client sent it, the client's principal and its address: the controller
   authorizes the client, not the broker that passes it on. Only brokers (CLUSTER_ACTION) may send
-  it: whoever else could act as any client.
+  it: any other sender could act as any client.
 - Of the requests inside, only those that the controller alone answers are served; others, and
   malformed ones, are INVALID_REQUEST.
 - Kafka's brokers send it in the same form. The principal is Kafka's DefaultPrincipalData.

@@ -4,8 +4,8 @@
   members.
 - A new dynamic member first gets its id (MEMBER_ID_REQUIRED) from v4 on, so that a lost response
   leaves no orphaned member (KIP-394).
-- A static member that returns to a stable group keeps its place without a rebalance (KIP-345); a
-  returning leader is told to skip the assignment from v9 on (KIP-814).
+- A static member that returns to a stable group keeps its place without a rebalance (KIP-345); from
+  v9 on the response to a returning leader says that it must not assign partitions (KIP-814).
 - Rejected: an empty group id, a session timeout outside the broker's limits, protocols that no
   other member shares, a full group.
 - v1 adds a rebalance timeout (before, the session timeout); v5 static members; v7 protocol type; v8

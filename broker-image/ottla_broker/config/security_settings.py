@@ -131,7 +131,7 @@ AUTHORIZER_CLASS_NAME = _authorization.row("authorizer.class.name", authorizer_n
     "Kafka's authorizer, by whose rules access is decided: access control entries in the metadata log, changed with "
     "kafka-acls.sh or any client's admin API. Not set: everything is allowed to everyone.")
 SUPER_USERS = _authorization.row("super.users", principals(), "",
-    "Principals to whom everything is allowed. The principal of the brokers themselves belongs here: without a login "
+    "Principals that may do every operation. The principal of the brokers themselves belongs here: without a login "
     "they are User:ANONYMOUS, like every client of a listener without a login.")
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
     "Whether everything is allowed on a resource that no access control entry matches.")

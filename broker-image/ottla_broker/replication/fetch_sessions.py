@@ -37,12 +37,12 @@ PartitionKey = tuple[Topic, int]
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """A partition of a session: what the fetcher asks for, and what it was last told.
+    """A partition of a session: the request, and the last response.
 
     `has_more`: there was more to read than the last read returned. `topic_name`: of a topic that is
     named by its id. Of followers' sessions: `position_recorded`: the leader has taken the request's
-    offset as the follower's log end; `must_answer`: the follower has asked anew, and may have
-    ignored what it was told."""
+    offset as the follower's log end; `must_answer`: the follower has sent a new
+    request for the partition, and may have ignored the last response."""
 
     _session: "FetchSession"
     request: FetchRequestPartition

@@ -1,4 +1,4 @@
-"""Which quota applies to a client, and with whom the client shares it: Kafka's order of precedence
+"""The quota that applies to a client, and the clients that share it: Kafka's order of precedence
 (KIP-55).
 """
 

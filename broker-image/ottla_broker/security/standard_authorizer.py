@@ -24,7 +24,7 @@ count.
 
 
 class StandardAuthorizer:
-    """`super_users`: texts of principals (`User:alice`) to whom every operation is allowed."""
+    """`super_users`: texts of principals (`User:alice`) that may do every operation."""
 
     allows_everything = False
 
