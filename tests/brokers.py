@@ -40,7 +40,6 @@ TEST_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }
-UNSUPPORTED_BY_OTTLA = ("transaction.state.log.",)  # prefixes of setting names
 KAFKA_DEFAULT_HEAP = ("-Xms1g", "-Xmx1g")  # what kafka-server-start.sh sets
 
 started_brokers: "list[BrokerProcess]" = []
@@ -170,9 +169,7 @@ def run_ottla_broker(
     `folder` holds data and process log (default: a temporary one). With `start=False` the caller
     can prepare `log_dir` first. With `test_settings=False` the broker has its own defaults.
     """
-    base = {
-        key: value for key, value in TEST_SETTINGS.items() if test_settings and not key.startswith(UNSUPPORTED_BY_OTTLA)
-    }
+    base = {key: value for key, value in TEST_SETTINGS.items() if test_settings}
     with _run_broker("ottla", folder, start, base | _to_kafka_names(settings), ottla_command, " ready on ") as broker:
         yield broker
 

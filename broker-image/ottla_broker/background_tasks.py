@@ -28,6 +28,11 @@ class BackgroundTasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def cancel_soon(self) -> None:
+        """Cancel all tasks, without waiting for their end."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:

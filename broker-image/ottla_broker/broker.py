@@ -74,6 +74,7 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
+from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -183,6 +184,16 @@ class Broker:
         )
         self.acl_authorizer = make_acl_authorizer(config)
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
+        self.transactions = build_transactions(
+            config,
+            runtime,
+            image,
+            partitions,
+            self.group_coordinator,
+            channels,
+            self._is_in_session,
+            self.producer_ids.generate_id,
+        )
         self.client_quotas = make_client_quotas(config)
         self.audit_log = make_audit_log(config, runtime)
         self._publisher = MetadataPublisher(
@@ -191,6 +202,7 @@ class Broker:
             self.lifecycle,
             self.failure_detector,
             self.group_coordinator,
+            self.transactions.coordinator,
             self.mirrors,
             self._tasks,
             self.acl_authorizer,
@@ -267,6 +279,7 @@ class Broker:
         self.ready = False
         if self._quorum is not None:
             await self._quorum.resign()
+        self.transactions.close()
         self.group_coordinator.close()
         self.produce_forwarder.close()
         self._replica_manager.close()

@@ -35,6 +35,7 @@ from ottla_broker.requests.context import (
     ConnectionState,
     DeferredResponse,
     DelayedFetchResponse,
+    OrderedResponse,
 )
 from ottla_broker.security.principal import principal_from_certificate
 from ottla_broker.security.principal_mapping import NoMatchingRule, PrincipalMapper
@@ -286,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes())
             if isinstance(reply, Future):
-                self._wait_for(reply, pipelined=key == ApiKey.PRODUCE)
+                self._wait_for(reply, pipelined=key == ApiKey.PRODUCE and not isinstance(reply, OrderedResponse))
             elif reply is not None:
                 self._answer(reply)
                 if services.busy_poll is not None and key == ApiKey.PRODUCE:

@@ -6,10 +6,10 @@
   cannot be read.
 - v3 is flexible and adds the client's software name and version, which must look like a name, and
   features (KIP-584). v4 differs in features whose lowest version is 0.
-- The one feature is `metadata.version`, finalized at Apache Kafka 4.1's level: Ottla has the
-  metadata and the requests between brokers of one level only, so it cannot be changed
-  (UpdateFeatures is not served). The epoch of the finalized features is the offset of the last
-  metadata record applied, as in Kafka.
+- Features: `metadata.version`, finalized at Apache Kafka 4.1's level, which cannot be changed; and
+  `transaction.version`, by which producers choose the transaction protocol (KIP-890) and which
+  UpdateFeatures changes. The epoch of the finalized features is the offset of the last metadata
+  record applied, as in Kafka.
 """
 
 import re
@@ -24,6 +24,8 @@ from kio.schema.api_versions.v4.response import (
 )
 from kio.static.primitive import i16, i64
 
+from ottla_broker.metadata.features import FEATURES
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -35,8 +37,10 @@ API = Api(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3, is_served_while_star
 
 CLIENT_SOFTWARE_SINCE: Final = 3
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-METADATA_VERSION: Final = i16(27)
-"""Kafka's MetadataVersion 4.1-IV1."""
+LOWEST_LEVEL_0_SINCE: Final = 4
+"""Clients of older versions cannot read a supported feature whose lowest level is 0
+(KAFKA-17011).
+"""
 
 
 @API.handler()
@@ -46,11 +50,15 @@ async def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiV
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=NO_THROTTLE)
         ctx.connection.software_name = name
-    return api_versions_response(ErrorCode.none, features_epoch=ctx.broker.image.end_offset - 1)
+    return api_versions_response(ErrorCode.none, ctx.broker.image, ctx.version)
 
 
-def api_versions_response(error: ErrorCode, features_epoch: int = -1) -> ApiVersionsResponse:
-    level = METADATA_VERSION
+def api_versions_response(
+    error: ErrorCode, image: MetadataImage | None = None, version: int = 0
+) -> ApiVersionsResponse:
+    """`image`: has the finalized features; None leaves them out."""
+    features = () if image is None else FEATURES.values()
+    levels = [] if image is None else [(feature.name, image.feature_level(feature)) for feature in features]
     return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
@@ -59,9 +67,19 @@ def api_versions_response(error: ErrorCode, features_epoch: int = -1) -> ApiVers
             if key < FIRST_OWN_KEY
         ),
         throttle_time=NO_THROTTLE,
-        supported_features=(SupportedFeatureKey(name="metadata.version", min_version=level, max_version=level),),
-        finalized_features_epoch=i64(features_epoch),
-        finalized_features=(
-            FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level),
+        supported_features=tuple(
+            SupportedFeatureKey(
+                name=feature.name,
+                min_version=i16(feature.lowest),
+                max_version=i16(feature.highest),
+            )
+            for feature in features
+            if feature.lowest or version >= LOWEST_LEVEL_0_SINCE
+        ),
+        finalized_features_epoch=i64(-1 if image is None else image.end_offset - 1),
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, min_version_level=i16(level), max_version_level=i16(level))
+            for name, level in levels
+            if level
         ),
     )

@@ -1,16 +1,12 @@
 """FindCoordinator (10), versions 0–6.
 
-- Returns the broker that coordinates a group: the leader of the partition of `__consumer_offsets`
-  that the group's id hashes to.
-- Creates `__consumer_offsets` if it is missing. COORDINATOR_NOT_AVAILABLE until its partition has a
-  leader.
-- Transactions are not implemented, and a transactional client must fail at once instead of retrying
-  until a timeout. librdkafka uses the single form (v0–3), gives up only on an authorization error,
-  and prints the message with it. The Java client uses the batched form, gives up on any error that
-  is not retriable, and prints the message.
+- Returns the broker that coordinates a group or a transactional id: the leader of the partition of
+  `__consumer_offsets` or `__transaction_state` that the id hashes to.
+- Creates that topic if it is missing. COORDINATOR_NOT_AVAILABLE until its partition has a leader.
 - v1 adds key types and messages; v4 several keys (KIP-699); v6 share groups (not served).
 """
 
+from collections.abc import Callable
 from typing import cast
 
 from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as RequestV3
@@ -20,7 +16,7 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.coordination.records import OFFSETS_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.requests.api import Api
@@ -36,18 +32,14 @@ API = Api(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 NO_COORDINATOR = NodeEndpoint(-1, "", -1)
-NO_TRANSACTIONS = "transactions are not implemented; leave transactional.id unset"
 
 
 @API.handler(0, 3)
 async def find_coordinator(ctx: RequestContext, request: RequestV3) -> ResponseV3:
     found = await find_for_key(ctx, request.key_type, request.key)
-    code = found.error_code
-    if request.key_type == TRANSACTION_KEY_TYPE and code is ErrorCode.unsupported_version:
-        code = ErrorCode.transactional_id_authorization_failed
     return ResponseV3(
         throttle_time=NO_THROTTLE,
-        error_code=code,
+        error_code=found.error_code,
         error_message=found.error_message,
         node_id=found.node_id,
         host=found.host,
@@ -66,11 +58,16 @@ async def find_coordinators(ctx: RequestContext, request: FindCoordinatorRequest
 async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
     try:
         if kind == TRANSACTION_KEY_TYPE:
-            raise KafkaError(ErrorCode.unsupported_version, NO_TRANSACTIONS)
-        if kind != GROUP_KEY_TYPE:
+            ctx.check_authorized(Operation.describe, Resource.transactional_id(key))
+            found = await find_endpoint(
+                ctx, TRANSACTION_STATE_TOPIC, lambda: ctx.broker.transactions.coordinator.partition_of(key)
+            )
+        elif kind == GROUP_KEY_TYPE:
+            ctx.check_authorized(Operation.describe, Resource.group(key))
+            found = await find_endpoint(ctx, OFFSETS_TOPIC, lambda: ctx.broker.group_coordinator.partition_of(key))
+        else:
             raise KafkaError(ErrorCode.invalid_request, f"coordinators of key type {kind} are not served")
-        ctx.check_authorized(Operation.describe, Resource.group(key))
-        error, found = NO_ERROR, await find_endpoint(ctx, key)
+        error = NO_ERROR
     except KafkaError as reason:
         error, found = reason, NO_COORDINATOR
     return Coordinator(
@@ -83,30 +80,30 @@ async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
     )
 
 
-async def find_endpoint(ctx: RequestContext, group: str) -> NodeEndpoint:
+async def find_endpoint(ctx: RequestContext, topic: str, find_partition: Callable[[], int]) -> NodeEndpoint:
     """The coordinator at the client's listener. Raises COORDINATOR_NOT_AVAILABLE."""
     broker = ctx.broker
-    if OFFSETS_TOPIC not in broker.image.topics:
+    if topic not in broker.image.topics:
         try:
-            await broker.auto_create_topic(OFFSETS_TOPIC)
+            await broker.auto_create_topic(topic)
         except KafkaError as reason:
             raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
-    partition = broker.group_coordinator.partition_of(group)
-    await broker.failure_detector.wait_until_confirmed([offsets_partition(broker.image, partition).leader])
-    state = offsets_partition(broker.image, partition)  # which may have changed, or gone, meanwhile
+    partition = find_partition()
+    await broker.failure_detector.wait_until_confirmed([partition_state(broker.image, topic, partition).leader])
+    state = partition_state(broker.image, topic, partition)  # which may have changed, or gone, meanwhile
     leader = broker.image.brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoints.get(ctx.connection.listener)
     if leader is None or endpoint is None:
         raise KafkaError(
-            ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{state.partition} has no leader at this listener"
+            ErrorCode.coordinator_not_available, f"{topic}-{state.partition} has no leader at this listener"
         )
     return NodeEndpoint(leader.id, endpoint.host, endpoint.port)
 
 
-def offsets_partition(image: MetadataImage, partition: int) -> PartitionRecord:
+def partition_state(image: MetadataImage, topic: str, partition: int) -> PartitionRecord:
     """Raises COORDINATOR_NOT_AVAILABLE when the topic was deleted."""
-    topic = image.topics.get(OFFSETS_TOPIC)
-    state = None if topic is None else topic.partitions.get(partition)
+    found = image.topics.get(topic)
+    state = None if found is None else found.partitions.get(partition)
     if state is None:
-        raise KafkaError(ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{partition} was deleted")
+        raise KafkaError(ErrorCode.coordinator_not_available, f"{topic}-{partition} was deleted")
     return state

@@ -1,15 +1,15 @@
 """InitProducerId (22), versions 0–6.
 
-- Gives an idempotent producer an id that no other producer ever gets, with epoch 0. A producer that
-  sends the id it had (v3) gets a new one, too: without a transactional id there is no state to
+- Without a transactional id: gives an idempotent producer an id that no other producer ever gets,
+  with epoch 0. A producer that sends the id it had (v3) gets a new one, too: there is no state to
   keep, as in Kafka.
+- With one: the id's producer id with a higher epoch, which fences former instances; a transaction
+  that one of them left open is aborted first, and the client asks again (CONCURRENT_TRANSACTIONS).
 - COORDINATOR_LOAD_IN_PROGRESS, on which producers retry, while the controller allocates no ids.
-- Transactions are not implemented. A transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the
-  one error that both the Java client and librdkafka treat as fatal here; librdkafka retries any
-  other until a timeout. FindCoordinator, which such a producer sends first, has the message that
-  says why.
 - An empty transactional id, and an id without its epoch or the reverse, are INVALID_REQUEST.
-- v3 adds the producer's id and epoch (KIP-360); v6 two-phase commit (KIP-939, ignored).
+- v3 adds the producer's id and epoch (KIP-360), v4 PRODUCER_FENCED (before:
+  INVALID_PRODUCER_EPOCH); v6 two-phase commit (KIP-939), which is refused as Kafka
+  refuses it where it is not enabled.
 """
 
 import logging
@@ -22,14 +22,16 @@ from kio.static.primitive import i16, i64
 
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
+from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible=2)
 
 NO_PRODUCER_ID = -1
+PRODUCER_FENCED_SINCE = 4
 logger = logging.getLogger(__name__)
 
 
@@ -40,7 +42,7 @@ async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) 
     ):
         return producer_id_response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
-        return producer_id_response(ErrorCode.transactional_id_authorization_failed)
+        return await init_transactional_producer(ctx, request, request.transactional_id)
     # Who may write to any topic may do so idempotently (KIP-679).
     if not (ctx.may_any(Operation.write, ResourceType.topic) or ctx.is_authorized(Operation.idempotent_write, CLUSTER)):
         return producer_id_response(ErrorCode.cluster_authorization_failed)
@@ -51,10 +53,33 @@ async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) 
         return producer_id_response(ErrorCode.coordinator_load_in_progress)
 
 
-def producer_id_response(code: ErrorCode, producer_id: int = -1) -> InitProducerIdResponse:
+async def init_transactional_producer(
+    ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
+    try:
+        ctx.check_authorized(Operation.write, Resource.transactional_id(transactional_id))
+        if request.enable2_pc:
+            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+        if request.keep_prepared_txn:
+            raise KafkaError(ErrorCode.unsupported_version)
+        producer = await ctx.broker.transactions.coordinator.init_producer_id(
+            transactional_id, to_milliseconds(request.transaction_timeout), expected
+        )
+    except KafkaError as reason:
+        code = reason.code
+        if code is ErrorCode.producer_fenced and ctx.version < PRODUCER_FENCED_SINCE:
+            code = ErrorCode.invalid_producer_epoch
+        return producer_id_response(code)
+    return producer_id_response(ErrorCode.none, producer.producer_id, producer.epoch)
+
+
+def producer_id_response(code: ErrorCode, producer_id: int = -1, epoch: int = 0) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,
         producer_id=ProducerId(cast(i64, producer_id)),
-        producer_epoch=i16(-1 if producer_id < 0 else 0),
+        producer_epoch=i16(-1 if producer_id < 0 else epoch),
     )

@@ -2,8 +2,8 @@
 
 - Returns the committed offsets of groups: of the requested partitions, or (null) of all. Nothing
   committed is offset −1, whether or not the group or the partition exists.
-- Only replicated commits are returned. That satisfies `require_stable` (v7, KIP-447), as there are
-  no transactions.
+- Only replicated commits are returned. With `require_stable` (v7, KIP-447) a partition whose offset
+  an open transaction has committed is UNSTABLE_OFFSET_COMMIT.
 - A commit for a deleted topic of the same name is not returned.
 - v1 has errors per partition only; v2 adds null for all; v3 throttling; v5 leader epochs; v8
   several groups (KIP-709); v9 member id and epoch (for KIP-848 groups, ignored); v10 topics by id.
@@ -54,7 +54,7 @@ Found = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, wh
 async def fetch_one_group(ctx: RequestContext, request: RequestV7) -> ResponseV7:
     topics = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     try:
-        found = find_commits(ctx, request.group_id, topics)
+        found = find_commits(ctx, request.group_id, topics, request.require_stable)
     except KafkaError as reason:
         if ctx.version >= TOP_LEVEL_ERROR_SINCE:
             raise
@@ -72,14 +72,15 @@ async def fetch_one_group(ctx: RequestContext, request: RequestV7) -> ResponseV7
 @API.handler(8, 9)
 async def fetch_by_name(ctx: RequestContext, request: RequestByName) -> ResponseByName:
     return ResponseByName(
-        throttle_time=NO_THROTTLE, groups=tuple(group_by_name(ctx, group) for group in request.groups)
+        throttle_time=NO_THROTTLE,
+        groups=tuple(group_by_name(ctx, group, request.require_stable) for group in request.groups),
     )
 
 
-def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName:
+def group_by_name(ctx: RequestContext, group: GroupByName, require_stable: bool) -> GroupOffsetsByName:
     topics = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
     try:
-        found = find_commits(ctx, group.group_id, topics)
+        found = find_commits(ctx, group.group_id, topics, require_stable)
     except KafkaError as reason:
         return GroupOffsetsByName(group_id=group.group_id, topics=(), error_code=reason.code)
     return GroupOffsetsByName(
@@ -93,23 +94,25 @@ def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName
 
 @API.handler(10, 10)
 async def fetch_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
-    return ResponseById(throttle_time=NO_THROTTLE, groups=tuple(group_by_id(ctx, group) for group in request.groups))
+    groups = tuple(group_by_id(ctx, group, request.require_stable) for group in request.groups)
+    return ResponseById(throttle_time=NO_THROTTLE, groups=groups)
 
 
-def group_by_id(ctx: RequestContext, group: GroupById) -> GroupOffsetsById:
+def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> GroupOffsetsById:
     """Commits for deleted topics are omitted where all are requested: those topics have no id."""
     image = ctx.broker.image
     found: list[tuple[UUID | None, Found]] = []
     try:
         if group.topics is None:
-            commits = find_commits(ctx, group.group_id, None)
+            commits = find_commits(ctx, group.group_id, None, require_stable)
             found += [(image.topics[name].id, partitions) for name, partitions in commits if name in image.topics]
         for requested in group.topics or ():
             topic = None if requested.topic_id is None else image.topic_by_id(requested.topic_id)
             if topic is None:
                 partitions = no_commits(requested.partition_indexes, ErrorCode.unknown_topic_id)
             else:
-                ((_, partitions),) = find_commits(ctx, group.group_id, [(topic.name, requested.partition_indexes)])
+                wanted = [(topic.name, requested.partition_indexes)]
+                ((_, partitions),) = find_commits(ctx, group.group_id, wanted, require_stable)
             found.append((requested.topic_id, partitions))
     except KafkaError as reason:
         return GroupOffsetsById(group_id=group.group_id, topics=(), error_code=reason.code)
@@ -137,7 +140,7 @@ def partition_results(kind: Callable[..., P], partitions: Found) -> tuple[P, ...
 
 
 def find_commits(
-    ctx: RequestContext, group: str, requested: Sequence[tuple[str, Sequence[int]]] | None
+    ctx: RequestContext, group: str, requested: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
 ) -> list[tuple[str, Found]]:
     """Committed offsets of the group for the requested partitions, by topic name; None: for all
     topics that the client may describe. Raises GROUP_AUTHORIZATION_FAILED and the coordinator's
@@ -145,25 +148,38 @@ def find_commits(
     """
     ctx.check_authorized(Operation.describe, Resource.group(group))
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
+
+    def find(name: str, partitions: Iterable[int]) -> Found:
+        return find_topic_commits(ctx, group, name, partitions, committed.get(name, {}), require_stable)
+
     if requested is None:
-        all_commits = [(name, find_topic_commits(ctx, name, sorted(of), of)) for name, of in committed.items()]
+        all_commits = [(name, find(name, sorted(of))) for name, of in committed.items()]
         return [
-            (name, [one for one in found if one[1] is not NO_COMMIT])
+            (name, [one for one in found if one[1] is not NO_COMMIT or one[2] is not ErrorCode.none])
             for name, found in all_commits
             if ctx.may(Operation.describe, Resource.topic(name))
         ]
-    return [
-        (name, find_topic_commits(ctx, name, partitions, committed.get(name, {}))) for name, partitions in requested
-    ]
+    return [(name, find(name, partitions)) for name, partitions in requested]
 
 
 def find_topic_commits(
-    ctx: RequestContext, name: str, partitions: Iterable[int], commits: Mapping[int, OffsetCommit]
+    ctx: RequestContext,
+    group: str,
+    name: str,
+    partitions: Iterable[int],
+    commits: Mapping[int, OffsetCommit],
+    require_stable: bool,
 ) -> Found:
     if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
         return no_commits(partitions, ErrorCode.topic_authorization_failed)
     topic = ctx.broker.image.topics.get(name)
-    return [(p, commit_of_topic(topic, commits.get(p, NO_COMMIT)), ErrorCode.none) for p in partitions]
+    is_pending = ctx.broker.group_coordinator.has_pending_offset
+    return [
+        (p, NO_COMMIT, ErrorCode.unstable_offset_commit)
+        if require_stable and is_pending(group, name, p)
+        else (p, commit_of_topic(topic, commits.get(p, NO_COMMIT)), ErrorCode.none)
+        for p in partitions
+    ]
 
 
 def no_commits(partitions: Iterable[int], code: ErrorCode) -> Found:

@@ -8,8 +8,10 @@
 - Mirrored topics are INVALID_TOPIC_EXCEPTION, which no client retries, until they fail over; during
   the failover NOT_ENOUGH_REPLICAS, which clients retry.
 - Internal topics are INVALID_TOPIC_EXCEPTION: only their coordinators write them.
-- Transactional batches are TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a transaction
-  coordinator.
+- Before the first batch of a transaction is appended, the leader asks the transaction coordinator
+  whether the partition is in the transaction; from v12 on it adds the partition (KIP-890,
+  `requests.transactional_produce`). A transactional batch in a request without a transactional id
+  is TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 - Versions 0–2 are advertised for librdkafka (rule 16) and answered with UNSUPPORTED_VERSION, as
   Kafka 4 does.
 - A leader that has just stepped down answers NOT_LEADER_OR_FOLLOWER, and for a while forwards
@@ -32,6 +34,7 @@ from ottla_broker.replication.produce_forwarder import CLIENT_RETRY_PAUSE_S
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import Buffers, CloseConnection, DeferredResponse, Reply, RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
+from ottla_broker.requests.transactional_produce import RequestTransaction
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression, parse_batch_header
@@ -71,10 +74,21 @@ Results = list[tuple[Topic, list[ProduceResponsePartition]]]
 Uncommitted = list[tuple[ProduceResponsePartition, Partition, LogAppendInfo]]
 
 
-def produce(context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
+def produce(
+    context: RequestContext,
+    frame: bytearray,
+    header: RequestHeader,
+    room: int,
+    verified: RequestTransaction | None = None,
+) -> Reply:
+    """`verified`: the request's transaction, when its partitions have been verified."""
     request = read_produce_request(frame, header)
+    if request.transactional_id is not None and verified is None:
+        verified = RequestTransaction(context, request.transactional_id)
+        if unverified := verified.find_unverified(request):
+            return verified.verify_and_reply(unverified, partial(produce, context, frame, header, room, verified))
     throttle_ms = 0 if context.quota is None else context.quota.charge_produce(len(frame))
-    appends = Appends(context, request.acks)
+    appends = Appends(context, request.acks, verified)
     results = [
         (topic, [appends.append(topic, index, records) for index, records in partitions])
         for topic, partitions in request.topics
@@ -98,11 +112,12 @@ class Appends:
     response; `rejected`: number of failed appends.
     """
 
-    __slots__ = ("_acks", "_context", "rejected", "uncommitted")
+    __slots__ = ("_acks", "_context", "_transaction", "rejected", "uncommitted")
 
-    def __init__(self, context: RequestContext, acks: int) -> None:
+    def __init__(self, context: RequestContext, acks: int, transaction: RequestTransaction | None) -> None:
         self._context = context
         self._acks = acks
+        self._transaction = transaction
         self.uncommitted: Uncommitted = []
         self.rejected = 0
 
@@ -111,7 +126,7 @@ class Appends:
         acks = self._acks
         try:
             partition = find_leader(self._context, topic, index)
-            validate_request(self._context, partition, records, acks)
+            validate_request(self._context, partition, records, acks, self._transaction)
         except KafkaError as reason:
             self.rejected += 1
             return ProduceResponsePartition(index, reason.code, message=reason.message)
@@ -153,16 +168,24 @@ def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
     return partitions.leader(name, index, topic_id=topic_id)
 
 
-def validate_request(context: RequestContext, partition: Partition, records: memoryview | None, acks: int) -> None:
+def validate_request(
+    context: RequestContext,
+    partition: Partition,
+    records: memoryview | None,
+    acks: int,
+    transaction: RequestTransaction | None,
+) -> None:
     """Checks the parts of a request that the log does not validate. Raises KafkaError."""
     if not records:
         raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
     if len(records) > ATTRIBUTES_OFFSET and records[MAGIC_OFFSET] == MAGIC:  # the log rejects other formats
         attributes = records[ATTRIBUTES_OFFSET]
         if attributes & TRANSACTIONAL_FLAG:
-            # An open transaction would hide all that follows it from committed readers, and nothing
-            # could end it.
-            raise KafkaError(ErrorCode.transactional_id_authorization_failed, "transactions are not supported yet")
+            if transaction is None:
+                raise KafkaError(
+                    ErrorCode.transactional_id_authorization_failed, "a transactional batch without a transactional id"
+                )
+            transaction.check_batch(partition, records)
         if context.version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.zstd:
             raise KafkaError(ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_SINCE} of Produce")
     if acks not in VALID_ACKS and is_one_batch(records):

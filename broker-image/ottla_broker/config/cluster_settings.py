@@ -125,3 +125,38 @@ _producers = Section("Producers", BROKER_SETTINGS)
 PRODUCER_ID_EXPIRATION_MS = _producers.row("producer.id.expiration.ms", integer(at_least=1), 86400000,
     "Time in milliseconds without a batch after which a partition forgets the state of an idempotent producer.",
     UpdateMode.CLUSTER_WIDE)
+
+_transactions = Section("Transactions", BROKER_SETTINGS)
+
+TRANSACTIONAL_ID_EXPIRATION_MS = _transactions.row("transactional.id.expiration.ms", integer(at_least=1), 604800000,
+    "Time in milliseconds without a transaction after which the coordinator forgets a transactional id.")
+TRANSACTION_MAX_TIMEOUT_MS = _transactions.row("transaction.max.timeout.ms", integer(at_least=1), 900000,
+    "Maximum `transaction.timeout.ms` in milliseconds that a producer may request. An open transaction holds "
+    "read_committed consumers back for at most this time.")
+TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS = _transactions.row(
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms", integer(at_least=1), 10000,
+    "Interval in milliseconds at which transactions that exceed their timeout are aborted.")
+TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS = _transactions.row(
+    "transaction.remove.expired.transaction.cleanup.interval.ms", integer(at_least=1), 3600000,
+    "Interval in milliseconds at which expired transactional ids are removed.")
+TRANSACTION_STATE_LOG_NUM_PARTITIONS = _transactions.row("transaction.state.log.num.partitions", integer(at_least=1),
+    50, "Number of partitions of `__transaction_state`. Must not change once the topic exists.")
+TRANSACTION_STATE_LOG_REPLICATION_FACTOR = _transactions.row(
+    "transaction.state.log.replication.factor", short(at_least=1), 3,
+    "Replication factor of `__transaction_state`. With fewer brokers, their number.")
+TRANSACTION_STATE_LOG_MIN_ISR = _transactions.row("transaction.state.log.min.isr", integer(at_least=1), 2,
+    "`min.insync.replicas` of `__transaction_state`. With fewer replicas, their number.")
+TRANSACTION_STATE_LOG_SEGMENT_BYTES = _transactions.row(
+    "transaction.state.log.segment.bytes", integer(at_least=1), 104857600,
+    "Maximum size of a segment of `__transaction_state` in bytes. Small, so that compaction keeps loading fast.")
+TRANSACTION_PARTITION_VERIFICATION_ENABLE = _transactions.row(
+    "transaction.partition.verification.enable", boolean(), True,
+    "Whether the leader of a partition asks the transaction coordinator before it appends the first batch of a "
+    "transaction. Without it a late batch can leave a transaction that nothing ends.", UpdateMode.CLUSTER_WIDE)
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS = _transactions.row(
+    "add.partitions.to.txn.retry.backoff.ms", integer(at_least=1), 20,
+    "Time in milliseconds after which a partition leader asks the transaction coordinator again, while that completes "
+    "the producer's last transaction.")
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS = _transactions.row(
+    "add.partitions.to.txn.retry.backoff.max.ms", integer(at_least=0), 100,
+    "Maximum time in milliseconds for which a partition leader asks again. Then the producer is to send again.")

@@ -10,7 +10,7 @@ _ONE_THREAD = "one event loop and a small thread pool serve all requests"
 _NO_QUORUM = "brokers are the controllers: the cluster is found through `controller.quorum.bootstrap.servers`"
 _NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `controller.quorum.bootstrap.servers`"
 _NO_REGISTER = "brokers elect the controller themselves; name them in `controller.quorum.bootstrap.servers` instead"
-_NO_TRANSACTIONS = "transactions are not implemented"
+_NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
 _NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
@@ -48,9 +48,7 @@ IGNORED_STATIC: dict[str, str] = {
     "sasl.": _NOT_THIS_SASL,
     "ssl.allow.": "a new certificate may have any names",
     "security.providers": _NO_JAVA,
-    "transaction.": _NO_TRANSACTIONS,
-    "transactional.id.expiration.ms": _NO_TRANSACTIONS,
-    "add.partitions.to.txn.retry.backoff.": _NO_TRANSACTIONS,
+    "transaction.state.log.load.buffer.size": "transactions are read segment by segment",
     "group.coordinator.threads": _ONE_THREAD,
     "group.coordinator.append.linger.ms": "commits that arrive together are written together without waiting",
     "group.consumer.": _NO_KIP_848,
@@ -97,7 +95,6 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "ssl.secure.random.implementation": _NOT_JAVA_TLS,
     "ssl.trustmanager.algorithm": _NOT_JAVA_TLS,
     "ssl.truststore.password": "certificates in PEM have no password",
-    "transaction.partition.verification.enable": _NO_TRANSACTIONS,
     "controller.performance.": _NO_QUORUM,
     "zookeeper.": _NO_ZOOKEEPER,
     "broker.id.generation.enable": _NO_ZOOKEEPER,
@@ -133,6 +130,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "client.quota.callback.class": ("", _NO_JAVA),
     "remote.log.storage.system.enable": ("false", _NO_TIERS),
     "register": ("", _NO_REGISTER),
+    "transaction.two.phase.commit.enable": ("false", _NO_TWO_PHASE_COMMIT),
     "register.lease.ms": (
         "",
         "brokers elect the controller themselves; set `controller.quorum.fetch.timeout.ms` instead",

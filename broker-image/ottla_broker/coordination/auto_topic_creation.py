@@ -1,5 +1,5 @@
-"""Automatic creation of topics that clients name (`auto.create.topics.enable`) and of
-`__consumer_offsets`.
+"""Automatic creation of topics that clients name (`auto.create.topics.enable`) and of the
+coordinators' topics, `__consumer_offsets` and `__transaction_state`.
 
 The controller creates them; the caller waits until they are in this broker's image. A configured
 replication factor is requested as it is, and rejected while there are too few brokers; a default
@@ -22,10 +22,14 @@ from ottla_broker.config import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    TRANSACTION_STATE_LOG_MIN_ISR,
+    TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+    TRANSACTION_STATE_LOG_SEGMENT_BYTES,
     Config,
     Setting,
 )
-from ottla_broker.coordination.records import OFFSETS_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
 from ottla_broker.metadata.state_condition import StateCondition
@@ -56,6 +60,8 @@ class AutoTopicCreator:
         validate_topic_name(name)
         if name == OFFSETS_TOPIC:
             await self._create_if_missing(self._offsets_topic())
+        elif name == TRANSACTION_STATE_TOPIC:
+            await self._create_if_missing(self._transaction_state_topic())
         elif allowed and self._config(AUTO_CREATE_TOPICS_ENABLE) and name not in INTERNAL_TOPICS:
             factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
             await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
@@ -84,6 +90,24 @@ class AutoTopicCreator:
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
                 "segment.bytes": str(self._config(OFFSETS_TOPIC_SEGMENT_BYTES)),
+            },
+        )
+
+    def _transaction_state_topic(self) -> CreatableTopic:
+        factor = auto_replication_factor(self._config, self._image, TRANSACTION_STATE_LOG_REPLICATION_FACTOR)
+        min_isr = self._config(TRANSACTION_STATE_LOG_MIN_ISR)
+        if not self._config.is_set(TRANSACTION_STATE_LOG_MIN_ISR):
+            min_isr = min(min_isr, factor)
+        return self._topic(
+            TRANSACTION_STATE_TOPIC,
+            self._config(TRANSACTION_STATE_LOG_NUM_PARTITIONS),
+            factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(min_isr),
+                "segment.bytes": str(self._config(TRANSACTION_STATE_LOG_SEGMENT_BYTES)),
+                "unclean.leader.election.enable": "false",
             },
         )
 

@@ -11,10 +11,10 @@ from ottla_broker.coordination.classic_group import ClassicGroup, restore_group
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.loading import apply_records
 from ottla_broker.coordination.offsets import CommittedOffsets
+from ottla_broker.coordination.pending_offsets import PendingOffsets
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     GroupMetadataKey,
-    OffsetCommit,
     OffsetCommitKey,
     decode_key,
     decode_offset_commit,
@@ -34,8 +34,7 @@ class CoordinatorLoader:
         self.offsets = CommittedOffsets()
         self.records = 0
         self.unknown_records = 0
-        # Producer id → the commits of its transaction.
-        self._open_transactions: dict[int, dict[OffsetCommitKey, OffsetCommit | None]] = {}
+        self.pending_offsets = PendingOffsets()
 
     def load_chunk(self, chunk: Buffer) -> Iterator[None]:
         """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names
@@ -51,12 +50,10 @@ class CoordinatorLoader:
         if isinstance(key, OffsetCommitKey):
             commit = None if raw_value is None else decode_offset_commit(raw_value)
             if header.is_transactional:
-                self._open_transactions.setdefault(header.producer_id, {})[key] = commit
+                self.pending_offsets.add(header.producer_id, {key: commit})
             else:
-                if self._open_transactions:
-                    for commits in self._open_transactions.values():
-                        commits.pop(key, None)
-                self._commit(key, commit)
+                self.pending_offsets.discard((key,))
+                self.offsets.apply(key, commit)
         elif isinstance(key, GroupMetadataKey):
             if raw_value is None:
                 self.groups.pop(key.group, None)
@@ -66,17 +63,11 @@ class CoordinatorLoader:
             self.unknown_records += 1
         return None
 
-    def _commit(self, key: OffsetCommitKey, commit: OffsetCommit | None) -> None:
-        if commit is None:
-            self.offsets.remove(key)
-        else:
-            self.offsets.put(key, commit)
-
     def _end_transaction(self, producer_id: int, how: ControlRecordType) -> None:
-        commits = self._open_transactions.pop(producer_id, {})
+        commits = self.pending_offsets.end(producer_id)
         if how is ControlRecordType.commit:
             for key, commit in commits.items():
-                self._commit(key, commit)
+                self.offsets.apply(key, commit)
 
     def add_simple_groups(self) -> Iterator[None]:
         """Called after the last record. Creates, also in steps, a group for offsets that a client

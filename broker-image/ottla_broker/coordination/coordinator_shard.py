@@ -21,6 +21,7 @@ from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
 from ottla_broker.coordination.loading import ShardState, check_shard_serving, run_in_slices
 from ottla_broker.coordination.offsets import CommittedOffsets, expired_offsets
+from ottla_broker.coordination.pending_offsets import PendingOffsets
 from ottla_broker.coordination.records import (
     OffsetCommit,
     OffsetCommitKey,
@@ -29,9 +30,11 @@ from ottla_broker.coordination.records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from ottla_broker.log.transaction_verification import VerificationGuards
 from ottla_broker.runtime import Runtime
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record
+from ottla_broker.wire.records import Record, encode_batch
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ class GroupCoordinatorShard:
         self.state = ShardState.loading
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = CommittedOffsets()
+        self.pending_offsets = PendingOffsets()
+        self.verifications = VerificationGuards()
         self._journal = journal
         self._runtime = runtime
         self._config = config
@@ -90,7 +95,7 @@ class GroupCoordinatorShard:
         for chunk in self._journal.read():
             yield from loader.load_chunk(chunk)
         yield from loader.add_simple_groups()
-        self.groups, self.offsets = loader.groups, loader.offsets
+        self.groups, self.offsets, self.pending_offsets = loader.groups, loader.offsets, loader.pending_offsets
         yield from self._start_sessions()
 
     def _start_sessions(self) -> Iterator[None]:
@@ -192,11 +197,59 @@ class GroupCoordinatorShard:
             self.get_or_create_group(group_id)
             for key, commit in commits.items():
                 self.offsets.put(key, commit)
+            self.pending_offsets.discard(commits)
 
-        write = self._writes.write_records(records, apply=apply)
+        await self._wait_for_commit(group_id, self._writes.write_records(records, apply=apply))
+
+    async def _wait_for_commit(self, group_id: str, write: asyncio.Future[ErrorCode]) -> None:
         self._pending_commits.setdefault(group_id, set()).add(write)
         write.add_done_callback(partial(self._on_commit_written, group_id))
         await wait_for_write(write)
+
+    async def commit_transactional_offsets(
+        self, group_id: str, producer_id: int, producer_epoch: int, commits: Mapping[OffsetCommitKey, OffsetCommit]
+    ) -> None:
+        """Writes commits that count once the producer's transaction commits. The caller has had the
+        transaction verified, in this iteration of the event loop: the batch is in the journal
+        before any later end of the transaction."""
+        now_ms = self._runtime.now_ms()
+        batch = encode_batch(
+            [
+                Record(now_ms, encode_offset_commit_key(*key), encode_offset_commit_value(commit))
+                for key, commit in commits.items()
+            ],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=True,
+        )
+
+        def apply() -> None:
+            self.get_or_create_group(group_id)
+            self.pending_offsets.add(producer_id, commits)
+
+        await self._wait_for_commit(group_id, self._writes.write_batch(batch, apply=apply))
+
+    async def complete_transaction(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+    ) -> None:
+        """Writes the marker that ends a producer's transaction. Its offsets count from then on, or
+        are forgotten."""
+        self.verifications.invalidate(producer_id)
+        marker = encode_end_transaction_marker(
+            commit,
+            coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=self._runtime.now_ms(),
+        )
+
+        def apply() -> None:
+            ended = self.pending_offsets.end(producer_id)
+            if commit:
+                for key, one in ended.items():
+                    self.offsets.apply(key, one)
+
+        await wait_for_write(self._writes.write_batch(marker, apply=apply))
 
     def _on_commit_written(self, group_id: str, write: asyncio.Future[ErrorCode]) -> None:
         pending = self._pending_commits[group_id]
@@ -222,9 +275,10 @@ class GroupCoordinatorShard:
         now_ms = self._runtime.now_ms()
         return [Record(now_ms, encode_offset_commit_key(*key), None) for key in keys]
 
-    def _remove_offsets(self, keys: Iterable[OffsetCommitKey]) -> None:
+    def _remove_offsets(self, keys: Sequence[OffsetCommitKey]) -> None:
         for key in keys:
             self.offsets.remove(key)
+        self.pending_offsets.discard(keys)
 
     # -- deletion and expiry -----------------------------------------------------------------------
 
@@ -243,7 +297,8 @@ class GroupCoordinatorShard:
         member that joins now creates a new one; it is restored if the write fails."""
         del self.groups[group.id]
         self._close_group(group, ErrorCode.coordinator_not_available)
-        records = [*self._tombstones(keys)]
+        keys = [*keys, *self.pending_offsets.group_keys(group.id)]
+        records = [*self._tombstones(dict.fromkeys(keys))]
         if group.has_records:
             records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
         if not records:
@@ -269,6 +324,7 @@ class GroupCoordinatorShard:
             if (
                 self.groups.get(group.id) is not group
                 or group.id in self._pending_commits
+                or self.pending_offsets.has_group(group.id)
                 or self.state is not ShardState.serving
             ):
                 continue

@@ -8,7 +8,7 @@ before `__consumer_offsets` exists.
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -24,6 +24,11 @@ from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_of
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+VerifyTransaction = Callable[[int], Awaitable[None]]
+"""Returns if the producer's transaction contains a partition of `__consumer_offsets`; KafkaError
+otherwise.
+"""
 
 
 @dataclass(eq=False, repr=False)
@@ -169,6 +174,67 @@ class GroupCoordinator:
             await shard.commit_offsets(
                 group_id, {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
             )
+
+    async def commit_transactional_offsets(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        producer: tuple[int, int],
+        commits: Mapping[tuple[str, int], OffsetCommit],
+        verify: VerifyTransaction,
+    ) -> None:
+        """Returns when all are replicated; they count once the transaction of `producer` (id,
+        epoch) commits. ILLEGAL_GENERATION when a generation is given and the group does not exist;
+        INVALID_TXN_STATE when the transaction ended meanwhile; KafkaError of `verify`."""
+        producer_id, producer_epoch = producer
+        shard = self._shard_of(group_id)
+        self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
+        if not shard.pending_offsets.has_open_transaction(producer_id):
+            guard = shard.verifications.begin(producer_id)
+            await verify(shard.partition)
+            shard.check_serving()
+            self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
+            if not shard.verifications.is_valid(producer_id, guard):
+                raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
+        if commits:
+            keys = {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
+            await shard.commit_transactional_offsets(group_id, producer_id, producer_epoch, keys)
+
+    def _check_transactional_commit(
+        self,
+        shard: GroupCoordinatorShard,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+    ) -> None:
+        """Producers that do not know the group's membership send generation −1 and no member
+        (KIP-447).
+        """
+        group = shard.groups.get(group_id)
+        if group is None:
+            if generation >= 0:
+                raise KafkaError(ErrorCode.illegal_generation, f"no group {group_id!r}")
+        elif group.state is GroupState.dead:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        elif generation >= 0 or (group.state is not GroupState.empty and (member_id or group_instance_id is not None)):
+            group.check_member(member_id, group_instance_id)
+            group.check_generation(generation)
+
+    async def complete_transaction(
+        self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+    ) -> None:
+        """Ends a producer's transaction in one partition of `__consumer_offsets`."""
+        if (shard := self._shards.get(partition)) is None:
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"another broker leads __consumer_offsets-{partition}")
+        shard.check_serving()
+        await shard.complete_transaction(producer_id, producer_epoch, coordinator_epoch, commit=commit)
+
+    def has_pending_offset(self, group_id: str, topic: str, partition: int) -> bool:
+        """True if an open transaction has committed an offset of the partition (KIP-447)."""
+        return self._shard_of(group_id).pending_offsets.is_pending(group_id, topic, partition)
 
     def fetch_offsets(self, group_id: str) -> TopicOffsets:
         """topic → partition → commit; empty for a group that does not exist. Callers must not

@@ -41,6 +41,13 @@ class CommittedOffsets:
             if not topics:
                 del self._groups[group]
 
+    def apply(self, key: OffsetCommitKey, commit: OffsetCommit | None) -> None:
+        """What a record says; None is a tombstone."""
+        if commit is None:
+            self.remove(key)
+        else:
+            self.put(key, commit)
+
     def group_ids(self) -> Iterator[str]:
         return iter(self._groups)
 

@@ -23,6 +23,7 @@ from ottla_broker.wire.message_writer import write_varint
 T = TypeVar("T", bound=NamedTuple)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 
 
 class OffsetCommitKey(NamedTuple):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ottla_broker.log.indexes import AbortedTransaction
+from ottla_broker.log.transaction_verification import VerificationGuard, VerificationGuards
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 BATCHES_TO_RETAIN: Final = 5
@@ -26,6 +27,10 @@ SEQUENCE_COUNT: Final = 1 << 31
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
+EPOCH_BUMP_VERSION: Final = 2
+"""The transaction version from which on each end of a transaction raises the producer's epoch
+(KIP-890).
+"""
 FIRST_RESERVED_PRODUCER_ID: Final = 1 << 62
 """Ids from here on are reserved for this cluster: no producer gets one, and no client may use one.
 Of a reserved id only the newest batch or marker counts: what a snapshot says of an older one may
@@ -79,7 +84,7 @@ class ProducerStateEntry:
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_ongoing_txns", "_producers", "_unreplicated_txns")
+    __slots__ = ("_ongoing_txns", "_producers", "_unreplicated_txns", "verifications")
 
     def __init__(self, producers: Iterable[ProducerStateEntry] = ()) -> None:
         self._producers = {producer.producer_id: producer for producer in producers}
@@ -88,6 +93,7 @@ class ProducerStates:
         self._ongoing_txns = dict(sorted((p.current_txn_first_offset, p.producer_id) for p in in_txn))
         # First offset → offset of the marker, while that is not below the high watermark.
         self._unreplicated_txns: dict[int, int] = {}
+        self.verifications = VerificationGuards()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -157,6 +163,39 @@ class ProducerStates:
             )
         return None
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """True if the producer's transaction has a batch in this log."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.current_txn_first_offset >= 0 and producer.epoch == epoch
+
+    def check_verified(self, producer_id: int, epoch: int, guard: VerificationGuard | None) -> None:
+        """Returns if a transactional batch belongs to a transaction that is open here, or that the
+        coordinator has confirmed. KafkaError: INVALID_PRODUCER_EPOCH, before INVALID_TXN_STATE
+        (KAFKA-19690)."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {producer_id} writes with epoch {epoch}; its current epoch is {producer.epoch}",
+            )
+        if self.has_open_transaction(producer_id, epoch) or self.verifications.is_valid(producer_id, guard):
+            return
+        raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} is not open here")
+
+    def is_end_written(self, producer_id: int, epoch: int, transaction_version: int) -> bool:
+        """True if the marker that ends a transaction of protocol 2 is in the log already: it is
+        sent again (KAFKA-19999). KafkaError INVALID_PRODUCER_EPOCH if the open transaction is a
+        later one than the marker's (KIP-1228): each end of a transaction raises the epoch."""
+        producer = self._producers.get(producer_id)
+        if transaction_version < EPOCH_BUMP_VERSION or producer is None or epoch > producer.epoch:
+            return False
+        if producer.current_txn_first_offset < 0:
+            return True
+        raise KafkaError(
+            ErrorCode.invalid_producer_epoch,
+            f"marker for producer {producer_id} with epoch {epoch}; its open transaction has epoch {producer.epoch}",
+        )
+
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Returns if an end marker may be written. KafkaError: INVALID_PRODUCER_EPOCH,
         TRANSACTION_COORDINATOR_FENCED."""
@@ -195,6 +234,7 @@ class ProducerStates:
         if transactional and producer.current_txn_first_offset < 0:
             producer.current_txn_first_offset = base_offset
             self._ongoing_txns[base_offset] = producer_id
+            self.verifications.invalidate(producer_id)
 
     def apply_marker(
         self,
@@ -210,6 +250,7 @@ class ProducerStates:
         """Records an end marker at `offset`. Returns the transaction index's entry when it aborts a
         transaction."""
         producer = self._entry(producer_id, epoch, now_ms)
+        self.verifications.invalidate(producer_id)
         first, producer.current_txn_first_offset = producer.current_txn_first_offset, NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = timestamp
@@ -258,3 +299,4 @@ class ProducerStates:
         self._producers.clear()
         self._ongoing_txns.clear()
         self._unreplicated_txns.clear()
+        self.verifications.clear()

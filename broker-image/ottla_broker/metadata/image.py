@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields, replace
 from uuid import UUID
 
+from ottla_broker.metadata.features import Feature
 from ottla_broker.metadata.records import (
     NO_LEADER,
     AccessControlEntryRecord,
@@ -19,6 +20,7 @@ from ottla_broker.metadata.records import (
     ConfigRecord,
     DelegationTokenRecord,
     Endpoint,
+    FeatureLevelRecord,
     LeaderChangeRecord,
     MetadataRecord,
     MirroredPartitionRecord,
@@ -152,6 +154,7 @@ class MetadataImage:
     delegation_tokens: dict[str, DelegationToken] = field(default_factory=dict)  # by id
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
+    feature_levels: dict[str, int] = field(default_factory=dict)  # where they are not the default ones
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
     end_offset: int = 0  # offset after the last record applied
@@ -213,6 +216,7 @@ class MetadataImage:
             records += [ClientQuotaRecord(entity, key, value) for key, value in quotas.items()]
         if self.next_producer_id:
             records.append(ProducerIdsRecord(self.next_producer_id))
+        records += [FeatureLevelRecord(name, level) for name, level in self.feature_levels.items()]
         return records
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
@@ -240,6 +244,10 @@ class MetadataImage:
     def partition(self, topic_id: UUID, partition: int) -> PartitionRecord | None:
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.partitions.get(partition)
+
+    def feature_level(self, feature: Feature) -> int:
+        """The finalized level."""
+        return self.feature_levels.get(feature.name, feature.default)
 
     @property
     def replica_index(self) -> ReplicaIndex:
@@ -313,6 +321,8 @@ class MetadataImage:
                 delta.client_quotas_changed = True
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
+            case FeatureLevelRecord():
+                self.feature_levels[record.name] = record.level
             case MirroredTopicRecord():
                 self.mirrored_topics[record.topic] = record
                 delta.changed_mirrors.add(self.topic_names[record.topic])

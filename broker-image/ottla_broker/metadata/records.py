@@ -161,6 +161,13 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
     next: int
 
 
+class FeatureLevelRecord(msgspec.Struct, frozen=True, tag="feature-level"):
+    """The finalized level of a feature (KIP-584)."""
+
+    name: str
+    level: int
+
+
 class MirroredTopicRecord(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
     """A topic with the records of another cluster's topic at the same offsets. `mirror`: the
     mirror's name (its settings are configs of resource type 101); `failed_over`: mirroring has
@@ -252,6 +259,7 @@ MetadataRecord = (
     | RemoveDelegationTokenRecord
     | ClientQuotaRecord
     | ProducerIdsRecord
+    | FeatureLevelRecord
     | MirroredTopicRecord
     | MirroredPartitionRecord
     | AppendedSourceRecord

@@ -18,7 +18,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 MAX_BEHIND: Final = 4  # a producer has at most five batches in flight
 MAX_PRODUCERS: Final = 1000  # the one that was rejected first makes room
 TEMPORARY_ERRORS: Final = frozenset(
-    {ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas, ErrorCode.not_leader_or_follower}
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_leader_or_follower,
+    }
 )
 HALF_OF_SEQUENCES: Final = 1 << 30
 

@@ -27,6 +27,7 @@ AUTHORIZATION_ERRORS: Final = {
     ResourceType.topic: ErrorCode.topic_authorization_failed,
     ResourceType.group: ErrorCode.group_authorization_failed,
     ResourceType.cluster: ErrorCode.cluster_authorization_failed,
+    ResourceType.transactional_id: ErrorCode.transactional_id_authorization_failed,
 }
 
 
@@ -128,7 +129,7 @@ class RequestContext:
         )
 
     def check_authorized(self, operation: Operation, resource: Resource) -> None:
-        """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
+        """Raises TOPIC_, GROUP_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED."""
         if not self.is_authorized(operation, resource):
             raise KafkaError(AUTHORIZATION_ERRORS[resource.kind])
 
@@ -156,6 +157,12 @@ class DeferredResponse(asyncio.Future[Buffers]):
             self.set_result(buffers)
             if self.on_complete is not None:
                 self.on_complete(self)
+
+
+class OrderedResponse(asyncio.Future[Buffers]):
+    """A response to Produce before which the connection serves no further request, as it does for
+    other APIs.
+    """
 
 
 class DelayedFetchResponse(DeferredResponse):

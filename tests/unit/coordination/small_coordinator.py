@@ -5,17 +5,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from uuid import UUID
 
+from ottla_broker.config import Config
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.replication.partitions import Partitions
 from ottla_broker.requests.api import error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS
 from ottla_broker.wire.codec import (
     read_request,
     read_request_header,
@@ -29,6 +33,7 @@ from ottla_broker.wire.message_schema import MessageSchema, schema_of
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 
+TRANSACTIONS = TopicImage("__transaction_state", UUID(int=10), {0: PartitionRecord(UUID(int=10), 0, (1,), (1,), 1)})
 TOPIC = TopicImage("t", UUID(int=7), {p: PartitionRecord(UUID(int=7), p, (1,), (1,), 1) for p in range(2)})
 OFFSETS = TopicImage("__consumer_offsets", UUID(int=8), {0: PartitionRecord(UUID(int=8), 0, (1,), (1,), 1)})
 
@@ -39,7 +44,7 @@ class SmallCoordinator:
     def __init__(self) -> None:
         self.runtime = virtual_runtime()
         self.image = MetadataImage()
-        for topic in (TOPIC, OFFSETS):
+        for topic in (TOPIC, OFFSETS, TRANSACTIONS):
             self.image.topics[topic.name] = topic
             self.image.topic_names[topic.id] = topic.name
         endpoints = {"PLAINTEXT": Endpoint("here", 9092)}
@@ -51,6 +56,17 @@ class SmallCoordinator:
         )
         self.blocks = iter([range(5, 7)])
         self.producer_ids = ProducerIdAllocator(self.allocate)
+        self.partitions = Partitions(self.image)
+        self.transactions = build_transactions(
+            Config.of({"node.id": "1", "log.dirs": "/nowhere"}),
+            self.runtime,
+            self.image,
+            self.partitions,
+            self.group_coordinator,
+            UNSECURED_CHANNELS,
+            lambda: True,
+            self.producer_ids.generate_id,
+        )
         self.authorizer: Authorizer = AllowAll()
         self.audit_log = BrokerLogAudit(lambda: 0.0)
         self.failure_detector = FailureDetector(1, self.image, "PLAINTEXT")
@@ -102,9 +118,11 @@ def scenario(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = SmallCoordinator()
         await broker.group_coordinator.load(0, MemoryJournal())
+        await broker.transactions.coordinator.load(0, MemoryJournal(topic="__transaction_state"))
         try:
             await test(broker)
         finally:
+            broker.transactions.close()
             broker.group_coordinator.close()
 
     run_in_virtual_time(main())

@@ -31,6 +31,13 @@ COORDINATOR_APIS = {
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.DELETE_GROUPS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
 }
 
 
@@ -48,22 +55,17 @@ def test_coordinator_of_a_group_is_found(version: int) -> None:
     scenario(test)
 
 
-@pytest.mark.parametrize(
-    ("version", "code"),
-    [
-        (2, ErrorCode.transactional_id_authorization_failed),
-        (4, ErrorCode.unsupported_version),
-        (6, ErrorCode.unsupported_version),
-    ],
-)
-def test_transactional_producers_get_an_error_that_is_not_retried(version: int, code: ErrorCode) -> None:
+@pytest.mark.parametrize("version", [2, 4, 6])
+def test_transactional_producer_finds_its_coordinator_and_begins(version: int) -> None:
     async def test(broker: SmallCoordinator) -> None:
         response = await broker.send(ApiKey.FIND_COORDINATOR, version, key="x", coordinator_keys=("x",), key_type=1)
         found = response.coordinators[0] if version >= 4 else response
-        assert found.error_code is code
-        assert "transactions are not implemented" in found.error_message
-        response = await broker.send(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="x")
-        assert response.error_code is ErrorCode.transactional_id_authorization_failed
+        assert (found.error_code, found.node_id) == (ErrorCode.none, 1)
+        timeout = datetime.timedelta(seconds=1)
+        fields = {"transactional_id": "x", "transaction_timeout": timeout}
+        for epoch in range(3):
+            response = await broker.send(ApiKey.INIT_PRODUCER_ID, version, **fields)
+            assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.none, 5, epoch)
 
     scenario(test)
 

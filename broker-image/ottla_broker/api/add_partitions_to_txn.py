@@ -1,0 +1,148 @@
+"""AddPartitionsToTxn (24), versions 0–5.
+
+- Adds partitions to a producer's transaction, and so begins one. All or none: if one partition is
+  unknown or not authorized, the others are OPERATION_NOT_ATTEMPTED.
+- v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v4 is for brokers: several transactions,
+  and `verify_only`, which asks whether the partitions are in the transaction (KIP-890); v5 adds
+  TRANSACTION_ABORTABLE.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final, cast
+
+from kio.schema.add_partitions_to_txn.v3.request import AddPartitionsToTxnRequest as RequestOfClient
+from kio.schema.add_partitions_to_txn.v3.response import AddPartitionsToTxnPartitionResult as PartitionOfClient
+from kio.schema.add_partitions_to_txn.v3.response import AddPartitionsToTxnResponse as ResponseToClient
+from kio.schema.add_partitions_to_txn.v3.response import AddPartitionsToTxnTopicResult as TopicOfClient
+from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
+from kio.schema.add_partitions_to_txn.v5.response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3)
+
+PRODUCER_FENCED_SINCE: Final = 2
+TRANSACTION_ABORTABLE_SINCE: Final = 5
+CLIENT_VERSION: Final = 0
+"""The transaction version of clients that send this request: those of protocol 2 do not."""
+BROKER_VERSION: Final = 2
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+@API.handler(0, 3)
+async def add_partitions(ctx: RequestContext, request: RequestOfClient) -> ResponseToClient:
+    partitions = [
+        TopicPartition(topic.name, int(index)) for topic in request.v3_and_below_topics for index in topic.partitions
+    ]
+    transactional_id = request.v3_and_below_transactional_id
+    producer = ProducerIdAndEpoch(int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch))
+    try:
+        ctx.check_authorized(Operation.write, Resource.transactional_id(transactional_id))
+        codes = find_invalid(ctx, partitions)
+        if not codes:
+            await ctx.broker.transactions.coordinator.add_partitions(
+                transactional_id, producer, partitions, client_version=CLIENT_VERSION
+            )
+            codes = dict.fromkeys(partitions, ErrorCode.none)
+    except KafkaError as reason:
+        code = reason.code
+        if code is ErrorCode.producer_fenced and ctx.version < PRODUCER_FENCED_SINCE:
+            code = ErrorCode.invalid_producer_epoch
+        codes = dict.fromkeys(partitions, code)
+    return ResponseToClient(
+        throttle_time=NO_THROTTLE,
+        results_by_topic_v3_and_below=tuple(
+            TopicOfClient(
+                name=TopicName(name),
+                results_by_partition=tuple(
+                    PartitionOfClient(
+                        partition_index=cast(i32, at.partition),
+                        partition_error_code=codes.get(at, ErrorCode.operation_not_attempted),
+                    )
+                    for at in found
+                ),
+            )
+            for name, found in groupby(partitions, key=lambda at: at.topic)
+        ),
+    )
+
+
+def find_invalid(ctx: RequestContext, partitions: Iterable[TopicPartition]) -> Codes:
+    """The partitions that the client may not add."""
+    codes: Codes = {}
+    for at in partitions:
+        if not ctx.is_authorized(Operation.write, Resource.topic(at.topic)):
+            codes[at] = ErrorCode.topic_authorization_failed
+        elif not exists(ctx, at):
+            codes[at] = ErrorCode.unknown_topic_or_partition
+    return codes
+
+
+def exists(ctx: RequestContext, at: TopicPartition) -> bool:
+    topic = ctx.broker.image.topics.get(at.topic)
+    return topic is not None and at.partition in topic.partitions
+
+
+@API.handler(4, 5)
+async def add_partitions_for_leaders(
+    ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
+    return AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        results_by_transaction=tuple([await handle_transaction(ctx, one) for one in request.transactions]),
+    )
+
+
+async def handle_transaction(ctx: RequestContext, wanted: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    partitions = [TopicPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partitions]
+    producer = ProducerIdAndEpoch(int(wanted.producer_id), int(wanted.producer_epoch))
+    coordinator = ctx.broker.transactions.coordinator
+    codes = {at: ErrorCode.unknown_topic_or_partition for at in partitions if not exists(ctx, at)}
+    try:
+        if wanted.verify_only:
+            known = [at for at in partitions if at not in codes]
+            missing = coordinator.find_missing_partitions(wanted.transactional_id, producer, known)
+            refusal = ErrorCode.transaction_abortable
+            if ctx.version < TRANSACTION_ABORTABLE_SINCE:
+                refusal = ErrorCode.invalid_txn_state
+            codes |= {at: refusal if at in missing else ErrorCode.none for at in known}
+        elif not codes:
+            await coordinator.add_partitions(
+                wanted.transactional_id, producer, partitions, client_version=BROKER_VERSION
+            )
+            codes = dict.fromkeys(partitions, ErrorCode.none)
+    except KafkaError as reason:
+        codes = dict.fromkeys(partitions, reason.code)
+    return AddPartitionsToTxnResult(
+        transactional_id=wanted.transactional_id,
+        topic_results=tuple(
+            AddPartitionsToTxnTopicResult(
+                name=TopicName(name),
+                results_by_partition=tuple(
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=cast(i32, at.partition),
+                        partition_error_code=codes.get(at, ErrorCode.operation_not_attempted),
+                    )
+                    for at in found
+                ),
+            )
+            for name, found in groupby(partitions, key=lambda at: at.topic)
+        ),
+    )

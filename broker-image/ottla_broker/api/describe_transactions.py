@@ -1,0 +1,85 @@
+"""DescribeTransactions (65), version 0.
+
+- Returns the state of transactional ids that this broker coordinates (KIP-664): producer, state,
+  timeout, start and the open transaction's partitions, of topics that the client may describe.
+- The start of an id without a transaction is −1.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import groupby
+from typing import cast
+
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TopicData, TransactionState
+from kio.schema.types import ProducerId, TopicName, TransactionalId
+from kio.static.primitive import TZAware, i16, i32, i32Timedelta, i64
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.transactions.transaction_metadata import TransactionMetadata
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import EPOCH
+
+API = Api(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0)
+
+
+@API.handler()
+async def describe_transactions(
+    ctx: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        throttle_time=NO_THROTTLE,
+        transaction_states=tuple(describe_transaction(ctx, one) for one in request.transactional_ids),
+    )
+
+
+def describe_transaction(ctx: RequestContext, transactional_id: TransactionalId) -> TransactionState:
+    try:
+        ctx.check_authorized(Operation.describe, Resource.transactional_id(transactional_id))
+        found = ctx.broker.transactions.coordinator.describe(transactional_id)
+    except KafkaError as reason:
+        return transaction_state(transactional_id, reason.code)
+    return transaction_state(
+        transactional_id,
+        ErrorCode.none,
+        state=found.state.title,
+        timeout_ms=found.timeout_ms,
+        start_ms=found.start_ms,
+        producer_id=found.producer_id,
+        epoch=found.producer_epoch,
+        topics=tuple(describe_topics(ctx, found)),
+    )
+
+
+def describe_topics(ctx: RequestContext, found: TransactionMetadata) -> Iterator[TopicData]:
+    for name, partitions in groupby(sorted(found.partitions), key=lambda at: at.topic):
+        indexes = tuple(cast(i32, at.partition) for at in partitions)
+        if ctx.may(Operation.describe, Resource.topic(name)):
+            yield TopicData(topic=TopicName(name), partitions=indexes)
+
+
+def transaction_state(
+    transactional_id: TransactionalId,
+    code: ErrorCode,
+    *,
+    state: str = "",
+    timeout_ms: int = 0,
+    start_ms: int = 0,
+    producer_id: int = 0,
+    epoch: int = 0,
+    topics: tuple[TopicData, ...] = (),
+) -> TransactionState:
+    return TransactionState(
+        error_code=code,
+        transactional_id=transactional_id,
+        transaction_state=state,
+        transaction_timeout=i32Timedelta.parse(timedelta(milliseconds=timeout_ms)),
+        transaction_start_time=cast(TZAware, EPOCH + timedelta(milliseconds=start_ms)),
+        producer_id=ProducerId(cast(i64, producer_id)),
+        producer_epoch=cast(i16, epoch),
+        topics=topics,
+    )

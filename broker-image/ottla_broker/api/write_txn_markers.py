@@ -1,0 +1,73 @@
+"""WriteTxnMarkers (27), versions 1–2.
+
+- Sent by transaction coordinators: writes the markers that end transactions to partitions that this
+  broker leads. Also by `kafka-transactions.sh abort`, to end a transaction that hangs.
+- Needs ClusterAction, or Alter on the cluster.
+- v2 adds the transaction version: in protocol 2 a marker's epoch must be larger than that of the
+  transaction (KIP-1228), and one that is in the log already is acknowledged.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import groupby
+from typing import cast
+
+from kio.schema.types import TopicName
+from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
+from kio.schema.write_txn_markers.v2.response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from kio.static.primitive import i32
+
+from ottla_broker.requests.api import Api
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.transactions.transaction_marker import TransactionMarker
+from ottla_broker.transactions.transaction_metadata import TopicPartition
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode
+
+API = Api(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2), flexible=1)
+
+
+@API.handler()
+async def write_markers(ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    allowed = ctx.may(Operation.alter, CLUSTER) or ctx.is_authorized(Operation.cluster_action, CLUSTER)
+    return WriteTxnMarkersResponse(
+        markers=tuple(await asyncio.gather(*(write_marker(ctx, marker, allowed) for marker in request.markers)))
+    )
+
+
+async def write_marker(ctx: RequestContext, wanted: WritableTxnMarker, allowed: bool) -> WritableTxnMarkerResult:
+    partitions = [
+        TopicPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partition_indexes
+    ]
+    marker = TransactionMarker(
+        int(wanted.producer_id),
+        int(wanted.producer_epoch),
+        int(wanted.coordinator_epoch),
+        wanted.transaction_result,
+        int(wanted.transaction_version),
+    )
+    if allowed:
+        writer = ctx.broker.transactions.marker_writer
+        codes = await asyncio.gather(*(writer.write_marker(at, marker) for at in partitions))
+    else:
+        codes = [ErrorCode.cluster_authorization_failed] * len(partitions)
+    return WritableTxnMarkerResult(
+        producer_id=wanted.producer_id, topics=tuple(topic_results(zip(partitions, codes, strict=True)))
+    )
+
+
+def topic_results(results: Iterable[tuple[TopicPartition, ErrorCode]]) -> Iterable[WritableTxnMarkerTopicResult]:
+    for name, found in groupby(results, key=lambda one: one[0].topic):
+        yield WritableTxnMarkerTopicResult(
+            name=TopicName(name),
+            partitions=tuple(
+                WritableTxnMarkerPartitionResult(partition_index=cast(i32, at.partition), error_code=code)
+                for at, code in found
+            ),
+        )

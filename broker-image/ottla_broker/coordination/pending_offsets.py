@@ -1,0 +1,71 @@
+"""Offsets that open transactions have committed: they count once their transaction commits. No I/O.
+
+A plain commit of the same partition that comes later wins (KIP-98): the later *record* counts, not
+the later marker.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey
+
+CommitOrRemoval = OffsetCommit | None
+
+
+class PendingOffsets:
+    """By producer id, in one partition of `__consumer_offsets`. True while there are any."""
+
+    __slots__ = ("_by_producer", "_counts", "_groups")
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[OffsetCommitKey, CommitOrRemoval]] = {}
+        self._counts: Counter[OffsetCommitKey] = Counter()
+        self._groups: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._by_producer)
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        return producer_id in self._by_producer
+
+    def add(self, producer_id: int, commits: Mapping[OffsetCommitKey, CommitOrRemoval]) -> None:
+        known = self._by_producer.setdefault(producer_id, {})
+        for key, commit in commits.items():
+            if key not in known:
+                self._counts[key] += 1
+                self._groups[key.group] += 1
+            known[key] = commit
+
+    def discard(self, keys: Iterable[OffsetCommitKey]) -> None:
+        """A later record replaces these."""
+        if not self._by_producer:
+            return
+        for key in keys:
+            if key in self._counts:
+                for commits in self._by_producer.values():
+                    if commits.pop(key, self) is not self:
+                        self._forget(key)
+
+    def end(self, producer_id: int) -> dict[OffsetCommitKey, CommitOrRemoval]:
+        """Removes and returns what the producer's transaction has committed."""
+        ended = self._by_producer.pop(producer_id, {})
+        for key in ended:
+            self._forget(key)
+        return ended
+
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        return bool(self._counts) and OffsetCommitKey(group, topic, partition) in self._counts
+
+    def has_group(self, group: str) -> bool:
+        return group in self._groups
+
+    def group_keys(self, group: str) -> Iterator[OffsetCommitKey]:
+        return (key for key in self._counts if key.group == group)
+
+    def _forget(self, key: OffsetCommitKey) -> None:
+        self._counts[key] -= 1
+        if not self._counts[key]:
+            del self._counts[key]
+        self._groups[key.group] -= 1
+        if not self._groups[key.group]:
+            del self._groups[key.group]

@@ -1,0 +1,173 @@
+"""Sends the markers of decided transactions to the leaders of their partitions (WriteTxnMarkers),
+again and again until each has acknowledged.
+
+Markers for the same broker that come while a request to it is under way share the next request.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final, cast
+
+from kio.schema.types import ProducerId, TopicName
+from kio.schema.write_txn_markers.v2.request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
+from kio.static.primitive import i8, i16, i32, i64
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.records import NO_LEADER
+from ottla_broker.transactions.marker_writer import MarkerWriter
+from ottla_broker.transactions.transaction_marker import TransactionMarker
+from ottla_broker.transactions.transaction_metadata import TopicPartition, TransactionMetadata
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_reader import MalformedMessage
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 0.02
+MAX_PAUSE_S: Final = 1.0
+LOG_AFTER_ATTEMPTS: Final = 20
+
+WRITTEN: Final = frozenset({ErrorCode.none})
+ENDED_OTHERWISE: Final = frozenset(
+    {
+        # The partition has seen a later epoch of the producer: this transaction has ended there.
+        ErrorCode.invalid_producer_epoch,
+        # The topic has become a mirror, whose source ends its transactions.
+        ErrorCode.invalid_topic_exception,
+    }
+)
+
+SendRequest = Callable[[int, Any], Awaitable[Any]]
+PendingMarker = tuple[TransactionMarker, tuple[TopicPartition, ...], asyncio.Future[dict[TopicPartition, ErrorCode]]]
+
+
+@dataclass(eq=False, repr=False)
+class MarkerSender:
+    _node_id: int
+    _image: MetadataImage
+    _writer: MarkerWriter
+    _send_request: SendRequest
+    _queues: defaultdict[int, list[PendingMarker]] = field(default_factory=lambda: defaultdict(list))
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    _sending: set[int] = field(default_factory=set)
+
+    async def write_markers(self, decided: TransactionMetadata, coordinator_epoch: int) -> None:
+        """Returns when each partition of the transaction has its marker, or is deleted. Never
+        returns once a newer coordinator has taken over: that one completes the transaction."""
+        marker = TransactionMarker(
+            decided.producer_id,
+            decided.producer_epoch,
+            coordinator_epoch,
+            decided.commits,
+            decided.client_transaction_version,
+        )
+        remaining, pause_s, attempts = set(decided.partitions), FIRST_PAUSE_S, 0
+        while True:
+            remaining -= await self._send_to_leaders(marker, remaining)
+            if not remaining:
+                return
+            attempts += 1
+            if not attempts % LOG_AFTER_ATTEMPTS:
+                at = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(remaining)[:5])
+                logger.warning(
+                    "producer %d waits for markers in %d partitions: %s", marker.producer_id, len(remaining), at
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, MAX_PAUSE_S)
+
+    async def _send_to_leaders(
+        self, marker: TransactionMarker, wanted: Iterable[TopicPartition]
+    ) -> set[TopicPartition]:
+        """The partitions that need no more."""
+        finished, by_leader = set(), defaultdict[int, list[TopicPartition]](list)
+        for at in sorted(wanted):
+            topic = self._image.topics.get(at.topic)
+            state = None if topic is None else topic.partitions.get(at.partition)
+            if state is None:
+                # Deleted: the coordinator's metadata had it when it was added, and a new
+                # coordinator's metadata are as new as its leadership.
+                finished.add(at)
+            elif state.leader != NO_LEADER:
+                by_leader[state.leader].append(at)
+        results = await asyncio.gather(
+            *(self._send_to(leader, marker, tuple(partitions)) for leader, partitions in by_leader.items())
+        )
+        for codes in results:
+            for at, code in codes.items():
+                if code is ErrorCode.transaction_coordinator_fenced:
+                    logger.info("a newer coordinator completes the transaction of producer %d", marker.producer_id)
+                    await asyncio.Event().wait()  # until the shard, which is about to be closed, cancels this
+                if code in ENDED_OTHERWISE:
+                    logger.warning("%s-%d refuses a marker of producer %d: %s", *at, marker.producer_id, code.name)
+                if code in WRITTEN or code in ENDED_OTHERWISE:
+                    finished.add(at)
+        return finished
+
+    async def _send_to(
+        self, leader: int, marker: TransactionMarker, partitions: tuple[TopicPartition, ...]
+    ) -> dict[TopicPartition, ErrorCode]:
+        if leader == self._node_id:
+            codes = await asyncio.gather(*(self._writer.write_marker(at, marker) for at in partitions))
+            return dict(zip(partitions, codes, strict=True))
+        done: asyncio.Future[dict[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
+        self._queues[leader].append((marker, partitions, done))
+        if leader not in self._sending:
+            self._sending.add(leader)
+            self._tasks.start(self._drain(leader))
+        return await done
+
+    async def _drain(self, leader: int) -> None:
+        try:
+            while batch := self._queues.pop(leader, None):
+                codes = await self._request(leader, batch)
+                for marker, partitions, done in batch:
+                    found = codes.get(marker.producer_id, {})
+                    if not done.done():
+                        done.set_result({at: found.get(at, ErrorCode.network_exception) for at in partitions})
+        finally:
+            self._sending.discard(leader)
+
+    async def _request(self, leader: int, batch: list[PendingMarker]) -> dict[int, dict[TopicPartition, ErrorCode]]:
+        """Error codes by producer; empty when the broker does not answer."""
+        request = WriteTxnMarkersRequest(markers=tuple(_writable(marker, at) for marker, at, _ in batch))
+        try:
+            response: WriteTxnMarkersResponse = await self._send_request(leader, request)
+        except (OSError, KafkaError, MalformedMessage) as reason:
+            logger.info("broker %d has not answered a request to write markers: %s", leader, reason)
+            return {}
+        return {
+            int(result.producer_id): {
+                TopicPartition(topic.name, int(partition.partition_index)): partition.error_code
+                for topic in result.topics
+                for partition in topic.partitions
+            }
+            for result in response.markers
+        }
+
+    def close(self) -> None:
+        self._tasks.cancel_soon()
+
+
+def _writable(marker: TransactionMarker, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=ProducerId(cast(i64, marker.producer_id)),
+        producer_epoch=cast(i16, marker.producer_epoch),
+        transaction_result=marker.commit,
+        topics=tuple(
+            WritableTxnMarkerTopic(
+                name=TopicName(name), partition_indexes=tuple(cast(i32, at.partition) for at in found)
+            )
+            for name, found in groupby(sorted(partitions), key=lambda at: at.topic)
+        ),
+        coordinator_epoch=cast(i32, marker.coordinator_epoch),
+        transaction_version=cast(i8, marker.transaction_version),
+    )

@@ -1,0 +1,84 @@
+"""Writes end transaction markers to partitions that this broker leads.
+
+A marker may come more than once: coordinators send it until it is acknowledged. In protocol 2 one
+that is in the log is not written again, but it is acknowledged only when it is replicated.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ottla_broker.coordination.records import OFFSETS_TOPIC
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.replication.partition import ALL_REPLICAS, Partition
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.runtime import Runtime
+from ottla_broker.transactions.transaction_marker import TransactionMarker
+from ottla_broker.transactions.transaction_metadata import TopicPartition
+from ottla_broker.wire.control_records import encode_end_transaction_marker
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+WRITE_TIMEOUT_S: Final = 10.0
+
+
+class GroupOffsets(Protocol):
+    """The group coordinator, which keeps the offsets that transactions commit."""
+
+    async def complete_transaction(
+        self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+    ) -> None: ...
+
+
+@dataclass(eq=False, repr=False)
+class MarkerWriter:
+    _image: MetadataImage
+    _partitions: Partitions
+    _runtime: Runtime
+    _groups: GroupOffsets
+
+    async def write_marker(self, at: TopicPartition, marker: TransactionMarker) -> ErrorCode:
+        """Returns when the marker is replicated: `none`, or why it is not written."""
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
+                await self._write(at, marker)
+        except KafkaError as reason:
+            return reason.code
+        except TimeoutError:
+            return ErrorCode.request_timed_out
+        return ErrorCode.none
+
+    async def _write(self, at: TopicPartition, marker: TransactionMarker) -> None:
+        partition = self._partitions.leader(at.topic, at.partition)
+        if self._image.mirrored_topics and not self._image.is_writable(partition.topic_id, partition.partition):
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception, f"{partition!r} is a mirror: its source ends transactions"
+            )
+        producers = partition.log.producers
+        if producers.is_end_written(marker.producer_id, marker.producer_epoch, marker.transaction_version):
+            await self._wait_until_replicated(partition)
+        elif at.topic == OFFSETS_TOPIC:
+            await self._groups.complete_transaction(
+                at.partition,
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                commit=marker.commit,
+            )
+        else:
+            await self._append(partition, marker)
+
+    async def _append(self, partition: Partition, marker: TransactionMarker) -> None:
+        batch = encode_end_transaction_marker(
+            marker.commit,
+            marker.coordinator_epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp_ms=self._runtime.now_ms(),
+        )
+        appended = partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
+        if (waiting := partition.commit_future(appended, ALL_REPLICAS)) is not None:
+            await waiting
+
+    async def _wait_until_replicated(self, partition: Partition) -> None:
+        end = partition.log.end
+        await partition.wait_in_epoch(partition.read_waiters, lambda: partition.log.high_watermark >= end)

@@ -1,0 +1,32 @@
+"""The broker's settings for transactions, under Kafka's names with underscores for dots."""
+
+from dataclasses import dataclass
+
+from ottla_broker.config import (
+    TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS,
+    TRANSACTION_MAX_TIMEOUT_MS,
+    TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS,
+    TRANSACTIONAL_ID_EXPIRATION_MS,
+    Config,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Defaults are Kafka 4.1's. `write_timeout_ms`: how long a write of the coordinator waits for
+    its replicas."""
+
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 7 * 24 * 3_600_000
+    abort_timed_out_interval_ms: int = 10_000
+    remove_expired_interval_ms: int = 3_600_000
+    write_timeout_ms: int = 5_000
+
+    @classmethod
+    def from_config(cls, config: Config) -> "TransactionConfig":
+        return cls(
+            transaction_max_timeout_ms=config(TRANSACTION_MAX_TIMEOUT_MS),
+            transactional_id_expiration_ms=config(TRANSACTIONAL_ID_EXPIRATION_MS),
+            abort_timed_out_interval_ms=config(TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS),
+            remove_expired_interval_ms=config(TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS),
+        )

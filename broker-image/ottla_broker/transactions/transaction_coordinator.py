@@ -1,0 +1,270 @@
+"""The transaction coordinator of a broker: finds the shard that keeps a transactional id and runs
+the transaction protocol's requests on it.
+
+Methods raise KafkaError with the error code for the client: NOT_COORDINATOR when another broker
+leads the id's partition, COORDINATOR_LOAD_IN_PROGRESS while it loads, COORDINATOR_NOT_AVAILABLE
+before `__transaction_state` exists; and those of `transaction_metadata`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.coordination.journal import Journal
+from ottla_broker.coordination.loading import ShardState
+from ottla_broker.runtime import Runtime
+from ottla_broker.transactions.transaction_config import TransactionConfig
+from ottla_broker.transactions.transaction_metadata import (
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionState,
+    abort_fenced,
+    add_partitions,
+    end_transaction,
+    find_missing_partitions,
+    initialize_producer,
+    needs_new_producer_id,
+    producer_after_end,
+)
+from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
+from ottla_broker.transactions.transaction_shard import TransactionShard, WriteMarkers
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+UNEVENTFUL_ERRORS = frozenset(
+    {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
+)
+"""The transaction ended by itself before its timeout could end it."""
+
+
+@dataclass(eq=False, repr=False)
+class TransactionCoordinator:
+    """`_partitions` returns the number of partitions of `__transaction_state`, 0 while it does not
+    exist. No request is served while `_is_in_session` returns False. `_transaction_version`: the
+    finalized one."""
+
+    _runtime: Runtime
+    config: TransactionConfig
+    _partitions: Callable[[], int]
+    _is_in_session: Callable[[], bool]
+    _generate_producer_id: Callable[[], Awaitable[int]]
+    _transaction_version: Callable[[], int]
+    _write_markers: WriteMarkers
+    _shards: dict[int, TransactionShard] = field(default_factory=dict)
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    _has_started: bool = False
+
+    # -- partitions of __transaction_state ---------------------------------------------------------
+
+    async def load(self, partition: int, journal: Journal) -> None:
+        """This broker leads the partition now. Returns when its ids are served, or failed to
+        load.
+        """
+        self.unload(partition)
+        shard = TransactionShard(journal, self._runtime, self.config, self._write_markers)
+        self._shards[partition] = shard
+        self._start_expiry()
+        try:
+            await journal.wait_until_recovered()
+        except KafkaError:  # another broker leads it by now
+            if self._shards.get(partition) is shard:
+                self.unload(partition)
+            return
+        async with self._loading:
+            await shard.load()
+
+    def unload(self, partition: int) -> None:
+        """This broker no longer leads the partition, or is about to load it again."""
+        if (shard := self._shards.pop(partition, None)) is not None:
+            shard.close()
+
+    def close(self) -> None:
+        self._tasks.cancel_soon()
+        for partition in list(self._shards):
+            self.unload(partition)
+
+    def partition_of(self, transactional_id: str) -> int:
+        if (count := self._partitions()) == 0:
+            raise KafkaError(ErrorCode.coordinator_not_available, f"{TRANSACTION_STATE_TOPIC} does not exist yet")
+        return partition_of_transactional_id(transactional_id, count)
+
+    def _shard_of(self, transactional_id: str) -> TransactionShard:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.invalid_request, "the transactional id is empty")
+        partition = self.partition_of(transactional_id)
+        shard = self._shards.get(partition)
+        if shard is None or not self._is_in_session():
+            raise KafkaError(ErrorCode.not_coordinator, f"another broker leads {TRANSACTION_STATE_TOPIC}-{partition}")
+        shard.check_serving()
+        return shard
+
+    # -- the protocol ------------------------------------------------------------------------------
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
+        """The id and epoch for a producer that begins. INVALID_TRANSACTION_TIMEOUT,
+        PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of a former instance is being
+        ended."""
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+            raise KafkaError(
+                ErrorCode.invalid_transaction_timeout,
+                f"transaction.timeout.ms is {timeout_ms}; 1 to {self.config.transaction_max_timeout_ms} is allowed"
+                " (transaction.max.timeout.ms)",
+            )
+        shard = self._shard_of(transactional_id)
+        new_id = NO_PRODUCER_ID
+        if needs_new_producer_id(shard.find(transactional_id), expected):
+            new_id = await self._new_producer_id()
+
+        def decide(current: TransactionMetadata | None) -> TransactionMetadata:
+            if new_id == NO_PRODUCER_ID and needs_new_producer_id(current, expected):
+                raise KafkaError(ErrorCode.concurrent_transactions)  # it changed meanwhile: the client asks again
+            return initialize_producer(
+                current,
+                expected,
+                timeout_ms=timeout_ms,
+                now_ms=self._runtime.now_ms(),
+                new_producer_id=new_id,
+                transaction_version=self._transaction_version(),
+            )
+
+        found = await shard.transition(transactional_id, decide)
+        if found.state is TransactionState.prepare_abort:
+            raise KafkaError(ErrorCode.concurrent_transactions, "the former instance's transaction is being aborted")
+        return found.producer
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+        *,
+        client_version: int,
+    ) -> None:
+        """Returns when the partitions are in the transaction."""
+
+        def decide(current: TransactionMetadata | None) -> TransactionMetadata:
+            now_ms = self._runtime.now_ms()
+            return add_partitions(current, producer, partitions, now_ms=now_ms, client_version=client_version)
+
+        await self._shard_of(transactional_id).transition(transactional_id, decide)
+
+    def find_missing_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Those that are not in the transaction (KIP-890, verification)."""
+        current = self._shard_of(transactional_id).find(transactional_id)
+        return find_missing_partitions(current, producer, partitions)
+
+    async def end_transaction(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, client_version: int
+    ) -> ProducerIdAndEpoch:
+        """Returns when the decision is replicated; markers follow. The result is the producer of
+        the next transaction.
+        """
+        shard = self._shard_of(transactional_id)
+        current = shard.find(transactional_id)
+        new_id = NO_PRODUCER_ID
+        if current is not None and current.is_epoch_exhausted and client_version >= 2:
+            new_id = await self._new_producer_id()
+
+        def decide(current: TransactionMetadata | None) -> TransactionMetadata:
+            return end_transaction(
+                current,
+                producer,
+                commit=commit,
+                client_version=client_version,
+                new_producer_id=new_id,
+                now_ms=self._runtime.now_ms(),
+            )
+
+        return producer_after_end(await shard.transition(transactional_id, decide))
+
+    async def wait_until_idle(self, transactional_id: str, timeout_s: float) -> None:
+        """Returns when no end of a transaction of the id is in progress, or after `timeout_s`."""
+        with suppress(KafkaError):
+            await self._shard_of(transactional_id).wait_until_idle(transactional_id, timeout_s)
+
+    async def _new_producer_id(self) -> int:
+        try:
+            return await self._generate_producer_id()
+        except KafkaError as reason:
+            logger.warning("cannot get producer ids from the controller: %s", reason)
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, reason.message) from reason
+
+    # -- administration ----------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> TransactionMetadata:
+        """TRANSACTIONAL_ID_NOT_FOUND."""
+        if (found := self._shard_of(transactional_id).find(transactional_id)) is None:
+            raise KafkaError(ErrorCode.transactional_id_not_found, f"transactional id {transactional_id!r} is unknown")
+        return found
+
+    def list_transactions(self) -> Iterator[tuple[str, TransactionMetadata]]:
+        """All ids of this coordinator. COORDINATOR_LOAD_IN_PROGRESS while a partition is
+        loading.
+        """
+        if not self._is_in_session():
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        for shard in self._shards.values():
+            if shard.state is ShardState.loading:
+                shard.check_serving()
+        for shard in self._serving_shards():
+            for transactional_id, entry in shard.entries.items():
+                if entry.metadata is not None:
+                    yield transactional_id, entry.metadata
+
+    # -- timeouts and expiry -----------------------------------------------------------------------
+
+    def _start_expiry(self) -> None:
+        if not self._has_started:
+            self._has_started = True
+            self._tasks.start(self._abort_timed_out_periodically())
+            self._tasks.start(self._remove_expired_periodically())
+
+    async def _abort_timed_out_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.abort_timed_out_interval_ms / 1000)
+            if self._is_in_session():
+                for shard in self._serving_shards():
+                    for transactional_id in shard.find_timed_out(self._runtime.now_ms()):
+                        self._tasks.start(self._abort_timed_out(shard, transactional_id))
+
+    async def _abort_timed_out(self, shard: TransactionShard, transactional_id: str) -> None:
+        """Fences the producer and aborts its transaction."""
+
+        def decide(current: TransactionMetadata | None) -> TransactionMetadata:
+            now_ms = self._runtime.now_ms()
+            if current is None or not current.has_timed_out(now_ms):
+                raise KafkaError(ErrorCode.concurrent_transactions)
+            return abort_fenced(current, now_ms=now_ms, transaction_version=self._transaction_version())
+
+        try:
+            ended = await shard.transition(transactional_id, decide)
+        except KafkaError as reason:
+            if reason.code not in UNEVENTFUL_ERRORS:
+                logger.warning("cannot abort the timed out transaction of %s: %s", transactional_id, reason)
+            return
+        logger.info(
+            "aborting the transaction of %s, which did not end within its timeout of %d ms",
+            transactional_id,
+            ended.timeout_ms,
+        )
+
+    async def _remove_expired_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.remove_expired_interval_ms / 1000)
+            if self._is_in_session():
+                for shard in self._serving_shards():
+                    await shard.remove_expired(self._runtime.now_ms(), self.config.transactional_id_expiration_ms)
+
+    def _serving_shards(self) -> list[TransactionShard]:
+        return [shard for shard in self._shards.values() if shard.state is ShardState.serving]

@@ -1,0 +1,233 @@
+"""One partition of `__transaction_state` and its transactional ids: loads them, writes their
+transitions, and has every decided transaction completed.
+
+`transaction_metadata` decides. A transition counts once its record is replicated. After a decision
+(PrepareCommit, PrepareAbort) the shard has markers written to the transaction's partitions, and
+then writes the completion. So the next coordinator of the partition, which finds a decision without
+completion in the log, completes it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
+from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, run_in_slices
+from ottla_broker.runtime import Runtime
+from ottla_broker.transactions.transaction_config import TransactionConfig
+from ottla_broker.transactions.transaction_metadata import DECIDED_STATES, TransactionMetadata, complete
+from ottla_broker.transactions.transaction_records import (
+    decode_transaction,
+    decode_transaction_key,
+    encode_transaction,
+    encode_transaction_key,
+)
+from ottla_broker.wire.batch import BatchHeader
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record
+
+logger = logging.getLogger(__name__)
+
+RETRY_PAUSE_S: Final = 0.1
+"""Between two attempts to write a completion."""
+
+WriteMarkers = Callable[[TransactionMetadata, int], Awaitable[None]]
+"""Returns when every partition of a decided transaction has its marker. Called with the
+coordinator's epoch.
+"""
+Decide = Callable[[TransactionMetadata | None], TransactionMetadata]
+
+
+@dataclass(slots=True)
+class TransactionEntry:
+    """`metadata`: None until the first write of a new id is replicated. `pending`: a transition is
+    being written, or a decided transaction being completed. `completed`: set while that is so."""
+
+    metadata: TransactionMetadata | None = None
+    pending: bool = False
+
+
+class TransactionShard:
+    def __init__(
+        self, journal: Journal, runtime: Runtime, config: TransactionConfig, write_markers: WriteMarkers
+    ) -> None:
+        self.partition = journal.partition
+        self.state = ShardState.loading
+        self.entries: dict[str, TransactionEntry] = {}
+        self._journal = journal
+        self._runtime = runtime
+        self._writes = JournalWriter(journal, timeout_ms=config.write_timeout_ms)
+        self._write_markers = write_markers
+        self._completions = BackgroundTasks()
+        self._idle_waiters: dict[str, asyncio.Event] = {}
+
+    # -- loading and closing -----------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Reads the journal and starts serving. On an error the state becomes `failed`, and the
+        error is logged.
+        """
+        if self._is_closed():
+            return
+        try:
+            await run_in_slices(self._load_steps(), self._is_closed)
+        except (KafkaError, OSError) as reason:
+            self.state = ShardState.failed
+            logger.error("failed to load %s-%d: %s", self._journal.topic, self.partition, reason)
+            return
+        if self._is_closed():
+            return
+        self.state = ShardState.serving
+        for transactional_id, entry in self.entries.items():
+            if entry.metadata is not None and entry.metadata.state in DECIDED_STATES:
+                self._start_completion(transactional_id, entry, entry.metadata)
+
+    def _is_closed(self) -> bool:
+        return self.state is ShardState.closed
+
+    def _load_steps(self) -> Iterator[None]:
+        for chunk in self._journal.read():
+            yield from apply_records(chunk, self._apply_record)
+
+    def _apply_record(self, header: BatchHeader, key: bytes | None, value: bytes | None) -> None:
+        transactional_id = None if key is None or header.is_control else decode_transaction_key(key)
+        if transactional_id is None:
+            return
+        if value is None:
+            self.entries.pop(transactional_id, None)
+        else:
+            self.entries[transactional_id] = TransactionEntry(decode_transaction(value))
+
+    def close(self) -> None:
+        """Called when another broker leads the partition."""
+        self.state = ShardState.closed
+        self._completions.cancel_soon()
+
+    def check_serving(self) -> None:
+        """Raises KafkaError unless the shard serves requests."""
+        check_shard_serving(self.state)
+
+    # -- transitions -------------------------------------------------------------------------------
+
+    def find(self, transactional_id: str) -> TransactionMetadata | None:
+        self.check_serving()
+        entry = self.entries.get(transactional_id)
+        return None if entry is None else entry.metadata
+
+    async def transition(self, transactional_id: str, decide: Decide) -> TransactionMetadata:
+        """The state after `decide`, once it is replicated. CONCURRENT_TRANSACTIONS while another
+        transition of the id is in flight; KafkaError of `decide`, and of the coordinator when the
+        write fails.
+        """
+        self.check_serving()
+        entry = self.entries.get(transactional_id) or TransactionEntry()
+        try:
+            new = decide(entry.metadata)
+        except KafkaError as reason:
+            if entry.pending and reason.code is ErrorCode.invalid_txn_state:
+                raise _concurrent() from None
+            raise
+        if entry.pending:
+            raise _concurrent()
+        if new is entry.metadata:
+            return new
+        self.entries[transactional_id] = entry
+        await wait_for_write(self._write(transactional_id, entry, new))
+        return new
+
+    def _write(
+        self, transactional_id: str, entry: TransactionEntry, new: TransactionMetadata
+    ) -> asyncio.Future[ErrorCode]:
+        entry.pending = True
+        write = self._writes.write_records(
+            [self._record(transactional_id, encode_transaction(new))],
+            apply=partial(self._apply, transactional_id, entry, new),
+        )
+        write.add_done_callback(partial(self._on_written, transactional_id, entry))
+        return write
+
+    def _record(self, transactional_id: str, value: bytes | None) -> Record:
+        return Record(self._runtime.now_ms(), encode_transaction_key(transactional_id), value)
+
+    def _apply(self, transactional_id: str, entry: TransactionEntry, new: TransactionMetadata) -> None:
+        entry.metadata = new
+        entry.pending = False
+        if new.state in DECIDED_STATES and self.state is ShardState.serving:
+            self._start_completion(transactional_id, entry, new)
+
+    def _on_written(self, transactional_id: str, entry: TransactionEntry, write: asyncio.Future[ErrorCode]) -> None:
+        if write.result() is ErrorCode.none:
+            return
+        entry.pending = False
+        if entry.metadata is None and self.entries.get(transactional_id) is entry:
+            del self.entries[transactional_id]
+
+    async def wait_until_idle(self, transactional_id: str, timeout_s: float) -> None:
+        """Returns when no transition of the id is in flight, or after `timeout_s`."""
+        entry = self.entries.get(transactional_id)
+        if entry is None or not entry.pending:
+            return
+        event = self._idle_waiters.setdefault(transactional_id, asyncio.Event())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            return
+
+    # -- completion of decided transactions --------------------------------------------------------
+
+    def _start_completion(self, transactional_id: str, entry: TransactionEntry, decided: TransactionMetadata) -> None:
+        entry.pending = True
+        self._completions.start(self._complete(transactional_id, entry, decided))
+
+    async def _complete(self, transactional_id: str, entry: TransactionEntry, decided: TransactionMetadata) -> None:
+        await self._write_markers(decided, self._journal.epoch)
+        while self.state is ShardState.serving:
+            completed = complete(decided, now_ms=self._runtime.now_ms())
+            if await self._write(transactional_id, entry, completed) is ErrorCode.none:
+                break
+            entry.pending = True  # until it is written
+            await asyncio.sleep(RETRY_PAUSE_S)
+        if (event := self._idle_waiters.pop(transactional_id, None)) is not None:
+            event.set()
+
+    # -- expiry ------------------------------------------------------------------------------------
+
+    def find_timed_out(self, now_ms: int) -> list[str]:
+        return [
+            transactional_id
+            for transactional_id, entry in self.entries.items()
+            if not entry.pending and entry.metadata is not None and entry.metadata.has_timed_out(now_ms)
+        ]
+
+    async def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets ids that have begun no transaction for `expiration_ms`. Returns how many."""
+        expired = [
+            (transactional_id, entry)
+            for transactional_id, entry in self.entries.items()
+            if not entry.pending and entry.metadata is not None and entry.metadata.has_expired(now_ms, expiration_ms)
+        ]
+        if not expired:
+            return 0
+        for _, entry in expired:
+            entry.pending = True
+
+        def apply() -> None:
+            for transactional_id, _ in expired:
+                del self.entries[transactional_id]
+
+        tombstones = [self._record(transactional_id, None) for transactional_id, _ in expired]
+        error = await self._writes.write_records(tombstones, apply=apply)
+        if error is not ErrorCode.none:
+            for _, entry in expired:
+                entry.pending = False
+            return 0
+        return len(expired)
+
+
+def _concurrent() -> KafkaError:
+    return KafkaError(ErrorCode.concurrent_transactions, "another change of the transaction is in progress")
