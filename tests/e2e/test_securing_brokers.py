@@ -2,6 +2,8 @@
 producer goes on, and lose them again.
 """
 
+from typing import Any
+
 import pytest
 from confluent_kafka.admin import NewTopic
 
@@ -46,7 +48,7 @@ def roll(cluster: ProcessCluster, settings: dict[str, str], topic: str) -> None:
         rd.produce(cluster.bootstrap, topic, messages(), **login_of(cluster))
 
 
-def login_of(cluster: ProcessCluster) -> dict[str, str]:
+def login_of(cluster: ProcessCluster) -> dict[str, Any]:
     """In librdkafka's names, which has no optional login."""
     if cluster.security is not LOGIN:
         return {}
