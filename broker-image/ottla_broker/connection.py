@@ -348,8 +348,8 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_queued()
 
     def _apply_sasl(self, session: SaslSession) -> None:
-        """After a response: a failed login closes the connection, and so does the end of the
-        session.
+        """Applies the state of the login after a response: a failed login closes the connection,
+        and so does the end of the session.
         """
         if session.has_failed:
             self.finish()

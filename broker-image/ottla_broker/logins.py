@@ -63,7 +63,7 @@ class ListenerLogins:
             self._validators[listener] = TokenValidator(keys, settings.rules, runtime.now_ms)
 
     def _new_session(self, listener: str) -> SaslSession:
-        """By the settings as they are now."""
+        """A session with the listener's current settings."""
         sasl = listener_sasl(self._broker.config, listener)
         find_credential = partial(self._find_credential, listener)
         return SaslSession(sasl, find_credential, self._now_s, self._validators.get(listener), self._find_token)

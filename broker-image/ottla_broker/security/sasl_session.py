@@ -226,4 +226,4 @@ class ScramExchange:
 
 
 def find_no_token(token_id: str, mechanism: ScramMechanism) -> None:
-    """Where delegation tokens are disabled."""
+    """Finds no token, where delegation tokens are disabled."""
