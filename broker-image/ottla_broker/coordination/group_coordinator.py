@@ -15,10 +15,11 @@ from uuid import UUID
 
 from ottla_broker.coordination import membership
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
-from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard, ShardState
+from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.journal import Journal
+from ottla_broker.coordination.loading import ShardState
 from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_of
 from ottla_broker.runtime import Runtime

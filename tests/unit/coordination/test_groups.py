@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla_broker.coordination import coordinator_shard as loading
+from ottla_broker.coordination import loading
 from ottla_broker.coordination.classic_group import GroupState
 from ottla_broker.coordination.effects import JoinRequest, LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
