@@ -283,7 +283,7 @@ class GroupCoordinatorShard:
     # -- deletion and expiry -----------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> None:
-        """Deletes a group with its offsets. Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         await self.wait_for_pending_commits(group_id)
         self.check_serving()
         if (group := self.groups.get(group_id)) is None:

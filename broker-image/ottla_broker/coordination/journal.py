@@ -63,7 +63,7 @@ class PartitionJournal:
 
     async def wait_until_recovered(self) -> None:
         """Return when everything that was acknowledged in earlier epochs is below the high
-        watermark. NOT_LEADER_OR_FOLLOWER."""
+        watermark. Raises NOT_LEADER_OR_FOLLOWER."""
 
         self._check()
         partition = self._partition
