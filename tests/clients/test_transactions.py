@@ -118,7 +118,7 @@ def consume_and_transform(
 def committed_offset(broker: BrokerProcess, group: str, topic: str) -> int:
     with rd.consumer(broker.bootstrap, group=group) as reader:
         (found,) = reader.committed([ck.TopicPartition(topic, 0)], 30)
-        return found.offset
+        return int(found.offset)
 
 
 def test_offsets_are_committed_with_the_records(broker: BrokerProcess, name: str) -> None:
