@@ -103,7 +103,7 @@ def test_partitions_are_added_and_verified_for_the_current_producer_only() -> No
     current = ongoing(0)
     assert add_partitions(current, current.producer, [T0], now_ms=2_000, client_version=0) is current
     more = add_partitions(current, current.producer, [T1], now_ms=2_000, client_version=0)
-    assert (more.partitions, more.start_ms, more.last_update_ms) == ({T0, T1}, NOW_MS, 2_000)
+    assert (more.partitions, more.start_ms, more.last_update_ms) == (frozenset({T0, T1}), NOW_MS, 2_000)
     assert find_missing_partitions(more, more.producer, [T0, T1]) == frozenset()
     assert find_missing_partitions(current, current.producer, [T0, T1]) == {T1}
     for stale, code in (
