@@ -25,6 +25,7 @@ from ottla_broker.metadata.config_plans import plan_config_change
 from ottla_broker.metadata.delegation_token_control import DelegationTokenControl
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.failure_detector import FailureDetector
+from ottla_broker.metadata.features import FeatureUpdate, plan_feature_updates
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.metadata_writer import Decision, MetadataWriter
 from ottla_broker.metadata.mirror_control import MirrorControl
@@ -249,6 +250,16 @@ class Controller:
             ]
 
         await self._commit(plan, validate_only=validate_only)
+
+    # --- features
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
+        """Changes the finalized levels of all these features, or of none.
+        INVALID_UPDATE_VERSION.
+        """
+        await self._commit(
+            lambda: plan_feature_updates(self._image.feature_levels, updates), validate_only=validate_only
+        )
 
     # --- configs and producer ids
 

@@ -3,8 +3,13 @@
 A cluster that has recorded no level has the default one.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla_broker.metadata.records import FeatureLevelRecord
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +31,52 @@ TRANSACTION_VERSION: Final = Feature("transaction.version", 0, 2, 2)
 raises it (KIP-890).
 """
 FEATURES: Final = {feature.name: feature for feature in (METADATA_VERSION, TRANSACTION_VERSION)}
+
+
+class UpgradeType(IntEnum):
+    """Kafka's FeatureUpdate.UpgradeType."""
+
+    upgrade = 1
+    safe_downgrade = 2
+    unsafe_downgrade = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """`level` 0 removes the feature where it may have that level."""
+
+    feature: str
+    level: int
+    upgrade_type: UpgradeType
+
+
+def plan_feature_updates(levels: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> list[FeatureLevelRecord]:
+    """The records of levels that change. `levels`: those recorded so far. INVALID_UPDATE_VERSION
+    names the feature, the level and what is allowed."""
+    return [
+        FeatureLevelRecord(update.feature, update.level)
+        for update in updates
+        if _find_level(levels, update.feature) != _checked_level(levels, update)
+    ]
+
+
+def _find_level(levels: Mapping[str, int], name: str) -> int:
+    feature = FEATURES.get(name)
+    return levels.get(name, feature.default if feature else 0)
+
+
+def _checked_level(levels: Mapping[str, int], update: FeatureUpdate) -> int:
+    name, level, upgrade_type = update
+    feature, current = FEATURES.get(name), _find_level(levels, name)
+    if feature is None:
+        raise _invalid(f"feature {name} is unknown; {', '.join(FEATURES)} are known")
+    if not feature.lowest <= level <= feature.highest:
+        raise _invalid(f"level {level} of feature {name}; {feature.lowest} to {feature.highest} are supported")
+    if level < current and upgrade_type is UpgradeType.upgrade:
+        raise _invalid(f"level {level} of feature {name} is lower than {current}; ask for a downgrade")
+    if level > current and upgrade_type is not UpgradeType.upgrade:
+        raise _invalid(f"level {level} of feature {name} is higher than {current}; ask for an upgrade")
+    return level
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_update_version, reason)

@@ -61,6 +61,7 @@ SERVED_VERSIONS: Final[dict[int, tuple[int, int]]] = {
     ApiKey.END_QUORUM_EPOCH: (0, 1),
     ApiKey.DESCRIBE_QUORUM: (0, 2),
     ApiKey.ALTER_PARTITION: (2, 3),
+    ApiKey.UPDATE_FEATURES: (0, 2),
     ApiKey.ENVELOPE: (0, 0),
     ApiKey.FETCH_SNAPSHOT: (0, 1),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
