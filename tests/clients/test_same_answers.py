@@ -27,9 +27,19 @@ from tests.clients.quota_cases import QUOTA_CASES
 from tests.clients.record_cases import RECORD_CASES
 from tests.clients.response_differences import MISSING, unequal
 from tests.clients.topic_cases import TOPIC_CASES
+from tests.clients.transaction_cases import TRANSACTION_CASES
 
 STORED = Path(__file__).with_name("kafka-4.1-responses.json")
-ALL_CASES = (*TOPIC_CASES, *CONFIG_CASES, *PRODUCER_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES, *QUOTA_CASES)
+ALL_CASES = (
+    *TOPIC_CASES,
+    *CONFIG_CASES,
+    *PRODUCER_CASES,
+    *RECORD_CASES,
+    *GROUP_CASES,
+    *OFFSET_CASES,
+    *QUOTA_CASES,
+    *TRANSACTION_CASES,
+)
 CASES = {each.__name__: each for each in ALL_CASES}
 RUN = "run"
 
@@ -73,7 +83,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference("produce", "an unknown codec: ", NO_BUG),
     KnownDifference("produce", "(records behind|fewer records than) the count: ", OPAQUE),
     KnownDifference("produce", "recompressed, nonsense inside: ", OPAQUE),
-    KnownDifference("produce", "a transaction that was not begun: ", "there are no transactions yet"),
     KnownDifference("fetch", "isolation level 7: ", NO_BUG),
     KnownDifference(
         "fetch", r".*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"

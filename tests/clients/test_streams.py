@@ -1,4 +1,5 @@
-"""Kafka Streams: a word count with `at_least_once`, a repartition topic and a changelog topic.
+"""Kafka Streams: a word count with `at_least_once` and `exactly_once_v2`, a repartition topic and a
+changelog topic.
 
 The application is built from Python (py4j, which PySpark includes) in its own JVM, so no Java is
 compiled.
@@ -75,7 +76,9 @@ def gateway() -> Iterator[JavaGateway]:
 
 
 @contextmanager
-def run_word_count(gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path) -> Iterator[None]:
+def run_word_count(
+    gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str
+) -> Iterator[None]:
     """Run the application: from lines in topic `name` to counts in `name`-counts."""
     streams = gateway.jvm.org.apache.kafka.streams
     serdes = gateway.jvm.org.apache.kafka.common.serialization.Serdes
@@ -91,6 +94,7 @@ def run_word_count(gateway: JavaGateway, broker: BrokerProcess, name: str, state
         "default.key.serde": text,
         "default.value.serde": text,
         "commit.interval.ms": "100",
+        "processing.guarantee": guarantee,
         "num.stream.threads": "2",
         "session.timeout.ms": "3000",  # Streams does not leave the group when it closes: a restart waits for this
         "heartbeat.interval.ms": "500",
@@ -108,13 +112,16 @@ def counts(broker: BrokerProcess, name: str) -> Counter[str]:
     """The last count of each word."""
     found: Counter[str] = Counter()
     for partition in range(PARTITIONS):
-        for message in rd.consume(broker.bootstrap, f"{name}-counts", partition=partition):
+        for message in rd.consume(
+            broker.bootstrap, f"{name}-counts", partition=partition, isolation_level="read_committed"
+        ):
             found[(message.key() or b"").decode()] = int.from_bytes(message.value() or b"")
     return found
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_words_are_counted_and_counts_restored_from_the_changelog(
-    gateway: JavaGateway, broker: BrokerProcess, name: str, tmp_path: Path
+    gateway: JavaGateway, broker: BrokerProcess, name: str, tmp_path: Path, guarantee: str
 ) -> None:
     for topic in (name, f"{name}-counts"):
         rd.create_topic(broker.bootstrap, topic, PARTITIONS)
@@ -124,7 +131,7 @@ def test_words_are_counted_and_counts_restored_from_the_changelog(
             lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
             rd.produce(broker.bootstrap, name, lines, partition=partition)
             wanted.update(" ".join(LINES * 10).split())
-        with run_word_count(gateway, broker, name, tmp_path / start):
+        with run_word_count(gateway, broker, name, tmp_path / start, guarantee):
             eventually(
                 lambda: counts(broker, name) == wanted,
                 within_s=60,

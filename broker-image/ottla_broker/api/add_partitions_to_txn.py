@@ -3,8 +3,8 @@
 - Adds partitions to a producer's transaction, and so begins one. All or none: if one partition is
   unknown or not authorized, the others are OPERATION_NOT_ATTEMPTED.
 - v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v4 is for brokers: several transactions,
-  and `verify_only`, which asks whether the partitions are in the transaction (KIP-890); v5 adds
-  TRANSACTION_ABORTABLE.
+  and `verify_only`, which asks whether the partitions are in the transaction (KIP-890); for those
+  that are not the answer is TRANSACTION_ABORTABLE.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3)
 
 PRODUCER_FENCED_SINCE: Final = 2
-TRANSACTION_ABORTABLE_SINCE: Final = 5
 CLIENT_VERSION: Final = 0
 """The transaction version of clients that send this request: those of protocol 2 do not."""
 BROKER_VERSION: Final = 2
@@ -119,10 +118,7 @@ async def handle_transaction(ctx: RequestContext, wanted: AddPartitionsToTxnTran
         if wanted.verify_only:
             known = [at for at in partitions if at not in codes]
             missing = coordinator.find_missing_partitions(wanted.transactional_id, producer, known)
-            refusal = ErrorCode.transaction_abortable
-            if ctx.version < TRANSACTION_ABORTABLE_SINCE:
-                refusal = ErrorCode.invalid_txn_state
-            codes |= {at: refusal if at in missing else ErrorCode.none for at in known}
+            codes |= {at: ErrorCode.transaction_abortable if at in missing else ErrorCode.none for at in known}
         elif not codes:
             await coordinator.add_partitions(
                 wanted.transactional_id, producer, partitions, client_version=BROKER_VERSION

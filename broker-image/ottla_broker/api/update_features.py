@@ -4,8 +4,8 @@
   `metadata.version` has one level. Needs Alter on the cluster; all features change or none.
 - INVALID_UPDATE_VERSION for a feature or level that brokers do not support, and for a change in
   another direction than the request says.
-- v0 has `allow_downgrade` in place of the kind of change. Up to v1 each feature has a result; v2
-  has one for all.
+- v0 has `allow_downgrade` in place of the kind of change. Up to v1 a success names each feature;
+  an error is one for all.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 from ottla_broker.metadata.features import FeatureUpdate, UpgradeType
-from ottla_broker.requests.api import Api, catch_error
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
@@ -42,10 +42,8 @@ async def update_with_downgrades_allowed(ctx: RequestContext, request: RequestV0
         )
         for one in request.feature_updates
     ]
-    error = await catch_error(update_features(ctx, updates, validate_only=False))
-    results = tuple(
-        ResultV0(feature=one.feature, error_code=error.code, error_message=error.message or None) for one in updates
-    )
+    await update_features(ctx, updates, validate_only=False)
+    results = tuple(ResultV0(feature=one.feature, error_code=ErrorCode.none, error_message=None) for one in updates)
     return ResponseV0(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, results=results)
 
 
@@ -54,10 +52,8 @@ async def update_with_results(ctx: RequestContext, request: RequestV1) -> Respon
     updates = [
         read_update(one.feature, int(one.max_version_level), int(one.upgrade_type)) for one in request.feature_updates
     ]
-    error = await catch_error(update_features(ctx, updates, validate_only=request.validate_only))
-    results = tuple(
-        ResultV1(feature=one.feature, error_code=error.code, error_message=error.message or None) for one in updates
-    )
+    await update_features(ctx, updates, validate_only=request.validate_only)
+    results = tuple(ResultV1(feature=one.feature, error_code=ErrorCode.none, error_message=None) for one in updates)
     return ResponseV1(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, results=results)
 
 
@@ -66,14 +62,14 @@ async def update_all(ctx: RequestContext, request: UpdateFeaturesRequest) -> Upd
     updates = [
         read_update(one.feature, int(one.max_version_level), int(one.upgrade_type)) for one in request.feature_updates
     ]
-    error = await catch_error(update_features(ctx, updates, validate_only=request.validate_only))
-    return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=error.code, error_message=error.message or None)
+    await update_features(ctx, updates, validate_only=request.validate_only)
+    return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
 
 
 def read_update(feature: str, level: int, upgrade_type: int) -> FeatureUpdate:
-    """INVALID_REQUEST for an unknown kind of change."""
+    """INVALID_UPDATE_VERSION for an unknown kind of change."""
     if upgrade_type not in KNOWN_TYPES:
-        raise KafkaError(ErrorCode.invalid_request, f"upgrade type {upgrade_type} is not 1, 2 or 3")
+        raise KafkaError(ErrorCode.invalid_update_version, f"upgrade type {upgrade_type} is not 1, 2 or 3")
     return FeatureUpdate(feature, level, UpgradeType(upgrade_type))
 
 

@@ -50,7 +50,7 @@ class CoordinatorLoader:
         if isinstance(key, OffsetCommitKey):
             commit = None if raw_value is None else decode_offset_commit(raw_value)
             if header.is_transactional:
-                self.pending_offsets.add(header.producer_id, {key: commit})
+                self.pending_offsets.add(header.producer_id, header.producer_epoch, {key: commit})
             else:
                 self.pending_offsets.discard((key,))
                 self.offsets.apply(key, commit)

@@ -225,7 +225,7 @@ class GroupCoordinatorShard:
 
         def apply() -> None:
             self.get_or_create_group(group_id)
-            self.pending_offsets.add(producer_id, commits)
+            self.pending_offsets.add(producer_id, producer_epoch, commits)
 
         await self._wait_for_commit(group_id, self._writes.write_batch(batch, apply=apply))
 

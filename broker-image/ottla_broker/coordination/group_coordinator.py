@@ -187,9 +187,9 @@ class GroupCoordinator:
         epoch) commits. ILLEGAL_GENERATION when a generation is given and the group does not exist;
         INVALID_TXN_STATE when the transaction ended meanwhile; KafkaError of `verify`."""
         producer_id, producer_epoch = producer
-        shard = self._shard_of(group_id)
+        shard = self._shard_of_named_group(group_id)
         self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
-        if not shard.pending_offsets.has_open_transaction(producer_id):
+        if not shard.pending_offsets.has_open_transaction(producer_id, producer_epoch):
             guard = shard.verifications.begin(producer_id)
             await verify(shard.partition)
             shard.check_serving()

@@ -15,21 +15,23 @@ CommitOrRemoval = OffsetCommit | None
 class PendingOffsets:
     """By producer id, in one partition of `__consumer_offsets`. True while there are any."""
 
-    __slots__ = ("_by_producer", "_counts", "_groups")
+    __slots__ = ("_by_producer", "_counts", "_epochs", "_groups")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[OffsetCommitKey, CommitOrRemoval]] = {}
+        self._epochs: dict[int, int] = {}
         self._counts: Counter[OffsetCommitKey] = Counter()
         self._groups: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._by_producer)
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        return producer_id in self._by_producer
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        return self._epochs.get(producer_id) == epoch
 
-    def add(self, producer_id: int, commits: Mapping[OffsetCommitKey, CommitOrRemoval]) -> None:
+    def add(self, producer_id: int, epoch: int, commits: Mapping[OffsetCommitKey, CommitOrRemoval]) -> None:
         known = self._by_producer.setdefault(producer_id, {})
+        self._epochs[producer_id] = epoch
         for key, commit in commits.items():
             if key not in known:
                 self._counts[key] += 1
@@ -49,6 +51,7 @@ class PendingOffsets:
     def end(self, producer_id: int) -> dict[OffsetCommitKey, CommitOrRemoval]:
         """Removes and returns what the producer's transaction has committed."""
         ended = self._by_producer.pop(producer_id, {})
+        self._epochs.pop(producer_id, None)
         for key in ended:
             self._forget(key)
         return ended
