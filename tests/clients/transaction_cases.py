@@ -40,7 +40,7 @@ async def begin(session: ApiSession, suffix: str = "tx") -> Producer:
     found: list[Any] = []
 
     async def has_begun() -> bool:
-        fields = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
+        fields: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
         answer = await session.send("init_producer_id", version=4, producer_id=-1, producer_epoch=-1, **fields)
         found[:] = [answer]
         assert answer.error_code in RETRIED | {ErrorCode.none}, answer
@@ -174,7 +174,12 @@ async def txn_offset_commit(session: ApiSession) -> None:
             {"partition_index": index, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": "m"}
             for index in partitions
         ]
-        fields = {"group_id": group, "generation_id": -1, "member_id": "", "group_instance_id": None} | more
+        fields: dict[str, Any] = {
+            "group_id": group,
+            "generation_id": -1,
+            "member_id": "",
+            "group_instance_id": None,
+        } | more
         topics = [{"name": topic, "partitions": offsets}]
         await session.send_case(case, topics=topics, **asking._asdict(), **fields)
 
@@ -223,7 +228,7 @@ async def list_transactions(session: ApiSession) -> None:
     await add(session, busy, there, 0)
 
     async def ask(case: str, states: tuple[str, ...] = (), ids: tuple[int, ...] = (), **more: Any) -> None:
-        fields = {"state_filters": states, "producer_id_filters": ids, "duration_filter": -1} | more
+        fields: dict[str, Any] = {"state_filters": states, "producer_id_filters": ids, "duration_filter": -1} | more
         answer = await session.send_case(case, **fields)
         own = {
             one.transactional_id: one
