@@ -77,9 +77,9 @@ class BrokerSet(Protocol):
 
     `brokers`: those that exist. `count`: how many there are to be now, those being removed
     included. `desired`: settings of each broker of the spec. `addresses`: of ready brokers, for the
-    reconciler's own requests; `replica_addresses`: of all that run. `certificate_error`: why no
-    broker may be restarted. `creation_error`: why a missing broker cannot be created; empty if none
-    is missing, or nothing is known.
+    reconciler's own requests; `replica_addresses`: addresses of all running brokers.
+    `certificate_error`: why no broker may be restarted. `creation_error`: why a missing broker
+    cannot be created; empty if none is missing, or nothing is known.
     """
 
     @property
@@ -214,8 +214,8 @@ class Platform(Protocol):
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 
     async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
-        """What was written for the user's clients; empty if nothing was. Raises Blocked if another
-        object has its name, SecretUnusable if it may not be read.
+        """The data of the Secret for the user's clients; empty if there is none. Raises Blocked if
+        another object has its name, SecretUnusable if it may not be read.
         """
 
     async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
