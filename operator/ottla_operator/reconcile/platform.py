@@ -16,7 +16,7 @@ from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.reconcile.watch_cache import Key
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -75,11 +75,12 @@ class BrokerSet(Protocol):
     """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or
     the removal of one.
 
-    `brokers`: those that exist. `count`: how many there are to be now, those being removed
-    included. `desired`: settings of each broker of the spec. `addresses`: of ready brokers, for the
-    reconciler's own requests; `replica_addresses`: addresses of all running brokers.
-    `certificate_error`: why no broker may be restarted. `creation_error`: why a missing broker
-    cannot be created; empty if none is missing, or nothing is known.
+    `brokers`: existing brokers. `count`: number of brokers that must exist now, including those
+    being removed. `desired`: settings of each broker of the spec. `addresses`: addresses of ready
+    brokers, for the reconciler's own requests; `replica_addresses`: addresses of all running
+    brokers. `certificate_error`: why no broker may be restarted. `certificate`: certificate of the
+    listeners with TLS. `creation_error`: why a missing broker cannot be created; empty if none is
+    missing, or nothing is known.
     """
 
     @property
@@ -108,6 +109,9 @@ class BrokerSet(Protocol):
 
     @property
     def certificate_error(self) -> str: ...
+
+    @property
+    def certificate(self) -> CertificateStatus | None: ...
 
     @property
     def creation_error(self) -> str: ...
