@@ -223,7 +223,9 @@ class LocalPlatform:
     # Users.
 
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
-        """As the files say: at a start they are handed to the controller after their Clusters."""
+        """The uid of a User in the files, which may not have been passed to the controller yet: at
+        a start Clusters are passed first.
+        """
         return local_user_uid(name) if ("User", name) in self._documents else None
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:

@@ -209,7 +209,7 @@ class Platform(Protocol):
         """The uid of the User resource of this name, not from a cache; None if there is none."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
-        """By the User resource's uid; a record that cannot be read is left out."""
+        """The records by the User resource's uid, without those that cannot be read."""
 
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 
