@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka as ck
 import pytest
 import requests
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
@@ -52,7 +53,7 @@ def test_avro_records_pass_from_a_serializer_to_a_deserializer(
     data = serialize({"name": "Ottla"}, context)
     assert data is not None and data[0] == 0
     rd.create_topic(broker.bootstrap, name)
-    producer = rd.ck.Producer({"bootstrap.servers": broker.bootstrap})
+    producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(name, data)
     assert producer.flush(30) == 0
     [message] = rd.consume(broker.bootstrap, name, 1)
@@ -166,7 +167,7 @@ def test_a_read_only_subject_takes_no_schema(client: SchemaRegistryClient, name:
 
 
 def test_metadata_rules_and_contexts_are_kept(url: str, name: str) -> None:
-    body = {
+    body: Any = {
         "schema": USER,
         "metadata": {"properties": {"owner": "o"}},
         "ruleSet": {"domainRules": [{"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE"}]},
