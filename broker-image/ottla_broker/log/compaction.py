@@ -197,7 +197,7 @@ class RecordFilter:
 
     def filter_batch(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """Returns the batch with its remaining records: unchanged, smaller, or None if no record
-        remains. KafkaError when its records do not parse.
+        remains. Raises KafkaError when its records do not parse.
         """
         stats = self.stats
         stats.records_read += header.count
