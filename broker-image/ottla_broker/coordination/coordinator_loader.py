@@ -37,8 +37,8 @@ class CoordinatorLoader:
         self.pending_offsets = PendingOffsets()
 
     def load_chunk(self, chunk: Buffer) -> Iterator[None]:
-        """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names
-        the offset.
+        """Applies a chunk of whole batches, some records per step. Raises KafkaError:
+        CORRUPT_MESSAGE, with the offset.
         """
         return apply_records(chunk, self._apply)
 
