@@ -38,17 +38,19 @@ async def test_api_versions_returns_the_served_versions(broker: SmallBroker) -> 
 
 
 @broker_test
-async def test_metadata_version_is_a_finalized_feature_from_version_3_on(broker: SmallBroker) -> None:
+async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> None:
     server = serve(broker)
     broker.image.end_offset = 13
     connection = await RawConnection.open(await start_listening(server))
     for version in (3, 4):
         response = await request_api_versions(connection, version)
         assert [(it.name, it.min_version, it.max_version) for it in response.supported_features] == [
-            ("metadata.version", 27, 27)
+            ("metadata.version", 27, 27),
+            *([("transaction.version", 0, 2)] if version >= 4 else []),  # older clients cannot read a lowest level of 0
         ]
         assert [(it.name, it.min_version_level, it.max_version_level) for it in response.finalized_features] == [
-            ("metadata.version", 27, 27)
+            ("metadata.version", 27, 27),
+            ("transaction.version", 2, 2),
         ]
         assert response.finalized_features_epoch == 12
     await server.close()
