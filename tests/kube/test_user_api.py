@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.serialization import pkcs12
 
+from ottla_broker.wire.listener_tls import inspect_certificate
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess
 from tests.kube.api_client import ApiError, Json
@@ -117,11 +119,11 @@ def test_problems_of_users_are_reported(secured: NamespaceClient) -> None:
         "without-secret",
         {**SPEC, "authentication": {"type": "SCRAM-SHA-256", "passwordFrom": {"name": "nothing", "key": "pw"}}},
     )
-    secured.create("User", "without-listener", {**SPEC, "authentication": {"type": "TLS"}})
+    secured.create("User", "without-authority", {**SPEC, "authentication": {"type": "TLS"}})
     secured.create("User", "without-cluster", {**SPEC, "clusterRef": {"name": "nothing"}})
     expected = {
         "without-secret": ("CredentialsUnusable", "Secret nothing does not exist"),
-        "without-listener": ("ListenerNotFound", "has no listener with authentication TLS"),
+        "without-authority": ("AuthorityNotFound", "Cluster demo has no certificate authority of its own"),
         "without-cluster": ("ClusterNotFound", "Cluster nothing does not exist"),
     }
     eventually(
@@ -133,3 +135,32 @@ def test_problems_of_users_are_reported(secured: NamespaceClient) -> None:
     )
     for name, (_, message) in expected.items():
         assert message in secured.condition("User", name)["message"]
+
+
+def test_certificates_of_the_clusters_own_authority_are_in_secrets(
+    resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess
+) -> None:
+    listeners = [{"name": "clients", "port": 9094, "tls": True, "authentication": "TLS"}]
+    security = {"tls": {"issuer": "Internal"}, "authorization": {"type": "ACL"}}
+    create_cluster_with_broker(resources, broker, listeners=listeners, **security)
+    resources.create("User", "billing", {**SPEC, "authentication": {"type": "TLS"}, "acls": RULES})
+    user = resources.wait_for_status("User", "billing")
+    assert user["status"]["userName"] == "CN=billing"
+    data = resources.list_objects("v1", "secrets")["billing"]["data"]
+    contents = {key: base64.b64decode(value) for key, value in data.items()}
+    assert {"user.crt", "user.key", "ca.crt", "user.p12", "ca.p12", "user.password", "client.properties"} <= set(data)
+    key, certificate, _ = pkcs12.load_key_and_certificates(contents["user.p12"], contents["user.password"])
+    assert key is not None and certificate is not None
+    server = secret_values(resources, "demo-certificates")
+    trusted = resources.list_objects("v1", "configmaps")["demo-ca"]["data"]["ca.crt"]
+    assert trusted == server["ca.crt"] == contents["ca.crt"].decode()
+    names = inspect_certificate(server["tls.crt"], server["tls.key"]).names
+    assert f"*.demo-brokers.{resources.namespace}.svc" in names
+    assert f"demo-clients-bootstrap.{resources.namespace}.svc" in names
+    cluster = resources.get("Cluster", "demo")
+    assert cluster["status"]["certificate"]["notAfter"] > cluster["status"]["certificate"]["renewalTime"]
+    writes, reconciles = operator.count_writes(), operator.count_reconciles("User")
+    eventually(lambda: operator.count_reconciles("User") >= reconciles + 2, within_s=90)
+    assert operator.count_writes() == writes, "nothing is issued or written again"
+    log = operator.daemon.log_tail()
+    assert "PRIVATE" not in repr((resources.list_objects("v1", "events"), cluster, user, log))

@@ -23,6 +23,7 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord, parse_records
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
@@ -114,11 +115,11 @@ class KubePlatform:
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None:
         await write_records(self.api, cluster, USERS, records)
 
-    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Contents:
         metadata = user.metadata
         return await read_user_secret(self.api, metadata.namespace, user.secret_name, metadata.uid)
 
-    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+    async def write_user_secret(self, user: Json, name: str, data: Contents) -> None:
         await write_user_secret(self.api, user, name, data)
 
     async def forget_user(self, cluster: Json, record: UserRecord) -> None:

@@ -13,8 +13,10 @@ from typing import Final
 from ottla_broker.security.acls import WILDCARD, AccessControlEntry, PatternType, Permission
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.scram import MECHANISMS, ScramMechanism
+from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.acl_patterns import camel_case, describe_entry, parse_pattern
+from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import AclRule, User
 from ottla_operator.resources.validation import find_spec_problems
@@ -108,14 +110,16 @@ def _order(entry: AccessControlEntry) -> tuple[object, ...]:
     return (entry.resource_type, entry.resource_name, entry.pattern_type, entry.operation, entry.permission, entry.host)
 
 
-def desired_user(user: User, *, is_password_set: bool) -> DesiredUser:
-    """`is_password_set`: whether the brokers have the user's password; for users with one."""
+def desired_user(user: User, name: str, *, is_password_set: bool) -> DesiredUser:
+    """`name`: by which brokers know the user. `is_password_set`: of a user with a password, whether
+    the brokers got it.
+    """
     acls, quotas = user.spec.acls, user.spec.quotas
     return DesiredUser(
-        user.user_name,
+        name,
         mechanism_of(user),
         is_password_set,
-        None if acls is None else frozenset(it for rule in acls for it in _entries(rule, principal_of(user.user_name))),
+        None if acls is None else frozenset(it for rule in acls for it in _entries(rule, principal_of(name))),
         None if quotas is None else _quotas(quotas.to_json()),
     )
 
@@ -181,19 +185,25 @@ def _list(entries: tuple[AccessControlEntry, ...]) -> str:
 
 @dataclass(slots=True)
 class UserResource:
-    """A User resource. `body`: the cached object. `user`: None if the spec is invalid, for
-    `invalid_reason`.
+    """A User resource. `body`: as it is cached. `user`: None if the spec is invalid, for
+    `invalid_reason`. `user_name`: by which brokers know the user.
     """
 
     body: Json
     user: User | None
     invalid_reason: str
+    user_name: str
 
     @classmethod
-    def parse(cls, body: Json) -> "UserResource":
+    def parse(cls, body: Json, cluster: Cluster | None = None) -> "UserResource":
+        """`cluster`: None if it does not exist, or its spec is invalid."""
         if problems := find_spec_problems(body):
-            return cls(body, None, problems)
-        return cls(body, User.parse_stored(body), "")
+            return cls(body, None, problems, "")
+        user = User.parse_stored(body)
+        try:
+            return cls(body, user, "", user.user_name if cluster is None else principal_name(user, cluster))
+        except NoPrincipal as reason:
+            return cls(body, None, str(reason), "")
 
     @property
     def name(self) -> str:
@@ -214,5 +224,5 @@ def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
     owners: dict[str, UserResource] = {}
     for it in sorted(resources, key=lambda it: it.rank):
         if it.user:
-            owners.setdefault(it.user.user_name, it)
+            owners.setdefault(it.user_name, it)
     return owners

@@ -15,6 +15,7 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -216,12 +217,12 @@ class Platform(Protocol):
 
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 
-    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Contents:
         """What was written for the user's clients; empty if nothing was. Raises Blocked if another
         object has its name, SecretUnusable if it may not be read.
         """
 
-    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+    async def write_user_secret(self, user: Json, name: str, data: Contents) -> None:
         """Replaces what the user's clients need. `user`: the User resource. Raises Blocked,
         SecretUnusable.
         """

@@ -89,6 +89,8 @@ KINDS: Final = (
             Column("Cluster", ".spec.clusterRef.name"),
             Column("Authentication", ".spec.authentication.type"),
             Column("Secret", ".status.secret"),
+            Column("Principal", ".status.userName", wide=True),
+            Column("Certificate-expires", ".status.certificate.notAfter", wide=True),
         ),
     ),
     Kind(

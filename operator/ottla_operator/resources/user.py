@@ -20,10 +20,12 @@ class Authentication(Model, frozen=True):
     """How the user authenticates."""
 
     type: Annotated[
-        Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "None"],
+        Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "External"],
         doc(
             "SCRAM-SHA-256 or SCRAM-SHA-512: user name and password, which are written to a Secret. TLS: client "
-            "certificate, made by others, whose subject is userName. None: no credential, only access rules and quotas."
+            "certificate, issued by the authority of a Cluster with tls.issuer: Internal and written to a Secret. "
+            "External: others issue the credential, such as an OAuth token or a client certificate; the user has only "
+            "access rules and quotas."
         ),
     ]
     password_from: Annotated[
@@ -161,8 +163,9 @@ class UserSpec(Model, frozen=True):
     user_name: Annotated[
         Annotated[str, Meta(min_length=1, max_length=249)] | None,
         doc(
-            "Name that clients authenticate with: for SCRAM the user name, for TLS the certificate's subject, such as "
-            "CN=alice,O=example. Immutable. Defaults to metadata.name."
+            "Name that clients authenticate with: for SCRAM the user name, for TLS the certificate's CN, or its whole "
+            "subject, such as CN=alice,O=example, for External the principal's name. Immutable. Defaults to "
+            "metadata.name."
         ),
     ] = None
     secret_name: Annotated[
@@ -193,14 +196,24 @@ class UserSpec(Model, frozen=True):
     )
 
 
+class UserCertificateStatus(Model, frozen=True):
+    """The user's client certificate."""
+
+    not_after: Annotated[Timestamp, doc("Time at which the certificate expires.")]
+    renewal_time: Annotated[Timestamp, doc("Time from which the operator renews it.")]
+
+
 class UserStatus(Status, frozen=True):
     """Observed state of the user."""
 
-    user_name: Annotated[str | None, doc("Name that clients authenticate with.")] = None
+    user_name: Annotated[
+        str | None, doc("Name of the user's principal on the brokers; for TLS made of the certificate's subject.")
+    ] = None
     secret: Annotated[str | None, doc("Secret that holds the credentials.")] = None
     previous_credential_until: Annotated[
         Timestamp | None, doc("Time until which the password of the previous type stays valid.")
     ] = None
+    certificate: Annotated[UserCertificateStatus | None, doc("Client certificate of a user with TLS.")] = None
 
 
 class User(Resource, frozen=True):

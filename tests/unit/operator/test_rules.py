@@ -56,7 +56,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     ],
     "Authentication": [
         {"type": "TLS", "passwordFrom": {"name": "a", "key": "b"}},
-        {"type": "None", "passwordFrom": {"name": "a", "key": "b"}},
+        {"type": "External", "passwordFrom": {"name": "a", "key": "b"}},
         {"type": "TLS", "overlap": "1h"},
         {"type": "SCRAM-SHA-256", "overlap": "1h"},
         {"type": "TLS"},

@@ -119,15 +119,15 @@ def user(**spec: Any) -> User:
     ids=str,
 )
 def test_rules_become_entries(rule: dict[str, Any], expected: list[str]) -> None:
-    acls = desired_user(user(acls=[rule]), is_password_set=True).acls
+    acls = desired_user(user(acls=[rule]), "alice", is_password_set=True).acls
     assert acls is not None
     assert sorted(map(describe_entry, acls)) == expected
 
 
 def test_what_the_spec_leaves_out_is_not_managed() -> None:
-    desired = desired_user(user(), is_password_set=True)
+    desired = desired_user(user(), "alice", is_password_set=True)
     assert (desired.acls, desired.quotas) == (None, None)
-    managed = desired_user(user(acls=[], quotas={"producerByteRate": 1000}), is_password_set=True)
+    managed = desired_user(user(acls=[], quotas={"producerByteRate": 1000}), "alice", is_password_set=True)
     assert (managed.acls, managed.quotas) == (frozenset(), {"producer_byte_rate": 1000.0})
 
 
