@@ -166,3 +166,21 @@ def test_a_user_whose_name_a_mapping_rule_makes_and_one_that_no_rule_matches(up:
     up.wait_for_line("user billing is no longer described")
     eventually(lambda: produce(settings, "orders") is not None, within_s=60)
     assert up.stop() == 0
+
+
+def test_an_edited_policy_changes_what_its_users_may_do(up: UpProcess) -> None:
+    def policy(*operations: str) -> Json:
+        return resource("AccessPolicy", "orders", acls=[{"allow": list(operations), "topic": "orders*"}])
+
+    billing = user(aclsFrom=[{"name": "orders"}])
+    up.write_resources(cluster(up), topic("orders"), policy("Read"), billing)
+    up.start()
+    up.wait_for_line("clients connect with")
+    up.wait_for_line("topic orders created")
+    error = produce(librdkafka(up), "orders")
+    assert error is not None and error.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
+    up.write_resources(cluster(up), topic("orders"), policy("Read", "Write"), billing)
+    eventually(lambda: produce(librdkafka(up), "orders") is None, within_s=60)
+    up.write_resources(cluster(up), topic("orders"), billing)
+    up.wait_for_line("AccessPolicy 'orders' is not in these files")
+    assert up.stop() == 0

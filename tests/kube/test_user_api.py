@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from ottla_broker.wire.listener_tls import inspect_certificate
@@ -164,3 +171,38 @@ def test_certificates_of_the_clusters_own_authority_are_in_secrets(
     assert operator.count_writes() == writes, "nothing is issued or written again"
     log = operator.daemon.log_tail()
     assert "PRIVATE" not in repr((resources.list_objects("v1", "events"), cluster, user, log))
+
+
+def test_rules_of_a_policy_reach_its_users_and_go_with_it(secured: NamespaceClient, operator: OperatorProcess) -> None:
+    secured.create("AccessPolicy", "everybody", {"acls": RULES})
+    secured.create("User", "alice", {**SPEC, "aclsFrom": [{"name": "everybody"}, {"name": "readers"}]})
+    eventually(
+        lambda: secured.condition("User", "alice").get("reason") == "AccessPolicyNotFound",
+        within_s=60,
+        message=operator.daemon.log_tail,
+    )
+    assert "spec.aclsFrom: AccessPolicy readers does not exist" in secured.condition("User", "alice")["message"]
+    assert [it for it in granted("alice") if it.startswith("topic orders")] == ["topic orders READ"]
+    secured.create("AccessPolicy", "readers", {"acls": [{"allow": ["Read"], "topic": "more"}]})
+    secured.wait_for_status("User", "alice")
+    assert "topic more READ" in granted("alice")
+    secured.patch_spec("AccessPolicy", "readers", {"acls": [{"allow": ["Write"], "topic": "more"}]})
+    eventually(lambda: "topic more WRITE" in granted("alice"), within_s=30)
+    assert "topic more READ" not in granted("alice")
+    eventually(lambda: secured.get("AccessPolicy", "readers")["status"].get("users") == 1, within_s=30)
+    assert kstatus(secured.get("AccessPolicy", "readers")) == "Current"
+    secured.delete("AccessPolicy", "readers")
+    eventually(lambda: "topic more WRITE" not in granted("alice"), within_s=30)
+    assert "topic orders READ" in granted("alice")
+
+
+def granted(user: str) -> list[str]:
+    """What rules of the broker allow to a user."""
+    admin = AdminClient({"bootstrap.servers": f"{HOST}:9091"})
+    wanted = AclBindingFilter(
+        *(ResourceType.ANY, None, ResourcePatternType.ANY),
+        *(f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY),
+    )
+    return sorted(
+        f"{it.restype.name.lower()} {it.name} {it.operation.name}" for it in admin.describe_acls(wanted).result(10)
+    )

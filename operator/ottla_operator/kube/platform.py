@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform, ready_addresses
-from ottla_operator.kube.kinds import CLUSTER, POD, TOPIC, USER
+from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, POD, TOPIC, USER
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
 from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
 from ottla_operator.kube.secrets import read_secrets
@@ -55,6 +55,9 @@ class KubePlatform:
         everything.
         """
         return self.cache.clusters.get(key) or await self.api.get(CLUSTER, key.namespace, key.name)
+
+    async def find_access_policy(self, key: Key) -> Json | None:
+        return self.cache.policies.get(key) or await self.api.get(ACCESS_POLICY, key.namespace, key.name)
 
     def find_unsupported(self, resource: Json) -> str:
         match resource["kind"]:

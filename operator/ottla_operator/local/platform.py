@@ -120,6 +120,11 @@ class LocalPlatform:
     async def find_cluster(self, key: Key) -> Json | None:
         return self.cache.clusters.get(key)
 
+    async def find_access_policy(self, key: Key) -> Json | None:
+        """As the files say: at a start they are handed to the controller one after the other."""
+        document = self._documents.get(("AccessPolicy", key.name))
+        return None if document is None else document.data
+
     def find_unsupported(self, resource: Json) -> str:
         return mirror_plan.find_unsupported(Mirror.parse_stored(resource)) if resource["kind"] == "Mirror" else ""
 

@@ -129,6 +129,12 @@ STALLED_REASONS: Final = (
         "Set `tls.issuer: Internal` of the Cluster, or the User's authentication to External.",
     ),
     Reason(
+        "AccessPolicyNotFound",
+        "User",
+        "An AccessPolicy of `aclsFrom` does not exist or is invalid. Nothing is allowed by it; denials stay.",
+        "Create the policy, or remove it from `aclsFrom`.",
+    ),
+    Reason(
         "AuthorizationDisabled",
         "User",
         "The User has access rules, and its Cluster allows everything.",

@@ -162,6 +162,9 @@ class Platform(Protocol):
     def find_unsupported(self, resource: Json) -> str:
         """Why this platform cannot run a resource that is valid in itself; empty if it can."""
 
+    async def find_access_policy(self, key: Key) -> Json | None:
+        """The AccessPolicy of this name; None only if it surely does not exist."""
+
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
         """The Secrets that exist, by name. Raises SecretUnusable where one may not be read."""
 

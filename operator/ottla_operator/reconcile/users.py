@@ -18,6 +18,7 @@ from ottla_operator.plan.user_records import (
     record_of,
     renamed_records,
 )
+from ottla_operator.plan.user_rules import has_rules, missing_policies
 from ottla_operator.plan.users import (
     UserChanges,
     UserResource,
@@ -28,6 +29,7 @@ from ottla_operator.plan.users import (
     previous_credential_end,
     user_owners,
 )
+from ottla_operator.reconcile.access_policies import Policies, read_policies
 from ottla_operator.reconcile.concurrency import for_each
 from ottla_operator.reconcile.connection import connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
@@ -181,8 +183,9 @@ class UserReconciler:
                 return blocked.readiness
 
         prepared = dict(zip([it.uid for it in resources], await for_each(resources, prepare), strict=True))
+        policies = await read_policies(self.platform, parsed.metadata.namespace, resources)
         planned = {
-            it.uid: _plan(it, credentials, observed)
+            it.uid: _plan(it, credentials, observed, policies)
             for it in resources
             if isinstance(credentials := prepared[it.uid], ClientCredentials)
         }
@@ -207,7 +210,7 @@ class UserReconciler:
                 said = f"client certificate issued, valid until {credentials.expiry}: {credentials.issued}"
                 await self.platform.record_event(it.body, "CertificateIssued", said)
             status = StatusFields(credentials.secret_name, change.previous_until, credentials.certificate)
-            await self._report(it, _evaluate(it, parsed, observed), status)
+            await self._report(it, _evaluate(it, parsed, observed, policies), status)
 
         await for_each(resources, finish)
 
@@ -288,12 +291,14 @@ def _readiness_of(error: KafkaError) -> Readiness:
     return Stalled("RejectedByBrokers", str(error))
 
 
-def _plan(resource: UserResource, credentials: ClientCredentials, observed: ObservedUsers) -> UserChange:
+def _plan(
+    resource: UserResource, credentials: ClientCredentials, observed: ObservedUsers, policies: Policies
+) -> UserChange:
     """Plans the changes of a user. Leaves out rules and quotas that the brokers do not support:
     they would refuse the other changes with them.
     """
     assert resource.user is not None
-    desired = desired_user(resource.user, resource.user_name, is_password_set=credentials.is_password_set)
+    desired = desired_user(resource.user, resource.user_name, policies, is_password_set=credentials.is_password_set)
     changes = plan_user_changes(desired, observed.of(desired.name))
     overlap = resource.user.spec.authentication.overlap
     known_end = (resource.body.get("status") or {}).get("previousCredentialUntil")
@@ -317,15 +322,20 @@ def _plan(resource: UserResource, credentials: ClientCredentials, observed: Obse
     )
 
 
-def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers) -> Readiness:
+def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers, policies: Policies) -> Readiness:
     """Once the changes are applied."""
     assert resource.user is not None
     spec, name = resource.user.spec, resource.user_name
-    if spec.acls and not has_access_rules(cluster):
-        said = f"spec.acls has no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
+    if has_rules(resource.user) and not has_access_rules(cluster):
+        said = (
+            f"access rules have no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
+        )
         return Stalled("AuthorizationDisabled", said)
-    if spec.acls and not observed.has_acls:
+    if has_rules(resource.user) and not observed.has_acls:
         return Reconciling("WaitingForAuthorization", "brokers are still to be restarted with access rules")
+    if missing := missing_policies(resource.user, policies):
+        said = f"spec.aclsFrom: AccessPolicy {', '.join(missing)} does not exist; nothing is allowed by it"
+        return Stalled("AccessPolicyNotFound", said)
     if spec.quotas and not observed.has_quotas:
         return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
     type_ = spec.authentication.type

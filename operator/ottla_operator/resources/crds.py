@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.resources.access_policy import AccessPolicy, AccessPolicySpec, AccessPolicyStatus
 from ottla_operator.resources.cluster import Cluster, ClusterSpec, ClusterStatus
 from ottla_operator.resources.common import API_VERSION, Resource, Status
 from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
@@ -92,6 +93,14 @@ KINDS: Final = (
             Column("Principal", ".status.userName", wide=True),
             Column("Certificate-expires", ".status.certificate.notAfter", wide=True),
         ),
+    ),
+    Kind(
+        AccessPolicy,
+        AccessPolicySpec,
+        AccessPolicyStatus,
+        "accesspolicies",
+        ("okap",),
+        (Column("Users", ".status.users", "integer"),),
     ),
     Kind(
         Mirror,

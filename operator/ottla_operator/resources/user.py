@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from ottla_operator.resources.acl_rule import AclRules
 from ottla_operator.resources.common import (
     Duration,
     ObjectName,
@@ -13,7 +14,7 @@ from ottla_operator.resources.common import (
     Status,
     Timestamp,
 )
-from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one, immutable, listed
+from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable, listed
 
 
 class Authentication(Model, frozen=True):
@@ -55,86 +56,6 @@ class Authentication(Model, frozen=True):
     )
 
 
-class AclResource(Model, frozen=True):
-    """Resource that an access rule applies to."""
-
-    type: Annotated[Literal["Topic", "Group", "Cluster", "TransactionalId"], doc("Type of the Kafka resource.")]
-    name: Annotated[
-        Annotated[str, Meta(max_length=249)] | None,
-        doc("Name of the Kafka resource, or '*' for all. Not set for Cluster."),
-    ] = None
-    pattern: Annotated[
-        Literal["Literal", "Prefixed"] | None,
-        doc("Literal: name is the whole name. Prefixed: name is a prefix. Defaults to Literal."),
-    ] = None
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        Rule(
-            "(self.type == 'Cluster') != has(self.name)",
-            "Topic, Group and TransactionalId need a name ('*' for all); Cluster has none",
-            lambda value: (value.get("type") == "Cluster") != ("name" in value),
-            "name",
-        ),
-    )
-
-
-Operation = Literal[
-    "All",
-    "Read",
-    "Write",
-    "Create",
-    "Delete",
-    "Alter",
-    "Describe",
-    "ClusterAction",
-    "DescribeConfigs",
-    "AlterConfigs",
-    "IdempotentWrite",
-]
-
-
-Operations = Annotated[list[Operation], Meta(min_length=1, max_length=16, extra_json_schema=listed("set"))]
-PatternText = Annotated[str, Meta(min_length=1, max_length=249)]
-
-
-class AclRule(Model, frozen=True):
-    """Access rule: `{allow: [Read, Write], topic: orders*}`."""
-
-    allow: Annotated[Operations | None, doc("Kafka operations that are allowed.")] = None
-    deny: Annotated[
-        Operations | None, doc("Kafka operations that are denied. A denial takes precedence over every allow.")
-    ] = None
-    topic: Annotated[PatternText | None, doc("Name of a topic; `orders*` is a prefix, `*` every topic.")] = None
-    group: Annotated[PatternText | None, doc("Id of a consumer group; `*` at its end as for topic.")] = None
-    transactional_id: Annotated[PatternText | None, doc("Transactional id; `*` at its end as for topic.")] = None
-    cluster: Annotated[bool | None, doc("The cluster itself. Only true is allowed.")] = None
-    resource: Annotated[
-        AclResource | None, doc("Resource in Kafka's form, for names that end with `*` themselves.")
-    ] = None
-    host: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=64)] | None,
-        doc("Client IP address that the rule applies to. Defaults to any."),
-    ] = None
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one(
-            "topic",
-            "group",
-            "transactionalId",
-            "cluster",
-            "resource",
-            message="a rule is about one of topic, group, transactionalId, cluster and resource",
-        ),
-        exactly_one("allow", "deny", message="a rule has either allow or deny"),
-        Rule(
-            "!has(self.cluster) || self.cluster",
-            "cluster can only be true",
-            lambda value: value.get("cluster", True) is True,
-            "cluster",
-        ),
-    )
-
-
 class Quotas(Model, frozen=True):
     """Limits on the user's load. A limit that is not set does not apply."""
 
@@ -172,11 +93,19 @@ class UserSpec(Model, frozen=True):
         ObjectName | None, doc("Secret that the credentials are written to. Defaults to metadata.name.")
     ] = None
     acls: Annotated[
-        Annotated[list[AclRule], Meta(max_length=256)] | None,
+        AclRules | None,
         doc(
             "Access rules of the user, on clusters with authorization type ACL. Other rules of the user are removed. "
             "Without this field rules are left alone.",
             listed("atomic"),
+        ),
+    ] = None
+    acls_from: Annotated[
+        Annotated[list[ObjectRef], Meta(max_length=32)] | None,
+        doc(
+            "AccessPolicies whose rules the user has too. Other rules of the user are removed. While one of them does "
+            "not exist, the user has what the others and acls allow, and every denial that it had.",
+            listed("map", "name"),
         ),
     ] = None
     quotas: Annotated[
