@@ -148,8 +148,8 @@ def test_certificates_of_the_clusters_own_authority_are_in_secrets(
     resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess
 ) -> None:
     listeners = [{"name": "clients", "port": 9094, "tls": True, "authentication": "TLS"}]
-    security = {"tls": {"issuer": "Internal"}, "authorization": {"type": "ACL"}}
-    create_cluster_with_broker(resources, broker, listeners=listeners, **security)
+    tls, authorization = {"issuer": "Internal"}, {"type": "ACL"}
+    create_cluster_with_broker(resources, broker, listeners=listeners, tls=tls, authorization=authorization)
     resources.create("User", "billing", {**SPEC, "authentication": {"type": "TLS"}, "acls": RULES})
     user = resources.wait_for_status("User", "billing")
     assert user["status"]["userName"] == "CN=billing"

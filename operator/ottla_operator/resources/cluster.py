@@ -9,6 +9,7 @@ from ottla_operator.resources.common import (
     Duration,
     IntOrString,
     ObjectRef,
+    PlainObject,
     PodTemplate,
     Quantity,
     Resource,
@@ -63,6 +64,14 @@ class Listener(Model, frozen=True):
         doc(
             "Host name that brokers advertise to clients; {id} stands for the broker id. "
             "Defaults to the discovered address."
+        ),
+    ] = None
+    network_policy_peers: Annotated[
+        Annotated[list[PlainObject], Meta(min_length=1, max_length=100)] | None,
+        doc(
+            "Who may connect to the listener, as in the `from` of a NetworkPolicy: items with podSelector, "
+            "namespaceSelector or ipBlock. Needs a network plugin that enforces policies. Ignored by `ottla up`. "
+            "Defaults to everybody."
         ),
     ] = None
 

@@ -1,4 +1,4 @@
-"""Certificates of Users that a Cluster's own authority issues, and the principals that they make."""
+"""Certificates of Users that a Cluster's own authority issues, and the principals they make."""
 
 import time
 from typing import Any
