@@ -177,7 +177,7 @@ def test_rules_of_a_policy_reach_its_users_and_go_with_it(secured: NamespaceClie
     secured.create("AccessPolicy", "everybody", {"acls": RULES})
     secured.create("User", "alice", {**SPEC, "aclsFrom": [{"name": "everybody"}, {"name": "readers"}]})
     eventually(
-        lambda: secured.condition("User", "alice").get("reason") == "AccessPolicyNotFound",
+        lambda: secured.condition("User", "alice").get("reason") == "AccessPolicyUnusable",
         within_s=60,
         message=operator.daemon.log_tail,
     )

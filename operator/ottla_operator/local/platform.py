@@ -38,6 +38,7 @@ from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
+from ottla_operator.resources import topic as topics
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
@@ -316,7 +317,8 @@ def local_user_uid(name: str) -> str:
 
 
 def topic_name(resource: Json) -> str:
-    return str(resource["spec"].get("topicName") or resource["metadata"]["name"])
+    spec = resource["spec"]
+    return topics.topic_name(resource["metadata"]["name"], spec.get("topicName"), spec.get("tenant"))
 
 
 def pipeline_row_key(resource: Json) -> tuple[str, str]:

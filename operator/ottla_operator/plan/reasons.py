@@ -129,10 +129,10 @@ STALLED_REASONS: Final = (
         "Set `tls.issuer: Internal` of the Cluster, or the User's authentication to External.",
     ),
     Reason(
-        "AccessPolicyNotFound",
+        "AccessPolicyUnusable",
         "User",
-        "An AccessPolicy of `aclsFrom` does not exist or is invalid. Nothing is allowed by it; denials stay.",
-        "Create the policy, or remove it from `aclsFrom`.",
+        "An AccessPolicy of `aclsFrom` is missing or invalid. Nothing is allowed by it; denials stay.",
+        "Create or correct the policy, or remove it from `aclsFrom`.",
     ),
     Reason(
         "AuthorizationDisabled",

@@ -15,7 +15,7 @@ from ottla_broker.security.scram import MECHANISMS, ScramMechanism
 from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.acl_patterns import describe_entry
-from ottla_operator.plan.user_rules import desired_entries, missing_policies
+from ottla_operator.plan.user_rules import desired_entries, unusable_policies
 from ottla_operator.resources.access_policy import AccessPolicy
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
@@ -124,7 +124,7 @@ def desired_user(
         mechanism_of(user),
         is_password_set,
         desired_entries(user, principal_of(name), policies),
-        bool(missing_policies(user, policies)),
+        bool(unusable_policies(user, policies)),
         None if quotas is None else _quotas(quotas.to_json()),
     )
 

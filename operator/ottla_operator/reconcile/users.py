@@ -18,7 +18,7 @@ from ottla_operator.plan.user_records import (
     record_of,
     renamed_records,
 )
-from ottla_operator.plan.user_rules import has_rules, missing_policies
+from ottla_operator.plan.user_rules import has_rules, unusable_policies
 from ottla_operator.plan.users import (
     UserChanges,
     UserResource,
@@ -333,9 +333,9 @@ def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers,
         return Stalled("AuthorizationDisabled", said)
     if has_rules(resource.user) and not observed.has_acls:
         return Reconciling("WaitingForAuthorization", "brokers are still to be restarted with access rules")
-    if missing := missing_policies(resource.user, policies):
-        said = f"spec.aclsFrom: AccessPolicy {', '.join(missing)} does not exist; nothing is allowed by it"
-        return Stalled("AccessPolicyNotFound", said)
+    if unusable := unusable_policies(resource.user, policies):
+        said = "; ".join(f"AccessPolicy {name} {why}" for name, why in unusable.items())
+        return Stalled("AccessPolicyUnusable", f"spec.aclsFrom: {said}; nothing is allowed by it")
     if spec.quotas and not observed.has_quotas:
         return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
     type_ = spec.authentication.type

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one, listed
+from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
 
 
 class AclResource(Model, frozen=True):
@@ -88,3 +88,8 @@ class AclRule(Model, frozen=True):
 
 
 AclRules = Annotated[list[AclRule], Meta(max_length=256)]
+
+
+def is_about_cluster(rule: dict[str, Json]) -> bool:
+    """`rule`: an access rule as plain JSON."""
+    return "cluster" in rule or rule.get("resource", {}).get("type") == "Cluster"

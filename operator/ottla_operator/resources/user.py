@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from ottla_operator.resources.acl_rule import AclRules
+from ottla_operator.resources.acl_rule import AclRules, is_about_cluster
 from ottla_operator.resources.common import (
     Duration,
     ObjectName,
@@ -12,7 +12,9 @@ from ottla_operator.resources.common import (
     Resource,
     SecretKeyRef,
     Status,
+    Tenant,
     Timestamp,
+    tenant_prefix,
 )
 from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable, listed
 
@@ -89,6 +91,14 @@ class UserSpec(Model, frozen=True):
             "metadata.name."
         ),
     ] = None
+    tenant: Annotated[
+        Tenant | None,
+        doc(
+            "Tenant that the user belongs to. Names in its rules, and its own name, begin with it: TENANT.NAME. "
+            "Without acls and aclsFrom the user may do everything with the tenant's topics, groups and transactional "
+            "ids. Immutable."
+        ),
+    ] = None
     secret_name: Annotated[
         ObjectName | None, doc("Secret that the credentials are written to. Defaults to metadata.name.")
     ] = None
@@ -120,6 +130,20 @@ class UserSpec(Model, frozen=True):
             lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
             "clusterRef",
         ),
+        Rule(
+            "!has(self.tenant) || !has(self.acls) || self.acls.all(it, !has(it.cluster) && (!has(it.resource) || "
+            "it.resource.type != 'Cluster'))",
+            "a user of a tenant has no rules about the cluster, because they would show other tenants",
+            lambda spec: "tenant" not in spec or not any(map(is_about_cluster, spec.get("acls") or ())),
+            "acls",
+        ),
+        Rule(
+            "!has(self.tenant) || !has(self.userName) || !self.userName.contains('=')",
+            "the userName of a user of a tenant is no subject of a certificate",
+            lambda spec: "tenant" not in spec or "=" not in spec.get("userName", ""),
+            "userName",
+        ),
+        immutable("tenant", "tenant is immutable; create a new User instead"),
         immutable("userName", "userName is immutable; create a new User instead"),
         immutable("secretName", "secretName is immutable; create a new User instead"),
     )
@@ -154,7 +178,8 @@ class User(Resource, frozen=True):
 
     @property
     def user_name(self) -> str:
-        return self.spec.user_name or self.metadata.name
+        prefix = tenant_prefix(self.spec.tenant) if self.spec.authentication.type != "External" else ""
+        return prefix + (self.spec.user_name or self.metadata.name)
 
     @property
     def secret_name(self) -> str:
