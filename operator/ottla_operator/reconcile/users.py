@@ -59,8 +59,8 @@ TRANSIENT_ERRORS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StatusFields:
-    """`previous_until`: until when the password of the previous type stays valid; None: there is
-    none.
+    """`previous_until`: until when the password of the previous type remains valid; None without
+    one.
     """
 
     secret: str
@@ -205,7 +205,7 @@ class UserReconciler:
             except Blocked as blocked:
                 await self._report(it, blocked.readiness)
                 return
-            await self._tell_changes(it, change.changes, is_password_known=credentials.is_password_set)
+            await self._record_changes(it, change.changes, is_password_known=credentials.is_password_set)
             if credentials.issued:
                 said = f"client certificate issued, valid until {credentials.expiry}: {credentials.issued}"
                 await self.platform.record_event(it.body, "CertificateIssued", said)
@@ -214,9 +214,10 @@ class UserReconciler:
 
         await for_each(resources, finish)
 
-    async def _tell_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
-        """What is changed although the spec was fulfilled before was changed by others, unless the
-        password has another source by now or the time of the previous one is over.
+    async def _record_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
+        """Records an event for the changes. Changes to a user that was Ready for the same spec are
+        reported as drift, unless the source of the password has changed or the previous password
+        has expired.
         """
         if not changes:
             return
@@ -285,7 +286,7 @@ def _version(cluster: Json) -> tuple[object, ...]:
 
 
 def _readiness_of(error: KafkaError) -> Readiness:
-    """What brokers reject for good takes a person; the rest is retried."""
+    """Stalled for an error that a person must resolve; Reconciling for one that is retried."""
     if error.code in TRANSIENT_ERRORS:
         return Reconciling("RetryingAfterError", str(error))
     return Stalled("RejectedByBrokers", str(error))
@@ -323,7 +324,7 @@ def _plan(
 
 
 def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers, policies: Policies) -> Readiness:
-    """Once the changes are applied."""
+    """The readiness of a user after its changes were applied."""
     assert resource.user is not None
     spec, name = resource.user.spec, resource.user_name
     if has_rules(resource.user) and not has_access_rules(cluster):
