@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import confluent_kafka as ck
 import pytest
 
 from tests.brokers import BrokerProcess
@@ -211,6 +212,54 @@ def test_broker_log_dirs_versions_and_quorum(tool: Tool, broker: BrokerProcess, 
     )
     assert re.search(feature, tool("FeatureCommand", "describe"), re.MULTILINE)
     assert "Cluster ID: " in tool("ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap, bootstrap=False)
+
+
+def test_transactions_are_listed_described_and_ended(
+    tool: Tool, broker: BrokerProcess, classpath: str, name: str
+) -> None:
+    rd.create_topic(broker.bootstrap, name)
+    producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name, "linger.ms": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"open")
+    producer.flush(10)
+
+    listed = [line.split() for line in tool("TransactionsCommand", "list").splitlines() if line.startswith(name)]
+    assert [(id_, state) for id_, _, _, state in listed] == [(name, "Ongoing")]
+    described = tool("TransactionsCommand", "describe", "--transactional-id", name)
+    assert f"{name}-0" in described and "Ongoing" in described
+    producers = tool("TransactionsCommand", "describe-producers", "--topic", name, "--partition", "0")
+    assert producers.splitlines()[-1].split()[-1] == "0", "the open transaction begins at offset 0"
+
+    tool("TransactionsCommand", "abort", "--topic", name, "--partition", "0", "--start-offset", "0")
+    assert eventually(lambda: rd.consume(broker.bootstrap, name, isolation_level="read_committed") == [])
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 1))
+    assert len(rd.consume(broker.bootstrap, name, isolation_level="read_committed")) == 1
+
+    decoded = "".join(
+        subprocess.run(
+            java_command(classpath, "kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log)),
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=True,
+        ).stdout
+        for log in sorted(broker.log_dir.glob("__transaction_state-*/*.log"))
+        if log.stat().st_size
+    )
+    assert name in decoded and '"transactionStatus":1' in decoded, decoded
+
+
+def test_transaction_version_is_lowered_and_raised(tool: Tool) -> None:
+    def level() -> str:
+        (line,) = (each for each in tool("FeatureCommand", "describe").splitlines() if "transaction.version" in each)
+        return line.split("FinalizedVersionLevel:")[1].split()[0]
+
+    assert level() == "2"
+    tool("FeatureCommand", "downgrade", "--feature", "transaction.version=1")
+    assert level() == "1"
+    tool("FeatureCommand", "upgrade", "--feature", "transaction.version=2")
+    assert level() == "2"
 
 
 def _members(tool: Tool, group: str) -> list[list[int]] | None:

@@ -1,0 +1,63 @@
+"""What a partition's leader lets begin and end a transaction in its log."""
+
+import pytest
+
+from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+def open_transaction(producers: ProducerStates, *, epoch: int = 3, offset: int = 10) -> None:
+    producers.apply_batch(7, epoch, 0, offset, 0, 0, True, 0)
+
+
+def end_transaction(producers: ProducerStates, *, epoch: int, offset: int = 11) -> None:
+    producers.apply_marker(7, epoch, offset, 0, 0, aborted=True, now_ms=0)
+
+
+def error_of_check(producers: ProducerStates, epoch: int, guard: object) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        producers.check_verified(7, epoch, guard)
+    return refused.value.code
+
+
+def test_first_batch_of_a_transaction_needs_a_verification() -> None:
+    producers = ProducerStates()
+    assert error_of_check(producers, 3, None) is ErrorCode.invalid_txn_state
+    guard = producers.verifications.begin(7)
+    producers.check_verified(7, 3, guard)
+    open_transaction(producers)
+    producers.check_verified(7, 3, None)  # the transaction is open
+
+
+def test_marker_between_verification_and_append_makes_the_verification_invalid() -> None:
+    producers = ProducerStates()
+    guard = producers.verifications.begin(7)
+    end_transaction(producers, epoch=3)
+    assert error_of_check(producers, 3, guard) is ErrorCode.invalid_txn_state
+
+
+def test_former_epoch_is_refused_before_its_verification_is_looked_at() -> None:
+    producers = ProducerStates()
+    open_transaction(producers, epoch=4)
+    assert error_of_check(producers, 3, None) is ErrorCode.invalid_producer_epoch
+
+
+def test_marker_of_protocol_2_that_comes_again_is_not_written_again() -> None:
+    producers = ProducerStates()
+    open_transaction(producers, epoch=3)
+    assert not producers.is_end_written(7, 4, 2)
+    end_transaction(producers, epoch=4)
+    assert producers.is_end_written(7, 4, 2)
+    assert not producers.is_end_written(7, 4, 0), "in protocol 1 the next transaction has the same epoch"
+
+
+def test_marker_of_protocol_2_never_ends_a_later_transaction() -> None:
+    producers = ProducerStates()
+    open_transaction(producers, epoch=4)
+    with pytest.raises(KafkaError) as refused:
+        producers.is_end_written(7, 4, 2)
+    assert refused.value.code is ErrorCode.invalid_producer_epoch
+
+
+def test_marker_of_an_unknown_producer_is_written() -> None:
+    assert not ProducerStates().is_end_written(7, 4, 2)

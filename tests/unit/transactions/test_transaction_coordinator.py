@@ -1,0 +1,220 @@
+"""The transaction coordinator on virtual time: writes, failover, timeouts and expiry."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla_broker.transactions.transaction_config import TransactionConfig
+from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
+from ottla_broker.transactions.transaction_metadata import (
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionState,
+)
+from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.sim.virtual_loop import run_in_virtual_time
+from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
+
+T0 = TopicPartition("t", 0)
+ID = "tx"
+
+
+class CoordinatorBroker:
+    """A coordinator with one partition, which can be followed by another. `markers`: what it has
+    sent; `can_write_markers`: cleared while no partition leader answers.
+    """
+
+    def __init__(self, version: int = 2) -> None:
+        self.journal = MemoryJournal(topic=TRANSACTION_STATE_TOPIC)
+        self.markers: list[tuple[TransactionMetadata, int]] = []
+        self.can_write_markers = asyncio.Event()
+        self.can_write_markers.set()
+        self.version = version
+        self._next_id = 100
+        self.coordinator = self._new_coordinator()
+
+    def _new_coordinator(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            virtual_runtime(),
+            TransactionConfig(transactional_id_expiration_ms=3_600_000),
+            lambda: 1,
+            lambda: True,
+            self._generate_producer_id,
+            lambda: self.version,
+            self._write_markers,
+        )
+
+    async def _generate_producer_id(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    async def _write_markers(self, decided: TransactionMetadata, coordinator_epoch: int) -> None:
+        await self.can_write_markers.wait()
+        self.markers.append((decided, coordinator_epoch))
+
+    async def start(self) -> None:
+        await self.coordinator.load(0, self.journal)
+
+    async def fail_over(self) -> None:
+        self.coordinator.close()
+        self.coordinator = self._new_coordinator()
+        self.journal.epoch += 1
+        await self.start()
+
+    async def begin(self) -> ProducerIdAndEpoch:
+        producer = await self.coordinator.init_producer_id(ID, 60_000, None)
+        await self.coordinator.add_partitions(ID, producer, [T0], client_version=self.version)
+        return producer
+
+    async def end(self, producer: ProducerIdAndEpoch, *, commit: bool = True) -> ProducerIdAndEpoch:
+        return await self.coordinator.end_transaction(ID, producer, commit=commit, client_version=self.version)
+
+    def state(self) -> TransactionState:
+        return self.coordinator.describe(ID).state
+
+
+def scenario(test: Callable[[CoordinatorBroker], Awaitable[None]], version: int = 2) -> None:
+    async def main() -> None:
+        broker = CoordinatorBroker(version)
+        await broker.start()
+        try:
+            await test(broker)
+        finally:
+            broker.coordinator.close()
+
+    run_in_virtual_time(main())
+
+
+async def error_of(call: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        await call
+    return raised.value.code
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("commit", [True, False])
+def test_decision_is_completed_once_markers_are_written(version: int, commit: bool) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.begin()
+        broker.can_write_markers.clear()
+        following = await broker.end(producer, commit=commit)
+        assert following == (producer.producer_id, producer.epoch + (1 if version == 2 else 0))
+        assert broker.state() is (TransactionState.prepare_commit if commit else TransactionState.prepare_abort)
+        adding = broker.coordinator.add_partitions(ID, following, [T0], client_version=version)
+        assert await error_of(adding) is ErrorCode.concurrent_transactions
+        broker.can_write_markers.set()
+        await broker.coordinator.wait_until_idle(ID, 1)
+        assert broker.state() is (TransactionState.complete_commit if commit else TransactionState.complete_abort)
+        await broker.coordinator.add_partitions(ID, following, [T0], client_version=version)
+        ((decided, epoch),) = broker.markers
+        assert (decided.partitions, decided.producer, epoch) == (frozenset({T0}), following, 0)
+
+    scenario(test, version)
+
+
+def test_next_coordinator_completes_the_decision_of_a_failed_one() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.begin()
+        broker.can_write_markers.clear()
+        await broker.end(producer)
+        await broker.fail_over()
+        assert broker.state() is TransactionState.prepare_commit
+        assert await error_of(broker.end(producer)) is ErrorCode.concurrent_transactions
+        broker.can_write_markers.set()
+        await broker.coordinator.wait_until_idle(ID, 1)
+        assert broker.state() is TransactionState.complete_commit
+        assert [(decided.commits, epoch) for decided, epoch in broker.markers] == [(True, 1)]
+        await broker.end(producer)  # the answer was lost
+
+    scenario(test)
+
+
+def test_open_transaction_survives_a_change_of_coordinators() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.begin()
+        await broker.fail_over()
+        assert broker.coordinator.find_missing_partitions(ID, producer, [T0]) == frozenset()
+        await broker.end(producer)
+
+    scenario(test)
+
+
+def test_failed_write_changes_nothing() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.begin()
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        assert await error_of(broker.end(producer)) is ErrorCode.coordinator_not_available
+        assert broker.state() is TransactionState.ongoing
+        assert await error_of(broker.coordinator.init_producer_id("new", 1_000, None)) is (
+            ErrorCode.coordinator_not_available
+        )
+        broker.journal.failure = None
+        assert (await broker.coordinator.init_producer_id("new", 1_000, None)).epoch == 0
+        await broker.end(producer)
+        await broker.coordinator.wait_until_idle(ID, 1)
+        assert broker.state() is TransactionState.complete_commit
+
+    scenario(test)
+
+
+def test_second_request_is_refused_while_the_first_is_being_written() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        broker.journal.delay_s = 1
+        first = asyncio.ensure_future(broker.coordinator.init_producer_id(ID, 60_000, None))
+        await asyncio.sleep(0.5)
+        second = broker.coordinator.init_producer_id(ID, 60_000, None)
+        assert await error_of(second) is ErrorCode.concurrent_transactions
+        assert (await first).epoch == 0
+
+    scenario(test)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(version: int) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.begin()
+        await asyncio.sleep(75)
+        assert broker.state() is TransactionState.complete_abort
+        ((decided, _),) = broker.markers
+        assert (decided.commits, decided.producer_epoch) == (False, producer.epoch + 1)
+        adding = broker.coordinator.add_partitions(ID, producer, [T0], client_version=version)
+        assert await error_of(adding) is ErrorCode.producer_fenced
+
+    scenario(test, version)
+
+
+def test_new_instance_waits_for_the_end_of_the_former_ones_transaction() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        former = await broker.begin()
+        beginning = broker.coordinator.init_producer_id(ID, 60_000, None)
+        assert await error_of(beginning) is ErrorCode.concurrent_transactions
+        await broker.coordinator.wait_until_idle(ID, 1)
+        current = await broker.coordinator.init_producer_id(ID, 60_000, None)
+        assert current == (former.producer_id, former.epoch + 2)
+        assert await error_of(broker.end(former)) is ErrorCode.producer_fenced
+
+    scenario(test)
+
+
+def test_idle_id_expires_and_an_open_one_does_not() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        await broker.coordinator.init_producer_id("idle", 60_000, None)
+        await asyncio.sleep(2 * 3_600 + 100)
+        listed = [transactional_id for transactional_id, _ in broker.coordinator.list_transactions()]
+        assert listed == []
+        await broker.fail_over()
+        assert list(broker.coordinator.list_transactions()) == []
+
+    scenario(test)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        beginning = broker.coordinator.init_producer_id(ID, timeout_ms, None)
+        assert await error_of(beginning) is ErrorCode.invalid_transaction_timeout
+
+    scenario(test)
