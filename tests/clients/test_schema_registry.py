@@ -271,7 +271,8 @@ def test_a_topic_that_validates_schemas_refuses_records_of_unknown_ones(
     registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, name: str, setting: str
 ) -> None:
     bootstrap, topic = registry_broker[0].bootstrap, f"{name}-{setting.split('.')[0]}"
-    rd.create_topic(bootstrap, topic, **{setting: "true"})
+    validation: dict[str, Any] = {setting: "true"}
+    rd.create_topic(bootstrap, topic, **validation)
     context = SerializationContext(topic, MessageField.VALUE)
     other = client.register_schema(f"{name}-of-another-topic", Schema(user(AGE), "AVRO"))
     data = AvroSerializer(client, USER)({"name": "Ottla"}, context)

@@ -1,6 +1,6 @@
 """The schema registry behind logins and access rules, and over TLS."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -60,13 +60,14 @@ def test_a_client_logs_in_by_name_and_password(secured_registry: SecuredRegistry
 
 def test_access_rules_of_topics_hold_for_their_subjects(secured_registry: SecuredRegistry) -> None:
     alice, bob = secured_registry.client("alice", "secret"), secured_registry.client("bob", "bobs")
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: alice.register_schema("orders-value", INT),
         lambda: alice.get_versions("orders-value"),
         lambda: alice.set_compatibility("orders-value", "NONE"),
         lambda: alice.set_compatibility(level="NONE"),
         lambda: alice.delete_subject("orders-value"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(SchemaRegistryError) as refused:
             call()
         assert refused.value.http_status_code == 403

@@ -35,11 +35,12 @@ def validate_schema_ids(records: Buffer, topic: str, config: LogConfig, ids: Sch
             f"topic {topic} validates schemas, and this broker has no schema.registry.listener",
         )
     header = parse_batch_header(records)
+    checks = (config.validates_keys, config.validates_values)
     checked: set[tuple[int, bytes]] = set()
-    for index, span in enumerate(iter_record_spans(decompress_records(records, header), header.count)):
-        for part, is_checked in ((0, config.validates_keys), (1, config.validates_values)):
-            data = span[4 + part]
-            if is_checked and data is not None and (place := (part, bytes(data[: FRAME.size]))) not in checked:
+    spans = iter_record_spans(decompress_records(records, header), header.count)
+    for index, (_, _, _, _, key, value, _) in enumerate(spans):
+        for part, (is_checked, data) in enumerate(zip(checks, (key, value), strict=True)):
+            if is_checked and data is not None and (place := (part, data[: FRAME.size])) not in checked:
                 _check(place[1], f"{topic}-{SUFFIXES[part]}", index, ids)
                 checked.add(place)
 
