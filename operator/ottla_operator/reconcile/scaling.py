@@ -22,12 +22,15 @@ from ottla_operator.plan.scale import (
     WaitToScale,
     next_scale_step,
 )
-from ottla_operator.plan.settings import OFFSETS_REPLICATION_FACTOR
+from ottla_operator.plan.settings import OFFSETS_REPLICATION_FACTOR, TRANSACTION_STATE_REPLICATION_FACTOR
 from ottla_operator.reconcile.platform import BrokerSet, ReconcileState
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_quantity
 
-INTERNAL_TOPICS: Final = {"__consumer_offsets": OFFSETS_REPLICATION_FACTOR}
+INTERNAL_TOPICS: Final = {
+    "__consumer_offsets": OFFSETS_REPLICATION_FACTOR,
+    "__transaction_state": TRANSACTION_STATE_REPLICATION_FACTOR,
+}
 ALL_TOPICS: Final = "*"
 """Stands for the names of throttled topics that are too many for a platform to record; no topic can
 have it.

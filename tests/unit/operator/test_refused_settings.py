@@ -12,6 +12,7 @@ from ottla_operator.local.documents import InvalidFiles, read_file
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.objects.config import common_settings
 from ottla_operator.plan.refused_settings import OPERATOR_SETTINGS, find_refused_settings
+from ottla_operator.plan.settings import replication_defaults
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
@@ -66,7 +67,7 @@ def test_every_setting_that_the_operator_sets_is_refused_in_a_cluster(tls: dict[
     certificates = {"demo": Path("/certificates")} if tls else {}
     (process,) = plan_broker_processes([cluster], Path("/home"), certificates=certificates)
     ours = common_settings(cluster, 1).keys() | process.settings.keys()
-    free = {"default.replication.factor", "offsets.topic.replication.factor", "min.insync.replicas"}
+    free = set(replication_defaults(3))
     assert {it for it in ours - free if not it.startswith("listener.name.")} <= OPERATOR_SETTINGS.keys()
 
 
