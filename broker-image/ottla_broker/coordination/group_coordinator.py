@@ -223,6 +223,11 @@ class GroupCoordinator:
             group.check_member(member_id, group_instance_id)
             group.check_generation(generation)
 
+    def has_open_transaction(self, partition: int, producer_id: int) -> bool:
+        """True if the producer's transaction has offsets in a partition of `__consumer_offsets`."""
+        shard = self._shards.get(partition)
+        return shard is not None and shard.pending_offsets.has_offsets_of(producer_id)
+
     async def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
     ) -> None:

@@ -29,6 +29,9 @@ class PendingOffsets:
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         return self._epochs.get(producer_id) == epoch
 
+    def has_offsets_of(self, producer_id: int) -> bool:
+        return producer_id in self._by_producer
+
     def add(self, producer_id: int, epoch: int, commits: Mapping[OffsetCommitKey, CommitOrRemoval]) -> None:
         known = self._by_producer.setdefault(producer_id, {})
         self._epochs[producer_id] = epoch

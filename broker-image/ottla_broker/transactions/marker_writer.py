@@ -24,6 +24,8 @@ WRITE_TIMEOUT_S: Final = 10.0
 class GroupOffsets(Protocol):
     """The group coordinator, which keeps the offsets that transactions commit."""
 
+    def has_open_transaction(self, partition: int, producer_id: int) -> bool: ...
+
     async def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
     ) -> None: ...
@@ -53,10 +55,14 @@ class MarkerWriter:
             raise KafkaError(
                 ErrorCode.invalid_topic_exception, f"{partition!r} is a mirror: its source ends transactions"
             )
-        producers = partition.log.producers
-        if producers.is_end_written(marker.producer_id, marker.producer_epoch, marker.transaction_version):
+        is_written = partition.log.producers.is_end_written(
+            marker.producer_id, marker.producer_epoch, marker.transaction_version
+        )
+        is_offsets = at.topic == OFFSETS_TOPIC
+        # A write that was given up may be in the log without having ended the offsets' transaction.
+        if is_written and not (is_offsets and self._groups.has_open_transaction(at.partition, marker.producer_id)):
             await self._wait_until_replicated(partition)
-        elif at.topic == OFFSETS_TOPIC:
+        elif is_offsets:
             await self._groups.complete_transaction(
                 at.partition,
                 marker.producer_id,
