@@ -1,10 +1,10 @@
 """Kubernetes as a `reconcile.platform.Platform`, put together from its parts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform, ready_addresses
-from ottla_operator.kube.kinds import CLUSTER, POD, TOPIC, USER
+from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform
+from ottla_operator.kube.kinds import CLUSTER, TOPIC, USER
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
 from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
 from ottla_operator.kube.secrets import read_secrets
@@ -13,17 +13,15 @@ from ottla_operator.kube.user_secrets import read_user_secret, write_user_secret
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.conditions import Conditions, Reconciling
 from ottla_operator.plan.objects import desired as cluster_objects
-from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
-from ottla_operator.plan.observed_pods import broker_pods
 from ottla_operator.plan.pipeline import desired as pipeline_objects
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord, parse_records
-from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -80,9 +78,8 @@ class KubePlatform:
 
     # Clusters.
 
-    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
-        pods = await self.api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
-        return ready_addresses(broker_pods(cluster, pods).values())
+    async def broker_access(self, cluster: Cluster) -> BrokerAccess:
+        return await self.pods.access(cluster)
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> PodBrokerSet:
         return await self.pods.prepare(resource, cluster, rejected, refused)

@@ -3,6 +3,7 @@
 .ottla/lock                              held while `ottla up` runs; holds its pid
 .ottla/<cluster>/brokers.json            which brokers exist, and the reconciler's state
 .ottla/<cluster>/certificates/<digest>/  of listeners with TLS: keystore.pem, ca.crt
+.ottla/<cluster>/inter-broker-login/     passwords of brokers and of `ottla up`, client.properties
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
@@ -34,6 +35,9 @@ class Home:
 
     def cluster(self, name: str) -> Path:
         return self.path / name
+
+    def login(self, cluster: str) -> Path:
+        return self.path / cluster / "inter-broker-login"
 
     def broker(self, cluster: str, id_: int) -> Path:
         return self.path / cluster / str(id_)

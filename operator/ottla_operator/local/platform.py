@@ -12,6 +12,7 @@ from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
 from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, State, TopicRow
+from ottla_operator.local.login_files import ensure_passwords, read_passwords
 from ottla_operator.local.pipelines import PipelineProcesses, ProcessLaunch
 from ottla_operator.local.user_files import (
     delete_user_secret,
@@ -24,16 +25,16 @@ from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
+from ottla_operator.plan.inter_broker_login import LoginPasswords, authenticates_everyone
 from ottla_operator.plan.listener_security import (
     describe_missing_open_listener,
-    has_access_rules,
     security_protocol,
 )
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
-from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -93,7 +94,9 @@ class LocalPlatform:
             if (found := listener_certificates.read_certificates(it, self._secrets)) is not None
         }
         existing = {name: read_state(home / name)[0] for name in clusters}
-        plans = plan_broker_processes([*clusters.values()], home, existing, certificates)
+        logins = {name: self._passwords(name, it) for name, it in clusters.items()}
+        folders = {name: self.home.login(name).resolve() for name, it in logins.items() if it is not None}
+        plans = plan_broker_processes([*clusters.values()], home, existing, certificates, folders)
         for name in clusters:
             document, own = self._documents["Cluster", name], [it for it in plans if it.cluster == name]
             if (brokers := self.clusters.get(name)) is not None:
@@ -101,6 +104,12 @@ class LocalPlatform:
             else:
                 on_change = self._notifier(name)
                 self.clusters[name] = BrokerProcesses(name, self.home, self.view, on_change, document, own)
+            self.clusters[name].passwords = logins[name]
+
+    def _passwords(self, name: str, cluster: Cluster) -> LoginPasswords | None:
+        """Of the inter-broker login; None where brokers have none and never had one."""
+        folder = self.home.login(name)
+        return ensure_passwords(folder) if authenticates_everyone(cluster) else read_passwords(folder)
 
     def _notifier(self, cluster: str) -> Callable[[], None]:
         return lambda: self._on_process_change("Cluster", local_key(cluster))
@@ -189,8 +198,8 @@ class LocalPlatform:
 
     # Clusters.
 
-    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
-        return self.clusters[cluster.name].addresses
+    async def broker_access(self, cluster: Cluster) -> BrokerAccess:
+        return self.clusters[cluster.name].access
 
     async def prepare_brokers(
         self, resource: Json, cluster: Cluster, rejected: Settings, refused: str
@@ -250,7 +259,7 @@ class LocalPlatform:
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
         transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
         protocol = f"SASL_{transport}" if logs_in(mirror) else transport
-        if has_access_rules(source) and protocol not in map(security_protocol, source.listeners):
+        if authenticates_everyone(source) and protocol not in map(security_protocol, source.listeners):
             said = f"Cluster {source.name}, the source, has no listener with {protocol}: set source.tls and credentials"
             raise Blocked(Reconciling("SourceNotFound", said))
         plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
@@ -259,7 +268,7 @@ class LocalPlatform:
     # Pipelines.
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
-        if has_access_rules(cluster):  # on the brokers' own listener a pipeline would be a super user
+        if authenticates_everyone(cluster):  # on the brokers' own listener a pipeline would be a super user
             raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
         return self.pipelines.plan(pipeline, self._documents["Pipeline", pipeline.name], bootstrap)

@@ -115,6 +115,12 @@ STALLED_REASONS: Final = (
     Reason("SettingRefused", "Cluster", "No broker would start with `spec.config`.", "Correct the setting named."),
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
     Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
+    Reason(
+        "LoginUnusable",
+        "Cluster",
+        "The Secret with the passwords of brokers and operator is lost or unusable.",
+        "Restore it, as the message says.",
+    ),
     Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
     Reason(
         "ListenerNotFound",

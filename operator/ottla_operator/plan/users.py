@@ -15,6 +15,7 @@ from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.scram import MECHANISMS, ScramMechanism
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.acl_patterns import camel_case, describe_entry, parse_pattern
+from ottla_operator.plan.inter_broker_login import RESERVED_USERS
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import AclRule, User
 from ottla_operator.resources.validation import find_spec_problems
@@ -193,7 +194,11 @@ class UserResource:
     def parse(cls, body: Json) -> "UserResource":
         if problems := find_spec_problems(body):
             return cls(body, None, problems)
-        return cls(body, User.parse_stored(body), "")
+        user = User.parse_stored(body)
+        if user.user_name in RESERVED_USERS:
+            said = f"user name {user.user_name} is that of the brokers or of the operator; allowed: any other"
+            return cls(body, None, said)
+        return cls(body, user, "")
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled
 from ottla_operator.plan.pipeline.status import PipelineRun
@@ -71,12 +72,20 @@ class ReconcileState:
     is_founding: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """How reconcilers connect to brokers. `addresses`: host:port of those that are ready."""
+
+    addresses: Sequence[str]
+    security: ClientSecurity = UNSECURED
+
+
 class BrokerSet(Protocol):
     """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or
     the removal of one.
 
     `brokers`: those that exist. `count`: how many there are to be now, those being removed
-    included. `desired`: settings of each broker of the spec. `addresses`: of ready brokers, for the
+    included. `desired`: settings of each broker of the spec. `access`: to ready brokers, for the
     reconciler's own requests; `replica_addresses`: of all that run. `certificate_error`: why no
     broker may be restarted. `creation_error`: why a missing broker cannot be created; empty if none
     is missing, or nothing is known.
@@ -95,7 +104,7 @@ class BrokerSet(Protocol):
     def desired(self) -> Mapping[int, Settings]: ...
 
     @property
-    def addresses(self) -> Sequence[str]: ...
+    def access(self) -> BrokerAccess: ...
 
     @property
     def replica_addresses(self) -> Sequence[str]: ...
@@ -177,8 +186,8 @@ class Platform(Protocol):
 
     # Clusters.
 
-    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
-        """host:port of the brokers that are ready, for the reconciler's own requests."""
+    async def broker_access(self, cluster: Cluster) -> BrokerAccess:
+        """How to reach the brokers that are ready, for the reconciler's own requests."""
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
         """Applies all objects of the brokers and starts missing brokers. `rejected`: settings with

@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.listener_certificates import secret_name as tls_secret_name
+from ottla_operator.plan.scram_login import generate_password
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.plan.user_secret import (
     MECHANISM,
@@ -14,7 +15,6 @@ from ottla_operator.plan.user_secret import (
     check_password,
     client_access,
     find_listener,
-    generate_password,
     is_password_set,
     secret_data,
 )

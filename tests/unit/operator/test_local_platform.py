@@ -23,7 +23,7 @@ from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled, kst
 from ottla_operator.plan.topics import CreateTopic, ObservedTopic, TopicChange
 from ottla_operator.reconcile import connection, topic_changes
 from ottla_operator.reconcile.controller import Controller
-from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -67,7 +67,7 @@ class World:
     async def reconcile(self) -> None:
         patches: list[tuple[object, str, object]] = [
             (connection, "connect", self._connect),
-            (self.platform, "broker_addresses", self._addresses),
+            (self.platform, "broker_access", self._access),
             (topic_changes, "observe_topics", self._observe),
             (topic_changes, "apply_topic_change", self._apply),
             (kafka_topics, "delete_topic_by_id", self._delete),
@@ -81,8 +81,8 @@ class World:
     async def _connect(self, *_: object) -> AsyncIterator[KafkaClient]:
         yield cast(KafkaClient, None)
 
-    async def _addresses(self, *_: object) -> list[str]:
-        return ["127.0.0.1:9092"]
+    async def _access(self, *_: object) -> BrokerAccess:
+        return BrokerAccess(["127.0.0.1:9092"])
 
     async def _observe(self, _: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
         found = {it.topic_name: self.topics[it.topic_name] for it in desired if it.topic_name in self.topics}
