@@ -17,7 +17,7 @@ from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.reconcile.watch_cache import Key
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -87,8 +87,8 @@ class BrokerSet(Protocol):
     `brokers`: those that exist. `count`: how many there are to be now, those being removed
     included. `desired`: settings of each broker of the spec. `access`: to ready brokers, for the
     reconciler's own requests; `replica_addresses`: of all that run. `certificate_error`: why no
-    broker may be restarted. `creation_error`: why a missing broker cannot be created; empty if none
-    is missing, or nothing is known.
+    broker may be restarted. `certificate`: that of the listeners with TLS. `creation_error`: why a
+    missing broker cannot be created; empty if none is missing, or nothing is known.
     """
 
     @property
@@ -117,6 +117,9 @@ class BrokerSet(Protocol):
 
     @property
     def certificate_error(self) -> str: ...
+
+    @property
+    def certificate(self) -> CertificateStatus | None: ...
 
     @property
     def creation_error(self) -> str: ...
