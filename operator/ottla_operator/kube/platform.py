@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform
+from ottla_operator.kube.component_users import ComponentUsers
 from ottla_operator.kube.kinds import CLUSTER, TOPIC, USER
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
 from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
@@ -21,6 +22,7 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord, parse_records
+from ottla_operator.reconcile.component_users import pipeline_login
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
@@ -43,6 +45,7 @@ class KubePlatform:
         self.status = StatusWriter(api)
         self.events = EventRecorder(api, identity)
         self.pods = PodPlatform(api, self.events, images)
+        self.component_users = ComponentUsers(api, cache)
         self.pipelines = PipelineLauncher(api, self.events, pipeline_image)
 
     # Resources.
@@ -105,6 +108,15 @@ class KubePlatform:
         found = await self.api.get(USER, namespace, name)
         return None if found is None else str(found["metadata"]["uid"])
 
+    async def find_user(self, cluster: Key, name: str) -> Json | None:
+        return self.cache.users.get(cluster, {}).get(name)
+
+    async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
+        return await self.component_users.ensure(owner, user)
+
+    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        await self.component_users.forget(owner, cluster, name)
+
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return parse_records(UserRecord, await read_records(self.api, cluster, USERS))
 
@@ -134,7 +146,8 @@ class KubePlatform:
     # Pipelines.
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> PodLaunch:
-        return await self.pipelines.plan(resource, pipeline, cluster)
+        login = await pipeline_login(self, resource, pipeline, cluster)
+        return await self.pipelines.plan(resource, pipeline, cluster, login)
 
     async def forget_pipeline(self, key: Key) -> None:
         """Kubernetes deletes what the Pipeline owns."""

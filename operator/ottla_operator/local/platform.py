@@ -13,7 +13,7 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
 from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, State, TopicRow
 from ottla_operator.local.login_files import ensure_passwords, read_passwords
-from ottla_operator.local.pipelines import PipelineProcesses, ProcessLaunch
+from ottla_operator.local.pipelines import PipelineProcesses, ProcessConnection, ProcessLaunch
 from ottla_operator.local.user_files import (
     delete_user_secret,
     read_user_records,
@@ -35,6 +35,7 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
+from ottla_operator.reconcile.component_users import pipeline_login
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources.cluster import Cluster
@@ -264,6 +265,19 @@ class LocalPlatform:
         """
         return local_user_uid(name) if ("User", name) in self._documents else None
 
+    async def find_user(self, cluster: Key, name: str) -> Json | None:
+        return self.cache.users.get(cluster, {}).get(name)
+
+    async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
+        """`component_documents` has put it beside what the files describe."""
+        name = user["metadata"]["name"]
+        if (document := self._documents.get(("User", name))) is not None and document.data["spec"] != user["spec"]:
+            raise Blocked(Stalled("NameConflict", f"User {name} is described in {document.file}; rename it"))
+        return await self.find_user(local_key(user["spec"]["clusterRef"]["name"]), name)
+
+    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        """A User that nothing describes any more is removed as those of files are."""
+
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return read_user_records(self.home.cluster(cluster.name))
 
@@ -295,10 +309,14 @@ class LocalPlatform:
     # Pipelines.
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
-        if authenticates_everyone(cluster):  # on the brokers' own listener a pipeline would be a super user
+        document = self._documents["Pipeline", pipeline.name]
+        if (login := await pipeline_login(self, resource, pipeline, cluster)) is not None:
+            folder = self.home.user(cluster.name, login.secret).resolve()
+            return self.pipelines.plan(pipeline, document, ProcessConnection(login.bootstrap, folder, login.digest))
+        if authenticates_everyone(cluster):
             raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
-        return self.pipelines.plan(pipeline, self._documents["Pipeline", pipeline.name], bootstrap)
+        return self.pipelines.plan(pipeline, document, ProcessConnection(bootstrap))
 
     async def forget_pipeline(self, key: Key) -> None:
         await self.pipelines.stop_driver(key.name)

@@ -157,8 +157,9 @@ class UpRunner:
         """Hands the files' resources to the controller: Clusters first, and the others once brokers
         have settled.
         """
-        self.platform.load(self._documents)
-        described = {(it.kind, it.name): it for it in self._documents if it.kind in RECONCILED_KINDS}
+        all_documents = [*self._documents, *documents.component_documents(self._documents)]
+        self.platform.load(all_documents)
+        described = {(it.kind, it.name): it for it in all_documents if it.kind in RECONCILED_KINDS}
         for key in [it for it in self._resources if it not in described]:
             self._remove(self._resources.pop(key))
         clusters = [it for it in described.values() if it.kind == "Cluster"]

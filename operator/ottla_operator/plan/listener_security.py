@@ -43,8 +43,8 @@ def is_open(listener: Listener) -> bool:
 def describe_missing_open_listener(cluster: Cluster) -> str:
     """Why a pipeline cannot connect."""
     return (
-        f"every listener of Cluster {cluster.name} has TLS or a login, which pipelines do not support yet: "
-        "add one without"
+        f"Cluster {cluster.name} has no listener for pipelines: add one with authentication: SCRAM, or one without "
+        "TLS and authentication"
     )
 
 

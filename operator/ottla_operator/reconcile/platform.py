@@ -220,6 +220,18 @@ class Platform(Protocol):
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
         """The uid of the User resource of this name, not from a cache; None if there is none."""
 
+    async def find_user(self, cluster: Key, name: str) -> Json | None:
+        """The User resource of this name and Cluster, as it was observed last."""
+
+    async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
+        """Makes or changes the User that `owner`, a Pipeline or a Mirror, connects as. Returns it
+        as it was observed last; None if it is still to be observed. Raises Blocked if the name is
+        taken.
+        """
+
+    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        """Deletes that User, if there is one: `owner` connects otherwise now."""
+
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         """The records by the User resource's uid, without those that cannot be read."""
 

@@ -195,9 +195,10 @@ async def test_nothing_reads_a_cluster_with_access_rules_on_the_brokers_own_list
     world = World(tmp_path)
     listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
     data = samples.cluster(listeners=listeners, authorization={"type": "ACL"})
-    world.platform.load([Document(tmp_path / "all.yaml", data, {(): 1})])
+    pipeline = Document(tmp_path / "all.yaml", samples.pipeline(), {(): 1})
+    world.platform.load([Document(tmp_path / "all.yaml", data, {(): 1}), pipeline])
     secured = Cluster.parse(data)
-    with pytest.raises(Blocked, match="every listener of Cluster demo has TLS or a login"):
+    with pytest.raises(Blocked, match="User pipeline-hourly of Cluster demo does not exist yet"):
         await world.platform.plan_launch(samples.pipeline(), Pipeline.parse(samples.pipeline()), secured)
     source = {"clusterRef": {"name": "demo"}}
     with pytest.raises(Blocked, match="has no listener with PLAINTEXT"):
