@@ -164,7 +164,7 @@ class Server:
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
-        """With the listener's certificates as they are now."""
+        """A transport with the listener's present certificates."""
         return TlsTransport(self._certificates.contexts[listener], self._handshakes, make_protocol)
 
     async def close(self) -> None:
@@ -213,8 +213,8 @@ class Server:
         return self._has_room(host) and not self._throttle_time_s(host)
 
     def _throttle_time_s(self, host: str) -> float:
-        """Above 0: the address opens more connections than its quota `connection_creation_rate`
-        allows.
+        """Seconds for which a new connection is throttled; above 0 if the address exceeds its quota
+        `connection_creation_rate`.
         """
         quotas = self._broker.client_quotas
         if not quotas.is_active or not (wait_s := quotas.connection_throttle_time_s(host)):

@@ -53,7 +53,7 @@ def logins(kubelet: ProcessKubelet) -> list[InterBrokerLogin]:
 def is_settled(kubelet: ProcessKubelet) -> bool:
     ready, cluster = kubelet.condition("Cluster", "demo"), kubelet.api.of("Cluster")["demo"]
     is_current = ready.get("observedGeneration") == cluster["metadata"]["generation"]
-    return is_current and ready.get("status") == "True"
+    return bool(is_current and ready.get("status") == "True")
 
 
 async def can_connect(kubelet: ProcessKubelet, security: ClientSecurity) -> list[bool]:
