@@ -95,9 +95,10 @@ async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json 
         raise Blocked(Reconciling("WaitingForUser", said), RETRY_S)
     user = User.parse_stored(body)
     try:
-        values = await platform.read_user_secret(cluster, user)
+        found = await platform.read_user_secret(cluster, user)
     except SecretUnusable as error:
         raise Blocked(Reconciling("CredentialsUnusable", str(error))) from error
+    values = {key: it for key, it in found.items() if isinstance(it, str)}
     needed = (BOOTSTRAP, *LOGIN_KEYS, USERNAME, PASSWORD)
     if missing := [it for it in needed if not values.get(it)]:
         said = f"the Secret of User {name} has no {', '.join(missing)}: its authentication has to be SCRAM"

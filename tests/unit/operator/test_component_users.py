@@ -41,7 +41,7 @@ SECURED = cluster(SCRAM, authorization=ACL)
 
 def rules_of(user: Json) -> set[str]:
     assert not validate_resource(user)
-    acls = desired_user(User.parse(user), is_password_set=True).acls
+    acls = desired_user(User.parse(user), user["metadata"]["name"], {}, is_password_set=True).acls
     assert acls is not None
     return {describe_entry(it).removesuffix(f" to User:{user['metadata']['name']}") for it in acls}
 
