@@ -46,7 +46,7 @@ async def ensure_passwords(api: ApiClient, cluster: Cluster, observed: ClusterOb
     name = names.login_secret(cluster)
     found = await read_passwords(api, cluster)
     using = [it.name for it in observed.pods.values() if it.login and it.is_ready]
-    if using and (found is None or found.digest != passwords_in_use(observed.stateful_set)):
+    if using and (found is None or found.digest != passwords_in_use(observed)):
         done = "deleted" if found is None else "changed"
         said = (
             f"Secret {name} was {done}: restore it, or delete all pods of the brokers at once, which then start with "
@@ -56,9 +56,13 @@ async def ensure_passwords(api: ApiClient, cluster: Cluster, observed: ClusterOb
     return await _create_passwords(api, cluster) if found is None else found
 
 
-def passwords_in_use(stateful_set: Json | None) -> str:
-    """The digest of the passwords that pods are created with; empty if they have none."""
-    template = stateful_set["spec"]["template"]["metadata"] if stateful_set else {}
+def passwords_in_use(observed: ClusterObjects) -> str:
+    """The digest of the passwords that pods are created with, or that they have while there is no
+    StatefulSet because disks are expanded; empty if they have none.
+    """
+    if observed.stateful_set is None:
+        return next((it.passwords for it in observed.pods.values() if it.login), "")
+    template = observed.stateful_set["spec"]["template"]["metadata"]
     return str((template.get("annotations") or {}).get(names.PASSWORDS, ""))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_broker.wire.sasl import MIN_ITERATIONS
 from ottla_operator.plan.component_users import (
     mirror_user,
     mirror_user_name,
@@ -35,10 +36,13 @@ LOGIN_KEYS: Final = (PROTOCOL, MECHANISM, JAAS)
 
 @dataclass(frozen=True, slots=True)
 class ComponentLogin:
-    """`secret`: name of the User's Secret. `values`: of the Secret, by its keys."""
+    """`secret`: name of the User's Secret. `values`: of the Secret, by its keys. `digest`: changes
+    when clients have to log in anew.
+    """
 
     secret: str
     values: Mapping[str, str] = field(repr=False)
+    digest: str
 
     @property
     def bootstrap(self) -> str:
@@ -47,13 +51,7 @@ class ComponentLogin:
     @property
     def keys(self) -> tuple[str, ...]:
         """Keys of the Secret that a client reads as files."""
-        return (*LOGIN_KEYS, AUTHORITIES) if AUTHORITIES in self.values else LOGIN_KEYS
-
-    @property
-    def digest(self) -> str:
-        """Changes when clients have to log in anew. The password has 192 random bits."""
-        text = "\0".join(self.values[key] for key in self.keys)
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
+        return _login_keys(self.values)
 
 
 async def pipeline_login(
@@ -103,4 +101,14 @@ async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json 
     if missing := [it for it in needed if not values.get(it)]:
         said = f"the Secret of User {name} has no {', '.join(missing)}: its authentication has to be SCRAM"
         raise Blocked(Stalled("UserNotReady", said), RETRY_S)
-    return ComponentLogin(user.secret_name, values)
+    return ComponentLogin(user.secret_name, values, _digest(values, str(body["metadata"]["uid"])))
+
+
+def _login_keys(values: Mapping[str, str]) -> tuple[str, ...]:
+    return (*LOGIN_KEYS, AUTHORITIES) if AUTHORITIES in values else LOGIN_KEYS
+
+
+def _digest(values: Mapping[str, str], uid: str) -> str:
+    """Guessing a password by it costs as much as by the credential that brokers have."""
+    text = "\0".join(values[key] for key in _login_keys(values))
+    return hashlib.pbkdf2_hmac("sha512", text.encode(), uid.encode(), MIN_ITERATIONS)[:5].hex()
