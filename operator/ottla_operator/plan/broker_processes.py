@@ -153,6 +153,9 @@ def _plan_broker(cluster: Cluster, id_: int, home: PurePath, used_ports: set[int
         **security_settings(cluster, login),
         **login_settings(login, between, f"${{directory:{files.login}:{LOGIN_MODULE}}}"),
     }
+    if cluster.schema_registry_port is not None:
+        settings["schema.registry.listener"] = f"{HOST}:{_next_free(cluster.schema_registry_port, used_ports)}"
+        settings["schema.registry.security.listener"] = cluster.schema_registry_listener
     if files.certificates is not None:
         settings["ssl.keystore.location"] = str(files.certificates / KEYSTORE)
         if tls.requires_client_certificates(cluster):

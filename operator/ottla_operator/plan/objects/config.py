@@ -65,6 +65,11 @@ def common_settings(cluster: Cluster, brokers: int, login: InterBrokerLogin) -> 
         **listener_security.security_settings(cluster, login),
         **inter_broker_login.login_settings(login, INTER_BROKER, _LOGIN_MODULE),
     }
+    if (registry_port := cluster.schema_registry_port) is not None:
+        made |= {
+            "schema.registry.listener": f":{registry_port}",
+            "schema.registry.security.listener": cluster.schema_registry_listener,
+        }
     if tls.secret_name(cluster):
         made |= {
             _SETTINGS_OF_KEYS[key]: f"${{directory:{CERTIFICATES_PATH}:{key}}}" for key in tls.required_keys(cluster)
