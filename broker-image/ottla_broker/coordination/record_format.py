@@ -23,9 +23,10 @@ _VERSION: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind`: kio's name of the wire type, or another format: then the field is an array of it.
-    `default` is the value in versions without the field. A field with a `tag` is a tagged field,
-    which is written only when it differs from its default."""
+    """`kind`: kio's name of the wire type, or another format: then the field is an array of it, or
+    with a `tag` one of it. `default` is the value in versions without the field. A field with a
+    `tag` is a tagged field, which is written only when it differs from its default. `array`: of
+    values of the wire type."""
 
     kind: "str | RecordFormat[Any]"
     nullable: bool = False
@@ -33,6 +34,7 @@ class Field:
     until: int = NO_VERSION
     default: Any = None
     tag: int | None = None
+    array: bool = False
 
 
 class RecordFormat(Generic[T]):
@@ -81,10 +83,12 @@ class RecordFormat(Generic[T]):
             if not field.since <= version <= field.until:
                 absent[name] = field.default
             elif isinstance(field.kind, str):
-                schema = FieldSchema(name, field.kind, None, False, field.nullable, field.tag, field.default)
+                schema = FieldSchema(name, field.kind, None, field.array, field.nullable, field.tag, field.default)
                 carried.append(schema)
             else:
-                carried.append(FieldSchema(name, "entity", field.kind.schema(version), True, False, None, ()))
+                entity, is_array = field.kind.schema(version), field.tag is None
+                default = () if is_array else field.default
+                carried.append(FieldSchema(name, "entity", entity, is_array, field.nullable, field.tag, default))
         return MessageSchema(
             partial(self._record_type, **absent),
             version >= self._flexible_from,
