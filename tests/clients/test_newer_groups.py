@@ -1,6 +1,8 @@
 """Consumers of the consumer group protocol of KIP-848 (`group.protocol=consumer`)."""
 
+import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -203,6 +205,34 @@ def test_kafkas_tools_consume_and_describe_consumer_groups(quick: BrokerProcess,
         command += ["--group", name, "--state", "--verbose"]
         said = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         assert "Stable" in said.stdout and "uniform" in said.stdout, said
+
+
+def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProcess, name: str) -> None:
+    rd.create_topic(quick.bootstrap, name, partitions=2)
+    rd.produce(quick.bootstrap, name, rd.numbered_messages(0, 3))
+    member = Member(quick.bootstrap, name, name, client_id="reader")
+    with members(member):
+        member.read(3)
+        member.consumer.commit(asynchronous=False)
+        rd.produce(quick.bootstrap, name, rd.numbered_messages(3, 5))
+        options = ["--bootstrap", quick.bootstrap]
+        described = json.loads(run_groups("describe", name, *options, "-o", "json"))
+        listed = json.loads(run_groups("list", *options, "-o", "json"))
+        table = run_groups("describe", name, *options)
+    assert [it["kind"] for it in listed if it["group"] == name] == ["consumer"]
+    assert (described["kind"], described["state"], described["assignor"]) == ("consumer", "Stable", "uniform")
+    [assignment] = described["assignments"]
+    assert assignment["partitions"] == assignment["target"] == [f"{name}-0", f"{name}-1"]
+    assert assignment["client"].startswith("reader@")
+    assert described["lag"] >= 2
+    assert "TARGET" in table and "reader@" in table
+
+
+def run_groups(*arguments: str) -> str:
+    command = [sys.executable, "-m", "ottla_operator.cli", "groups", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_clients_get_an_error_where_the_protocol_is_disabled(new_broker: NewBroker, classpath: str) -> None:
