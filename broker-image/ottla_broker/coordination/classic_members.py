@@ -13,7 +13,7 @@ from uuid import UUID
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.classic_group import CONSUMER_PROTOCOL
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from ottla_broker.coordination.consumer_group_records import PRESENT, ClassicMemberMetadata, ClassicProtocol
+from ottla_broker.coordination.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla_broker.coordination.consumer_heartbeat import (
     check_room,
     compute_target_assignment,
@@ -78,7 +78,6 @@ def join_group(
         client_id=request.client_id,
         client_host=request.client_host,
         classic=ClassicMemberMetadata(
-            PRESENT,
             request.session_timeout_ms,
             tuple(ClassicProtocol(name, metadata) for name, metadata in request.protocols),
         ),

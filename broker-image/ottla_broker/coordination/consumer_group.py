@@ -291,7 +291,7 @@ class ConsumerGroup:
             subscribed_topic_regex=value.subscribed_topic_regex,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
-            classic=value.classic,
+            classic=value.classic if value.classic is not None and value.classic.supported_protocols else None,
         )
         if value.group_instance_id is not None:
             self.static_members[value.group_instance_id] = member_id

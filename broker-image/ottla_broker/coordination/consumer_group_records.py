@@ -17,9 +17,6 @@ from ottla_broker.coordination.record_format import Field, RecordFormat
 from ottla_broker.coordination.records import decode_value
 from ottla_broker.wire.message_reader import MalformedMessage
 
-PRESENT: Final = 1
-"""What Kafka writes before a nullable structure that is not null."""
-
 
 class ConsumerGroupKey(NamedTuple):
     """Of the group's epoch, and of its partition metadata before Kafka 4.1."""
@@ -79,9 +76,8 @@ class ClassicProtocol(NamedTuple):
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """A member that uses the classic protocol. `is_present` is PRESENT."""
+    """A member that uses the classic protocol."""
 
-    is_present: int
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
 
@@ -142,7 +138,7 @@ ConsumerGroupRecordValue = (
 _CLASSIC_PROTOCOL: Final = RecordFormat(ClassicProtocol, [Field("string"), Field("bytes")], latest=0, flexible_from=0)
 _CLASSIC_MEMBER: Final = RecordFormat(
     ClassicMemberMetadata,
-    [Field("int8"), Field("int32"), Field(_CLASSIC_PROTOCOL)],
+    [Field("int32"), Field(_CLASSIC_PROTOCOL)],
     latest=0,
     flexible_from=0,
 )
@@ -163,7 +159,8 @@ _MEMBER: Final = RecordFormat(
         Field("string", nullable=True),
         Field("int32"),
         Field("string", nullable=True),
-        Field(_CLASSIC_MEMBER, tag=0),
+        # Kafka leaves the field out only for this value, so it writes null, too.
+        Field(_CLASSIC_MEMBER, tag=0, default=ClassicMemberMetadata(0, ())),
     ],
     latest=0,
     flexible_from=0,

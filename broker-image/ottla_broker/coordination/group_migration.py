@@ -16,7 +16,6 @@ from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, G
 from ottla_broker.coordination.classic_members import assignment_by_name
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, to_topic_partitions
 from ottla_broker.coordination.consumer_group_records import (
-    PRESENT,
     ClassicMemberMetadata,
     ClassicProtocol,
     TargetAssignmentValue,
@@ -97,7 +96,6 @@ def _to_consumer_member(group: ClassicGroup, member: GroupMember, metadata: Coor
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         classic=ClassicMemberMetadata(
-            PRESENT,
             member.session_timeout_ms,
             tuple(ClassicProtocol(name, subscription) for name, subscription in member.protocols),
         ),
