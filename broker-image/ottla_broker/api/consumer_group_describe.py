@@ -104,7 +104,7 @@ def describe_member(ctx: RequestContext, group: ConsumerGroup, member: ConsumerM
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=tuple(TopicName(name) for name in member.subscribed_topic_names),
-        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=describe_assignment(ctx, member.assigned),
         target_assignment=describe_assignment(ctx, group.targets.get(member.id, NO_PARTITIONS)),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,

@@ -79,7 +79,7 @@ class ConsumerMember:
     client_host: str = ""
     rebalance_timeout_ms: int = -1
     subscribed_topic_names: tuple[str, ...] = ()
-    subscribed_topic_regex: str | None = None
+    subscribed_topic_regex: str = ""  # none; Kafka writes and describes it so, too
     server_assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
     epoch: int = JOINING_EPOCH
@@ -288,7 +288,7 @@ class ConsumerGroup:
             client_id=value.client_id,
             client_host=value.client_host,
             subscribed_topic_names=value.subscribed_topic_names,
-            subscribed_topic_regex=value.subscribed_topic_regex,
+            subscribed_topic_regex=value.subscribed_topic_regex or "",
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
             classic=value.classic if value.classic is not None and value.classic.supported_protocols else None,

@@ -96,7 +96,9 @@ def heartbeat(
         subscribed_topic_names=member.subscribed_topic_names
         if request.subscribed_topic_names is None
         else tuple(sorted(set(request.subscribed_topic_names))),
-        subscribed_topic_regex=_or(request.subscribed_topic_regex, member.subscribed_topic_regex),
+        subscribed_topic_regex=member.subscribed_topic_regex
+        if request.subscribed_topic_regex is None
+        else request.subscribed_topic_regex,
         client_id=request.client_id,
         client_host=request.client_host,
         classic=None,
@@ -217,10 +219,10 @@ def update_member(
     if updated != member or updated.id not in group.members:
         change.write_member(updated)
     has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
-    has_new_regex = (updated.subscribed_topic_regex or "") != (member.subscribed_topic_regex or "")
+    has_new_regex = updated.subscribed_topic_regex != member.subscribed_topic_regex
     if has_new_regex:
         _drop_unused_regex(change, member.subscribed_topic_regex)
-        check_regular_expression(updated.subscribed_topic_regex or "")
+        check_regular_expression(updated.subscribed_topic_regex)
     has_regex = bool(updated.subscribed_topic_regex)
     topics_changed = _refresh_regular_expressions(change, metadata, may_describe, config, now, has_regex=has_regex)
     has_changed = has_new_names or has_new_regex
@@ -238,7 +240,7 @@ def _maybe_raise_epoch(change: GroupChange, metadata: CoordinatorMetadata, *, mu
     group.metadata_version = metadata.version
 
 
-def _drop_unused_regex(change: GroupChange, expression: str | None) -> None:
+def _drop_unused_regex(change: GroupChange, expression: str) -> None:
     group = change.group
     if expression and expression in group.regular_expressions and not group.subscribers_of_regex(expression):
         change.write(RegularExpressionKey(group.id, expression), None)

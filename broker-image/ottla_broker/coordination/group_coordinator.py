@@ -257,7 +257,9 @@ class GroupCoordinator:
         return group
 
     def describe_consumer_group(self, group_id: str) -> ConsumerGroup:
-        """Raises GROUP_ID_NOT_FOUND."""
+        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id, "the group id is empty")
         group = self._find_group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
