@@ -354,8 +354,8 @@ def schedule_revocation_timeout(group: ConsumerGroup, member: ConsumerMember, no
 
 
 def take_expired_members(group: ConsumerGroup, now: Timestamps) -> dict[str, str]:
-    """Members one of whose deadlines has passed, each with the reason. Finds the group's next
-    deadline."""
+    """Members one of whose deadlines has passed, each with the reason. Finds the next deadline of
+    the others."""
     expired: dict[str, str] = {}
     for member_id, deadlines in list(group.deadlines.items()):
         reasons = (
@@ -369,9 +369,8 @@ def take_expired_members(group: ConsumerGroup, now: Timestamps) -> dict[str, str
             del group.deadlines[member_id]
         elif reason is not None:
             expired[member_id] = reason
-    group.next_deadline_ms = min(
-        (it for one in group.deadlines.values() if (it := one.earliest()) is not None), default=None
-    )
+    remaining = (one.earliest() for member_id, one in group.deadlines.items() if member_id not in expired)
+    group.next_deadline_ms = min((deadline for deadline in remaining if deadline is not None), default=None)
     return expired
 
 

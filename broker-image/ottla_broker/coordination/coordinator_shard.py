@@ -272,7 +272,10 @@ class GroupCoordinatorShard:
         """Writes tombstones for a group and its offsets. The group is removed at once, so that a
         member that joins now creates a new one; it is restored if the write fails."""
         if isinstance(group, ConsumerGroup):
-            self.consumer_groups.delete_empty_group(group)
+            try:
+                self.consumer_groups.delete_empty_group(group)
+            except KafkaError as error:
+                return self._completed_write(error.code)
             return self._writes.write_records(self._tombstones(keys), apply=partial(self._remove_offsets, keys))
         del self.groups[group.id]
         self.close_group(group, ErrorCode.coordinator_not_available)
@@ -280,9 +283,7 @@ class GroupCoordinatorShard:
         if group.has_records:
             records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
         if not records:
-            done: asyncio.Future[ErrorCode] = self._loop.create_future()
-            done.set_result(ErrorCode.none)
-            return done
+            return self._completed_write(ErrorCode.none)
         write = self._writes.write_records(records, apply=partial(self._remove_offsets, keys))
 
         def back(done: asyncio.Future[ErrorCode]) -> None:
@@ -292,6 +293,11 @@ class GroupCoordinatorShard:
 
         write.add_done_callback(back)
         return write
+
+    def _completed_write(self, code: ErrorCode) -> asyncio.Future[ErrorCode]:
+        done: asyncio.Future[ErrorCode] = self._loop.create_future()
+        done.set_result(code)
+        return done
 
     async def expire_offsets(self, retention_ms: int) -> int:
         """Deletes expired offsets and groups, group by group. Returns the number of deleted

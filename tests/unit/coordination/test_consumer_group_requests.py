@@ -131,6 +131,26 @@ def test_members_expire_with_their_sessions_also_after_a_restart() -> None:
     run_with_broker(test)
 
 
+def test_removing_expired_members_and_old_groups_is_tried_again() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await beat(broker, "m", 0)
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        await asyncio.sleep(60)
+        assert not group_of(broker).is_empty
+        broker.journal.failure = None
+        await asyncio.sleep(2)
+        assert group_of(broker).is_empty
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        assert await broker.groups.expire_offsets() == 0
+        assert await error_of(broker.groups.delete_group("g")) is ErrorCode.coordinator_not_available
+        broker.journal.failure = None
+        await broker.groups.expire_offsets()
+        assert broker.groups.list_groups() == []
+
+    run_with_broker(test)
+
+
 def test_configs_of_a_group_replace_those_of_the_broker_within_its_bounds() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         add_topic(broker.image, "t", 1)
