@@ -20,6 +20,7 @@ from tests.brokers import BrokerProcess
 from tests.clients.api_session import KEYS, VERSIONS, ApiSession, Json, has_message_class
 from tests.clients.config_cases import CONFIG_CASES
 from tests.clients.conftest import NewBroker
+from tests.clients.consumer_group_cases import CONSUMER_GROUP_CASES
 from tests.clients.group_cases import GROUP_CASES
 from tests.clients.offset_cases import OFFSET_CASES
 from tests.clients.producer_cases import PRODUCER_CASES
@@ -36,6 +37,7 @@ ALL_CASES = (
     *PRODUCER_CASES,
     *RECORD_CASES,
     *GROUP_CASES,
+    *CONSUMER_GROUP_CASES,
     *OFFSET_CASES,
     *QUOTA_CASES,
     *TRANSACTION_CASES,
@@ -54,7 +56,7 @@ class KnownDifference(NamedTuple):
     because: str
 
 
-UNSERVED = "groups' and clients' own settings come with KIP-848 and client metrics"
+UNSERVED = "groups have settings of the consumer protocol only, and clients' metrics are not collected"
 OPAQUE = "Ottla does not parse records"
 NO_BUG = "Kafka fails with an internal exception; Ottla returns the error"
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (

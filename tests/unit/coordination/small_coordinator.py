@@ -6,6 +6,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from ottla_broker.config import Config
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator
@@ -52,6 +53,7 @@ class SmallCoordinator:
         self.group_coordinator = GroupCoordinator(
             self.runtime,
             GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10),
+            CoordinatorMetadata(self.image),
             lambda: 1,
         )
         self.blocks = iter([range(5, 7)])
