@@ -184,7 +184,7 @@ def test_user_name_belongs_to_the_older_of_two_resources_and_survives_the_younge
     run_secured(tmp_path, scenario)
 
 
-def test_secret_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+def test_secret_of_another_owner_is_not_overwritten(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.put_secret("alice", password="theirs")
         kubelet.put_user("alice")

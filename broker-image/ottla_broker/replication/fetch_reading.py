@@ -34,13 +34,13 @@ class Reader(Protocol):
         ...
 
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
-        """Reads the partition for the fetcher, with at most `max_bytes` of records; `first`: one
-        batch whatever its size. Raises NotYet; KafkaError with the partition's error.
+        """Reads the partition for the fetcher, with at most `max_bytes` of records; `first`: return
+        one batch even if it is larger. Raises NotYet; KafkaError with the partition's error.
         """
         ...
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
-        """True if `data` is to be sent at once although it has no records."""
+        """True if `data` must be sent at once although it has no records."""
         ...
 
     def has_records_behind(self, cached: CachedPartition, records: Buffer) -> bool:

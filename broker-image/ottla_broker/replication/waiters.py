@@ -1,5 +1,5 @@
-"""Callbacks for changes of a partition, mostly of fetches that wait: no task of theirs is needed
-meanwhile.
+"""Callbacks for changes of a partition, mostly for waiting fetches, which need no task of their
+own.
 """
 
 import asyncio

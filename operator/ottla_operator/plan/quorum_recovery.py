@@ -70,7 +70,7 @@ class QuorumState:
 
     @property
     def is_lost(self) -> bool:
-        """True if no majority can come back."""
+        """True if no majority of the voters can return."""
         return len(self.voters) - len(self.lost) < self.majority
 
 
@@ -90,7 +90,8 @@ class Recovery:
     @property
     def steps(self) -> tuple[MetadataReplica, ...]:
         """Replicas in the order in which they are changed. The leader is the last: before it leads
-        the new cluster, brokers of the old one still answer, and an interrupted recovery can go on.
+        the new cluster, brokers of the old one still answer, and an interrupted recovery can
+        continue.
         """
         return (*self.followers, self.leader)
 

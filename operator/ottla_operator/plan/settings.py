@@ -89,7 +89,7 @@ def changed_settings(started_with: Settings, desired: Settings) -> list[str]:
 
 def without_rejected(desired: Settings, rejected: Settings, started_with: Settings | None) -> dict[str, str]:
     """`desired` with every value that running brokers have rejected replaced by what a broker was
-    started with: a broker that is started with a rejected value would not come back."""
+    started with: a broker does not start with a rejected value."""
     kept = {key: value for key, value in desired.items() if rejected.get(key) != value}
     before = started_with or {}
     return {**kept, **{key: before[key] for key in desired.keys() - kept.keys() if key in before}}

@@ -1,7 +1,7 @@
 """Reconciles Mirrors: sets what the brokers of the target copy, and reports how far the copies are.
 
-The brokers copy, and go on with it whether or not anything reconciles. When a Mirror is deleted
-they go on as they were set: its copies are data, and to open or delete them is for a person.
+The brokers copy, also while nothing reconciles. When a Mirror is deleted they go on as they were
+set: its copies are data, and to open or delete them is for a person.
 """
 
 import asyncio

@@ -36,8 +36,9 @@ class AppliedConfig:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """`broker`: that was restarted just now, and `reason`; None: none may be, because of
-    `blocked_by` or because others have to come back first (`waits_for_brokers`)."""
+    """`broker`: the broker that was restarted in this step, for `reason`; None if none may be
+    restarted, because of `blocked_by` or because others must be ready first (`waits_for_brokers`).
+    """
 
     broker: int | None = None
     reason: str = ""

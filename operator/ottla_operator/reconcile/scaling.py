@@ -36,9 +36,9 @@ have it.
 
 @dataclass(slots=True)
 class Scaled:
-    """`count`: brokers that there are to be now. `in_progress`: what is being done, in words.
-    `blocked`: why it cannot be. `events`: reasons and messages. `moves_started`: partitions, and
-    `moves_reason`."""
+    """`count`: number of brokers that must exist now. `in_progress`: the step in progress, as text.
+    `blocked`: why scaling cannot continue. `events`: reasons and messages. `moves_started`: number
+    of partitions that began to move, for `moves_reason`."""
 
     count: int
     state: ReconcileState

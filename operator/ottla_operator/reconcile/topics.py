@@ -62,8 +62,8 @@ class TopicResult:
 
     @property
     def deletion_record(self) -> DeletionRecord | None:
-        """The deletion record that must be stored before the Topic may be Ready, if its topic is to
-        be deleted with it.
+        """The deletion record that must be stored before the Topic may be Ready; None unless its
+        topic is deleted with it.
         """
         if self.observed is None or not self.resource.deletes_topic or self.resource.topic is None:
             return None

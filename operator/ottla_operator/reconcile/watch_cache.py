@@ -108,8 +108,8 @@ def reconcile_key(resource: Json) -> Key:
 
 
 def _replace(cached: dict[K, Json], key: K, resource: Json, is_deleted: bool) -> bool:
-    """True if a reconcile is needed. The deletion of one resource does not drop another that has
-    its name by now.
+    """True if a reconcile is needed. The deletion of a resource does not drop a newer one with its
+    name.
     """
     if is_deleted:
         if key in cached and cached[key]["metadata"]["uid"] == resource["metadata"]["uid"]:
