@@ -136,7 +136,7 @@ class PartitionLeader:
             return
         if self._log_start_waiters.waiting:
             self._log_start_waiters.notify_all()
-        if follower in self.followers.out_of_sync:
+        if broker not in self.registration.isr:
             self._expand_isr((follower,))
         self.advance_high_watermark()
 
@@ -147,8 +147,8 @@ class PartitionLeader:
         for follower in self.followers:
             if follower.uncounted_fetch is not None:
                 self.record_fetch(follower.broker, *follower.uncounted_fetch)
-        if self.followers.out_of_sync:
-            self._expand_isr(self.followers.out_of_sync)
+        if outside := [follower for follower in self.followers if follower.broker not in self.registration.isr]:
+            self._expand_isr(outside)
         self._log_start_waiters.notify_all()  # the low watermark no longer waits for a dead broker
 
     # --- the ISR

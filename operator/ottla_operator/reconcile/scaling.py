@@ -38,7 +38,7 @@ have it.
 class Scaled:
     """`count`: number of brokers that must exist now. `in_progress`: the step in progress, as text.
     `blocked`: why scaling cannot continue. `events`: reasons and messages. `moves_started`: number
-    of partitions that began to move, for `moves_reason`."""
+    of partitions that began to move."""
 
     count: int
     state: ReconcileState
@@ -46,7 +46,6 @@ class Scaled:
     blocked: str = ""
     events: list[tuple[str, str]] = field(default_factory=list)
     moves_started: int = 0
-    moves_reason: str = ""
 
 
 def is_scaled(cluster: Cluster, brokers: BrokerSet) -> bool:
@@ -119,7 +118,7 @@ async def _move(
             return
         await set_throttle(client, moves, int(parse_quantity(rebalance.throttle)), inputs.broker_ids)
     await reassign_partitions(client, {(it.topic, it.partition): it.after for it in moves})
-    scaled.moves_started, scaled.moves_reason = len(moves), reason
+    scaled.moves_started = len(moves)
     scaled.events.append(("MovingPartitions", scaled.in_progress))
 
 
