@@ -1,5 +1,5 @@
-"""What a fetch may read of one partition: consumers read what is committed, followers to the log's
-end, a tool that compares replicas too."""
+"""What a fetch may read of one partition: consumers read committed records; followers, and a tool
+that compares replicas, read to the log's end."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -30,7 +30,7 @@ class Reader(Protocol):
     """The limits of what one kind of fetcher may read."""
 
     def find(self, cached: CachedPartition) -> Partition:
-        """NotYet; KafkaError with the partition's error."""
+        """Finds the partition. Raises NotYet; KafkaError with the partition's error."""
         ...
 
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:

@@ -93,8 +93,8 @@ class ReplicaManager:
                     self._fetchers.follow_leader(hosted)  # topics whose acks wait for a sync have another fetcher
 
     async def shrink_isrs(self) -> None:
-        """Remove followers that do not keep up from their ISRs, and tell fetchers what retention
-        has deleted. Until cancelled."""
+        """Until cancelled, remove followers that do not keep up from their ISRs, and notify
+        fetchers of records that retention has deleted."""
         while True:
             max_lag_s = self._config(REPLICA_LAG_TIME_MAX_MS) / 1000
             await asyncio.sleep(max_lag_s / LAG_CHECKS)
@@ -178,7 +178,7 @@ class ReplicaManager:
         self._apply_role(hosted)
 
     def _retry_later(self, name: PartitionName, reason: Exception) -> None:
-        """The reason may pass, as a full disk does. It is logged once."""
+        """Try again later, because the reason may pass, as a full disk does. It is logged once."""
         if name not in self._retries:
             logger.error("cannot open the log of %s-%d: %s", *name, reason)
         else:

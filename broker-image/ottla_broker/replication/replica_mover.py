@@ -42,7 +42,7 @@ Move = tuple[FutureLog, "asyncio.Task[None]"]
 
 
 class ReplicaMover:
-    """`own_epoch`: this broker's epoch. `send_to_controller`: KafkaError, OSError."""
+    """`own_epoch`: this broker's epoch. `send_to_controller`: raises KafkaError, OSError."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class ReplicaMover:
             await asyncio.sleep(ASSIGN_PAUSE_S)
 
     def cancel_move(self, topic: str, partition: int) -> None:
-        """Give up the move of a replica, if there is one."""
+        """Cancel the move of a replica, if there is one."""
         if (moving := self._moves.pop((topic, partition), None)) is not None:
             future, task = moving
             task.cancel()

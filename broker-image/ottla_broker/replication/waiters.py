@@ -9,7 +9,7 @@ Waiter = Callable[[], None]
 
 
 class Waiters:
-    """`waiting`: in the order of their coming, so that a run can be repeated."""
+    """`waiting`: in the order in which they were added, so that a run can be repeated."""
 
     __slots__ = ("waiting",)
 

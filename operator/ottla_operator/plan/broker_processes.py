@@ -29,7 +29,7 @@ INTER_BROKER = "inter_broker"  # no listener of a Cluster can have this name: th
 @dataclass(frozen=True, slots=True)
 class BrokerProcessPlan:
     """One broker process. `settings`: everything it is started with. `ports`: on 127.0.0.1 by
-    listener. `plaintext_listener`: by which brokers and `ottla up` itself reach it."""
+    listener. `plaintext_listener`: listener by which brokers and `ottla up` itself reach it."""
 
     cluster: str
     id: int
@@ -86,7 +86,7 @@ def plan_broker_processes(
 
 
 def with_replication_defaults(plan: BrokerProcessPlan, cluster: Cluster, brokers: int) -> BrokerProcessPlan:
-    """The plan with the replication defaults of so many brokers."""
+    """The plan with the replication defaults for this number of brokers."""
     defaults = {key: value for key, value in replication_defaults(brokers).items() if key not in cluster.config}
     return replace(plan, settings={**plan.settings, **defaults})
 
@@ -97,7 +97,7 @@ def with_founding(plan: BrokerProcessPlan) -> BrokerProcessPlan:
 
 
 def _with_bootstrap_servers(plans: Sequence[BrokerProcessPlan]) -> list[BrokerProcessPlan]:
-    """`plans`: of all brokers of one cluster."""
+    """`plans`: plans of all brokers of one cluster."""
     servers = ",".join(it.address for it in plans)
     return [replace(it, settings={**it.settings, BOOTSTRAP_SERVERS: servers}) for it in plans]
 

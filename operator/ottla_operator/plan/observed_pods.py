@@ -20,12 +20,12 @@ MAX_MESSAGE_LENGTH: Final = 400
 class BrokerPod:
     """A broker's pod.
 
-    `settings`: name of the ConfigMap that it mounts. `certificates`: digest of those it was started
-    with; empty without TLS. `restart_at`: the `spec.restartAt` that it was started after. `since`:
-    since when it has been ready, or not ready; of a terminating pod, when it should have gone.
-    `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
-    pod names none. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
-    running; empty if nothing is known.
+    `settings`: name of the ConfigMap that it mounts. `certificates`: digest of the certificates
+    that it was started with; empty without TLS. `restart_at`: the `spec.restartAt` that it was
+    started after. `since`: since when it has been ready, or not ready; of a terminating pod, when
+    it should have gone. `port`: port at which brokers and the operator reach it, which may differ
+    from the Cluster's present one; 0 if the pod names none. `node_ip`: address of its node; empty
+    before it has one. `problem`: what keeps it from running; empty if nothing is known.
     """
 
     broker: int

@@ -22,7 +22,7 @@ NOTHING: Final = "Nothing."
 
 
 class Reason(NamedTuple):
-    """`kinds`: kinds of resources that show it. `action`: the next step of a person."""
+    """`kinds`: kinds of resources that show it. `action`: what a person should do."""
 
     name: str
     kinds: str

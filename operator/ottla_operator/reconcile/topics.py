@@ -1,5 +1,5 @@
-"""Reconciles Topics, all of one Cluster together: the brokers are asked once for all of them, and
-what differs is changed, many topics at a time."""
+"""Reconciles Topics, all of one Cluster together: one request describes all of them, and many
+topics are changed at a time."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -150,7 +150,7 @@ class TopicReconciler:
         brokers: int,
     ) -> TopicResult:
         """Brings one topic to its spec. `all_observed`: None where brokers refused to describe one
-        of them. `brokers`: as many as the Cluster asks for."""
+        of them. `brokers`: number of brokers in the Cluster's spec."""
         topic, observed = resource.topic, None
         assert topic is not None
         try:

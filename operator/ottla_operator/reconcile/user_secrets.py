@@ -31,8 +31,8 @@ RECHECK_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """`data`: of the Secret; None: it has no Secret. `is_password_set`: whether brokers have this
-    password already. `is_current`: whether the Secret has this data already.
+    """`data`: data of the Secret; None without a Secret. `is_password_set`: whether brokers have
+    this password already. `is_current`: whether the Secret has this data already.
     """
 
     secret_name: str = ""
@@ -106,8 +106,8 @@ class UserSecrets:
         return ClientCredentials(user.secret_name, data, password, is_set, existing == data)
 
     async def write(self, resource: UserResource, credentials: ClientCredentials) -> None:
-        """Writes the Secret once brokers have what it says. Raises Blocked if another object has
-        its name.
+        """Writes the Secret after the brokers have its password. Raises Blocked if another object
+        has its name.
         """
         if credentials.data is not None and not credentials.is_current:
             await self.platform.write_user_secret(resource.body, credentials.secret_name, credentials.data)

@@ -1,5 +1,4 @@
-"""Reconciles Users, all of one Cluster together: the brokers are asked once for all of them, and
-what differs is changed in a few requests."""
+"""Reconciles Users, all of one Cluster together: a few requests describe and change all of them."""
 
 import datetime
 from collections.abc import Mapping, Sequence

@@ -59,8 +59,8 @@ class WatchCache:
         }
 
     def update(self, body: Mapping[str, Json], *, is_deleted: bool) -> Key | None:
-        """Takes in what a watch has shown. The key to reconcile; None if nothing changed that
-        reconcilers read.
+        """Updates the cache with an object from a watch. Returns the key to reconcile; None if
+        nothing changed that reconcilers read.
         """
         resource = reduce_resource(body)
         key = reconcile_key(resource)
@@ -73,7 +73,7 @@ class WatchCache:
 
     def forget(self, resource: Json) -> Key:
         """Drops a resource whose deletion no watch has shown, so that its last deletionPolicy is
-        unknown. The key to reconcile."""
+        unknown. Returns the key to reconcile."""
         key = reconcile_key(resource)
         self._replace(key, resource, is_deleted=True)
         return key
@@ -124,7 +124,7 @@ def _without_version(resource: Json) -> Json:
 
 
 def reduce_resource(body: Mapping[str, Json]) -> Json:
-    """A resource without what no reconciler reads, such as managedFields."""
+    """A resource without fields that no reconciler reads, such as managedFields."""
     metadata = body["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
     return {
