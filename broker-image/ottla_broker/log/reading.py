@@ -39,7 +39,7 @@ def _read_segment(
     try:
         return segment.read(offset, max_bytes, up_to, at_least_one)
     except CorruptSegment as error:
-        logger.warning("rebuilding the indexes of %s, in case they are what is wrong: %s", segment.path, error)
+        logger.warning("rebuilding the indexes of %s, which may be corrupt: %s", segment.path, error)
         segment.rebuild_indexes(log.config.index_interval_bytes)
         return segment.read(offset, max_bytes, up_to, at_least_one)
 

@@ -133,7 +133,7 @@ class ReplicaManager:
                 if topic == METADATA_TOPIC:
                     continue
                 if known is None or partition not in known.partitions or log.topic_id not in (None, known.id):
-                    logger.warning("the metadata know no replica %s: renaming it to a stray folder", log.directory)
+                    logger.warning("replica %s is not in the metadata: renaming it to a stray folder", log.directory)
                     log_dir.move_to_stray(topic, partition)
 
     # --- replicas

@@ -301,7 +301,7 @@ def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers)
         said = f"spec.acls has no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
         return Stalled("AuthorizationDisabled", said)
     if spec.acls and not observed.has_acls:
-        return Reconciling("WaitingForAuthorization", "brokers are still to be restarted with access rules")
+        return Reconciling("WaitingForAuthorization", "waiting for brokers to be restarted with access rules")
     if spec.quotas and not observed.has_quotas:
         return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
     how = "has no credential" if spec.authentication.type == "None" else f"logs in by {spec.authentication.type}"
