@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "acls": "Manage access rules.",
     "quotas": "Manage quotas of users, client ids and addresses.",
     "cluster": "Inspect the cluster and remove brokers.",
+    "doctor": "Find out what is wrong, and what to do.",
     "mirror": "Manage mirrors of other clusters.",
     "pipeline": "Validate, run and test pipelines.",
     "broker": "Run a broker.",
