@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "users": "Manage users with passwords (SCRAM).",
     "acls": "Manage access rules.",
     "quotas": "Manage quotas of users, client ids and addresses.",
+    "schema": "Manage schemas.",
     "cluster": "Inspect the cluster and remove brokers.",
     "doctor": "Find out what is wrong, and what to do.",
     "mirror": "Manage mirrors of other clusters.",

@@ -7,7 +7,7 @@ are opened, empty documents are ignored.
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,12 +15,16 @@ import yaml
 
 from ottla_operator.local import secrets
 from ottla_operator.plan import listener_certificates
+from ottla_operator.plan.component_users import mirror_user, needs_mirror_user, needs_pipeline_user, pipeline_user
 from ottla_operator.plan.refused_settings import find_refused_settings
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import API_VERSION
+from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.topic import topic_name
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIELD = re.compile(r"spec(?:\.\w+|\[\d+\])+")
@@ -194,6 +198,7 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
             yield f"{at}: {document.kind} {document.name!r} is already described, in {there}"
         first.setdefault(key, document)
     clusters = {name for kind, name in first if kind == "Cluster"}
+    policies = {name for kind, name in first if kind == "AccessPolicy"}
     topics: dict[tuple[str, str], Document] = {}
     for document in documents:
         for path, name in _cluster_refs(document.data):
@@ -203,9 +208,15 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
                 )
                 message = f"Cluster {name!r} is not in these files{hint}"
                 yield document.describe(validation.Problem(path, message))
+        for index, it in enumerate(document.data["spec"].get("aclsFrom") or () if document.kind == "User" else ()):
+            if it["name"] not in policies:
+                message = (
+                    f"AccessPolicy {it['name']!r} is not in these files{validation.did_you_mean(it['name'], policies)}"
+                )
+                yield document.describe(validation.Problem(("spec", "aclsFrom", index, "name"), message))
         if document.kind == "Topic":
             spec = document.data["spec"]
-            key = (spec["clusterRef"]["name"], spec.get("topicName", document.name))
+            key = spec["clusterRef"]["name"], topic_name(document.name, spec.get("topicName"), spec.get("tenant"))
             if key in topics:
                 message = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].locate(())}"
                 yield document.describe(validation.Problem(("spec",), message))
@@ -278,3 +289,32 @@ def _scalar(node: yaml.Node) -> Json:
     if node.tag == "tag:yaml.org,2002:timestamp" or not isinstance(node, yaml.ScalarNode):
         return node.value
     return yaml.SafeLoader("").construct_object(node)
+
+
+def component_documents(documents: Sequence[Document]) -> list[Document]:
+    """The Users that Pipelines and Mirrors connect as, where their Clusters need it and no User of
+    that name is described. Each is located where its Pipeline or Mirror is.
+    """
+    clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
+    described = {it.name for it in documents if it.kind == "User"}
+    found: list[Document] = []
+    for it in documents:
+        user = _component_user(it, clusters)
+        if user is not None and user["metadata"]["name"] not in described:
+            found.append(Document(it.file, user, it.lines))
+    return found
+
+
+def _component_user(document: Document, clusters: Mapping[str, Cluster]) -> Json | None:
+    match document.kind:
+        case "Pipeline":
+            pipeline = Pipeline.parse(document.data)
+            cluster = clusters.get(pipeline.spec.cluster_ref.name)
+            if cluster is not None and needs_pipeline_user(pipeline, cluster):
+                return pipeline_user(pipeline, cluster)
+        case "Mirror":
+            mirror = Mirror.parse(document.data)
+            source = clusters.get(mirror.spec.source.cluster_ref.name) if mirror.spec.source.cluster_ref else None
+            if source is not None and needs_mirror_user(mirror, source):
+                return mirror_user(mirror, source)
+    return None

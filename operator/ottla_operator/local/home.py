@@ -5,6 +5,7 @@
 .ottla/<cluster>/certificates/<digest>/  of listeners with TLS, from a Secret: keystore.pem, ca.crt
 .ottla/<cluster>/certificates/internal/  the same, of the cluster's own authority
 .ottla/<cluster>/authority/              that authority: ca-1.crt, ca-1.key
+.ottla/<cluster>/inter-broker-login/     passwords of brokers and of `ottla up`, client.properties
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
@@ -36,6 +37,9 @@ class Home:
 
     def cluster(self, name: str) -> Path:
         return self.path / name
+
+    def login(self, cluster: str) -> Path:
+        return self.path / cluster / "inter-broker-login"
 
     def broker(self, cluster: str, id_: int) -> Path:
         return self.path / cluster / str(id_)
@@ -119,12 +123,12 @@ def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path
     return target
 
 
-def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
+def replace_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     """Replaces a file atomically: a reader sees the whole old or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(text)
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
     scratch.replace(path)
 
 

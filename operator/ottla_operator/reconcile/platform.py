@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled
 from ottla_operator.plan.pipeline.status import PipelineRun
@@ -15,6 +16,7 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -71,12 +73,20 @@ class ReconcileState:
     is_founding: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """How reconcilers connect to brokers. `addresses`: host:port of those that are ready."""
+
+    addresses: Sequence[str]
+    security: ClientSecurity = UNSECURED
+
+
 class BrokerSet(Protocol):
     """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or
     the removal of one.
 
     `brokers`: existing brokers. `count`: number of brokers that must exist now, including those
-    being removed. `desired`: settings of each broker of the spec. `addresses`: addresses of ready
+    being removed. `desired`: settings of each broker of the spec. `access`: how to reach ready
     brokers, for the reconciler's own requests; `replica_addresses`: addresses of all running
     brokers. `certificate_error`: why no broker may be restarted. `certificate`: certificate of the
     listeners with TLS. `creation_error`: why a missing broker cannot be created; empty if none is
@@ -96,7 +106,7 @@ class BrokerSet(Protocol):
     def desired(self) -> Mapping[int, Settings]: ...
 
     @property
-    def addresses(self) -> Sequence[str]: ...
+    def access(self) -> BrokerAccess: ...
 
     @property
     def replica_addresses(self) -> Sequence[str]: ...
@@ -162,27 +172,30 @@ class Platform(Protocol):
     def find_unsupported(self, resource: Json) -> str:
         """Why this platform cannot run a resource that is valid in itself; empty if it can."""
 
+    async def find_access_policy(self, key: Key) -> Json | None:
+        """The AccessPolicy of this name; None only if it surely does not exist."""
+
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
         """The Secrets that exist, by name. Raises SecretUnusable where one may not be read."""
 
     # Reports.
 
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
-        """Replaces the resource's status, if it changed. `fields`: beside the conditions; None
-        leaves one out.
+        """Replaces the resource's status, if it changed. `fields`: status fields beside the
+        conditions; None leaves one out.
         """
 
     async def record_event(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        """Records an event. `lasts`: the event is recorded at every reconciliation while its cause
-        lasts, and is shown only now and then. Never raises.
+        """Records an event. `lasts`: the caller records the event at every reconcile while its
+        cause lasts, and it is shown at longer intervals. Never raises.
         """
 
     # Clusters.
 
-    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
-        """host:port of the brokers that are ready, for the reconciler's own requests."""
+    async def broker_access(self, cluster: Cluster) -> BrokerAccess:
+        """How to reach the brokers that are ready, for the reconciler's own requests."""
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
         """Applies all objects of the brokers and starts missing brokers. `rejected`: settings with
@@ -212,17 +225,29 @@ class Platform(Protocol):
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
         """The uid of the User resource of this name, not from a cache; None if there is none."""
 
+    async def find_user(self, cluster: Key, name: str) -> Json | None:
+        """The User resource of this name and Cluster, as it was observed last."""
+
+    async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
+        """Makes or changes the User that `owner`, a Pipeline or a Mirror, connects as. Returns it
+        as it was observed last; None if it is still to be observed. Raises Blocked if the name is
+        taken.
+        """
+
+    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        """Deletes that User, if there is one: `owner` connects otherwise now."""
+
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         """The records by the User resource's uid, without those that cannot be read."""
 
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 
-    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Contents:
         """The data of the Secret for the user's clients; empty if there is none. Raises Blocked if
         another object has its name, SecretUnusable if it may not be read.
         """
 
-    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+    async def write_user_secret(self, user: Json, name: str, data: Contents) -> None:
         """Replaces what the user's clients need. `user`: the User resource. Raises Blocked,
         SecretUnusable.
         """

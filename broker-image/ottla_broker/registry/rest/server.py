@@ -17,8 +17,9 @@ from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.registry import errors
 from ottla_broker.registry.errors import RegistryError
+from ottla_broker.registry.known_ids import KnownSchemaIds
 from ottla_broker.registry.rest import requests
-from ottla_broker.registry.rest.access import RegistryAccess
+from ottla_broker.registry.rest.access import DONE, RegistryAccess
 from ottla_broker.registry.rest.compatibility import CompatibilityApi
 from ottla_broker.registry.rest.forwarding import APPLIED_OFFSET, FORWARDED, LeaderForwarder
 from ottla_broker.registry.rest.schemas import SchemasApi
@@ -49,6 +50,11 @@ class Route:
     operation: Operation | None = None
     is_write: bool = False
 
+    @property
+    def name(self) -> str:
+        """In the audit log."""
+        return f"{self.method} {self.path}"
+
 
 class RegistryServer:
     """One per broker. `start` raises OSError when the port is taken, TlsConfigError."""
@@ -61,6 +67,7 @@ class RegistryServer:
         self._forwarder = LeaderForwarder(broker, self._topic)
         self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
         self.registry = SchemaRegistry(self._topic, self._worker)
+        broker.schema_ids = KnownSchemaIds(self._topic)
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         for route in make_routes(self.registry, self._access):
             for prefix in ("", "/contexts/{context}"):
@@ -97,7 +104,7 @@ class RegistryServer:
             except RegistryError as reason:
                 return error_response(reason)
             except web.HTTPRequestEntityTooLarge:
-                return error_response(RegistryError(413, f"the request has more than {MAX_BODY_BYTES} bytes"))
+                return error_response(RegistryError(42209, f"the request has more than {MAX_BODY_BYTES} bytes"))
             except Exception:
                 logger.exception("failed to answer %s %s", request.method, request.path)
                 return error_response(RegistryError(500, "Internal Server Error"))
@@ -110,10 +117,17 @@ class RegistryServer:
             raise RegistryError(503, "the broker is starting or stopping")
         principal, host = await self._access.authenticate(request), request.remote or ""
         request["may_describe"] = lambda subject: self._access.may(principal, host, Operation.describe, subject)
+        subject = requests.subject_of(request) if "subject" in request.match_info else None
         if route.operation is not None:
-            subject = requests.subject_of(request) if "subject" in request.match_info else None
-            self._access.check(principal, host, route.operation, subject, f"{route.method} {route.path}")
+            self._access.check(principal, host, route.operation, subject, route.name)
         is_forwarded = FORWARDED in request.headers
+        response = await self._answer_or_forward(route, request, is_forwarded=is_forwarded)
+        if route.is_write and route.operation is not None and not is_forwarded and response.status == 200:
+            self._access.record(principal, host, route.operation, subject, route.name, DONE)
+        return response
+
+    async def _answer_or_forward(self, route: Route, request: web.Request, *, is_forwarded: bool) -> web.Response:
+        """Raises RegistryError."""
         try:
             if route.is_write and not is_forwarded:
                 await self._topic.check_leader()

@@ -21,6 +21,10 @@ POD_HASH: Final = "ottla.dev/pod-hash"
 """Annotation of pods: hash of their template without the settings."""
 CERTIFICATES: Final = "ottla.dev/certificates"
 """Annotation of pods: digest of the listeners' certificates that the broker was started with."""
+LOGIN: Final = "ottla.dev/inter-broker-login"
+"""Annotation of pods: Optional or Required, if the broker's inter-broker listener has a login."""
+PASSWORDS: Final = "ottla.dev/inter-broker-passwords"
+"""Annotation of pods: digest of the passwords of that login that the broker was started with."""
 RESTART_AT: Final = "ottla.dev/restart-at"
 """Annotation of pods: the spec.restartAt that the broker was started after."""
 KUBECTL_RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
@@ -44,6 +48,7 @@ STATE_ANNOTATIONS: Final = (SPREAD_OVER, CLUSTER_SETTINGS, THROTTLED_TOPICS, FOU
 # No listener of a Cluster can have these names: theirs have no '-'.
 BROKERS_PORT: Final = "inter-broker"
 HTTP_PORT: Final = "http-metrics"
+REGISTRY_PORT: Final = "schema-registry"
 _CLAIM: Final = "data-"
 _DEFAULT_PORTS: Final = {BROKERS_PORT: 9091, HTTP_PORT: 8080}
 
@@ -93,12 +98,21 @@ def uid(cluster: Cluster) -> str:
     return cluster.metadata.uid
 
 
+def login_secret(cluster: Cluster) -> str:
+    """The Secret with the passwords of brokers and operator."""
+    return f"{cluster.name}-inter-broker-login"
+
+
 def headless_service(cluster: Cluster) -> str:
     return f"{cluster.name}-brokers"
 
 
 def bootstrap_service(cluster: Cluster, listener: Listener) -> str:
     return f"{cluster.name}-{listener.name}-bootstrap"
+
+
+def registry_service(cluster: Cluster) -> str:
+    return f"{cluster.name}-schema-registry"
 
 
 def broker_service(cluster: Cluster, listener: Listener, broker: int) -> str:
@@ -149,7 +163,7 @@ def http_port(cluster: Cluster) -> int:
 
 
 def _free(cluster: Cluster, purpose: str) -> int:
-    taken = {it.port for it in cluster.listeners}
+    taken = {it.port for it in cluster.listeners} | {cluster.schema_registry_port}
     port = _DEFAULT_PORTS[purpose]
     while port in taken:
         port -= 1
