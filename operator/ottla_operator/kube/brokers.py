@@ -75,6 +75,9 @@ class PodPlatform:
         certificates, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
+        if certificate is not None and _certificates_in_use(stateful_set) not in (None, certificates):
+            said = f"Secret {tls.secret_name(cluster)} is renewed, valid until {certificate.not_after}: brokers read it"
+            await self.events.record(resource, "CertificateChanged", said)
         count = max(existing, cluster.spec.replicas)
         annotations = observed.state_annotations
         if stateful_set is None and await may_found_cluster(self.api, resource, cluster):
@@ -257,8 +260,6 @@ class _Outdated:
         image = self.images.of(self.cluster)
         if pod.pod_hash != self.pod_hash:
             return f"image {image}" if pod.image != image else "pod template"
-        if pod.certificates != self.inputs.certificates:
-            return f"certificates of Secret {tls.secret_name(self.cluster)}"
         return describe_restart(self.inputs.restart_at, pod.restart_at)
 
 
@@ -329,7 +330,7 @@ def _addresses(observed: ClusterObjects) -> ServiceAddresses:
 
 
 def _certificates_in_use(stateful_set: Json | None) -> str | None:
-    """The digest of the certificates that pods are created with; None if they have none."""
+    """The digest of the certificates that were found usable last; None if none were."""
     if stateful_set is None:
         return None
     annotations = stateful_set["spec"]["template"]["metadata"].get("annotations") or {}

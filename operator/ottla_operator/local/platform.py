@@ -93,11 +93,12 @@ class LocalPlatform:
         self._secrets = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
         clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
-        certificates = {
-            name: write_certificates(home / name, found)
-            for name, it in clusters.items()
-            if (found := listener_certificates.read_certificates(it, self._secrets)) is not None
-        }
+        certificates = {}
+        for name, it in clusters.items():
+            if (found := listener_certificates.read_certificates(it, self._secrets)) is not None:
+                certificates[name], is_renewed = write_certificates(home / name, found)
+                if is_renewed:
+                    self.view.say(f"cluster {name}: Secret {found.secret} is renewed: brokers read it", "info")
         certificates |= {
             name: Home(home).internal_certificates(name)
             for name, it in clusters.items()

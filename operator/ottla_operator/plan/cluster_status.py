@@ -26,7 +26,7 @@ class ObservedBroker:
     """A broker's pod or process.
 
     `started_with`: its settings; None if unknown. `outdated`: why it has to be restarted, other
-    than its settings: image, pod template, certificates; empty if it has not. `problem`: what keeps
+    than its settings: image, pod template; empty if it has not. `problem`: what keeps
     it from running; empty if nothing is known. `unready_for_s`: 0 while it is ready.
     """
 

@@ -2,8 +2,8 @@
 to brokers. The Secret is that of `tls.secretRef`, or one that the operator keeps (`tls.issuer`).
 
 A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`,
-and `ca.crt` where listeners require client certificates. Brokers read them when they start, so a
-renewed certificate of secretRef takes a rolling restart: `digest` names the one that a broker has.
+and `ca.crt` where listeners require client certificates. Brokers read them again when they change,
+so a renewed certificate restarts none. `digest` names the one that was found usable last.
 """
 
 import hashlib

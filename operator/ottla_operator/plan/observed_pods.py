@@ -20,12 +20,11 @@ MAX_MESSAGE_LENGTH: Final = 400
 class BrokerPod:
     """A broker's pod.
 
-    `settings`: name of the ConfigMap that it mounts. `certificates`: digest of those it was started
-    with; empty without TLS. `restart_at`: the `spec.restartAt` that it was started after. `since`:
-    since when it has been ready, or not ready; of a terminating pod, when it should have gone.
-    `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
-    pod names none. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
-    running; empty if nothing is known.
+    `settings`: name of the ConfigMap that it mounts. `restart_at`: the `spec.restartAt` that it was
+    started after. `since`: since when it has been ready, or not ready; of a terminating pod, when
+    it should have gone. `port`: where brokers and the operator reach it; the Cluster may say
+    otherwise by now; 0 if the pod names none. `node_ip`: of its node, empty before it has one.
+    `problem`: what keeps it from running; empty if nothing is known.
     """
 
     broker: int
@@ -36,7 +35,6 @@ class BrokerPod:
     since: datetime.datetime
     pod_hash: str
     settings: str
-    certificates: str
     restart_at: str
     image: str
     ip: str
@@ -131,7 +129,6 @@ def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
         since=parse_time(since),
         pod_hash=annotations.get(names.POD_HASH, ""),
         settings=_mounted_config_map(spec, "settings"),
-        certificates=annotations.get(names.CERTIFICATES, ""),
         restart_at=annotations.get(names.RESTART_AT, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
         ip=status.get("podIP") or "",

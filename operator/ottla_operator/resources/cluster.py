@@ -142,7 +142,7 @@ class Rack(Model, frozen=True):
 
 
 class Roll(Model, frozen=True):
-    """Rolling restarts after changes of image, settings or certificates."""
+    """Rolling restarts after changes of image or settings."""
 
     max_unavailable: Annotated[
         Annotated[int, Meta(ge=1, le=100)] | None,
@@ -181,7 +181,7 @@ class Tls(Model, frozen=True):
         ObjectRef | None,
         doc(
             "Secret of type kubernetes.io/tls with tls.crt, tls.key and, for client certificates, ca.crt. "
-            "A renewed certificate is applied by a rolling restart."
+            "Brokers read a renewed certificate while they run."
         ),
     ] = None
     issuer: Annotated[
