@@ -97,7 +97,7 @@ class RegistryServer:
             except RegistryError as reason:
                 return error_response(reason)
             except web.HTTPRequestEntityTooLarge:
-                return error_response(RegistryError(413, f"the request has more than {MAX_BODY_BYTES} bytes"))
+                return error_response(RegistryError(42209, f"the request has more than {MAX_BODY_BYTES} bytes"))
             except Exception:
                 logger.exception("failed to answer %s %s", request.method, request.path)
                 return error_response(RegistryError(500, "Internal Server Error"))
