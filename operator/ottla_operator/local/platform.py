@@ -38,11 +38,11 @@ from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
-from ottla_operator.resources import topic as topics
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.user import User
 
 REPORT_WAITING_S: Final = 15.0
@@ -162,7 +162,7 @@ class LocalPlatform:
         note = "" if isinstance(readiness, Ready) else readiness.message
         match resource["kind"]:
             case "Topic":
-                cluster, topic = resource["spec"]["clusterRef"]["name"], topic_name(resource)
+                cluster, topic = resource["spec"]["clusterRef"]["name"], stored_topic_name(resource)
                 row = self.view.topics.setdefault((cluster, topic), TopicRow(cluster, topic))
                 row.state, row.note = state, note
             case "Mirror":
@@ -315,11 +315,6 @@ def local_key(name: str) -> Key:
 def local_user_uid(name: str) -> str:
     """The same at each start, so that the records of users hold."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"User/{name}"))
-
-
-def topic_name(resource: Json) -> str:
-    spec = resource["spec"]
-    return topics.topic_name(resource["metadata"]["name"], spec.get("topicName"), spec.get("tenant"))
 
 
 def pipeline_row_key(resource: Json) -> tuple[str, str]:
