@@ -37,7 +37,8 @@ from ottla_operator.plan.settings import Settings, broker_count_for_defaults, wi
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.reconcile.platform import Blocked, ReconcileState
 from ottla_operator.reconcile.scaling import ALL_TOPICS
-from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.common import parse_time
 from ottla_operator.resources.model import Json
 

@@ -26,7 +26,8 @@ from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.reconcile.platform import ReconcileState
-from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import CertificateStatus
 
 RESTART_FILE: Final = "restart-at"
 

@@ -8,7 +8,7 @@ from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.roll import Blocker
 from ottla_operator.plan.settings import Settings
-from ottla_operator.resources.cluster import CertificateStatus
+from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.model import Json
 
 SETTING_REFUSED: Final = "SettingRefused"

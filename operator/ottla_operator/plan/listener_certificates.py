@@ -13,7 +13,8 @@ from typing import Final
 
 from ottla_broker.wire.listener_tls import InvalidCertificate, inspect_certificate
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
-from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.common import format_time
 
 CHAIN: Final = "tls.crt"
