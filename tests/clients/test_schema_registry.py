@@ -264,3 +264,23 @@ def test_a_hostile_schema_costs_nobody_else(
         assert refused.value.error_code in (42201, 42209)
     assert client.register_schema(name, Schema(USER, "AVRO")), "the registry serves others"
     assert rd.admin_client(registry_broker[0].bootstrap).list_topics(timeout=10).topics, "the broker serves others"
+
+
+@pytest.mark.parametrize("setting", ["confluent.value.schema.validation", "redpanda.value.schema.id.validation"])
+def test_a_topic_that_validates_schemas_refuses_records_of_unknown_ones(
+    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, name: str, setting: str
+) -> None:
+    bootstrap, topic = registry_broker[0].bootstrap, f"{name}-{setting.split('.')[0]}"
+    validation: dict[str, Any] = {setting: "true"}
+    rd.create_topic(bootstrap, topic, **validation)
+    context = SerializationContext(topic, MessageField.VALUE)
+    other = client.register_schema(f"{name}-of-another-topic", Schema(user(AGE), "AVRO"))
+    data = AvroSerializer(client, USER)({"name": "Ottla"}, context)
+    refused: list[ck.KafkaError | None] = []
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "retries": 3})
+    values = [b"no id", b"\0\0", b"\0" + other.to_bytes(4, "big") + b"x", b"\0\x7f\xff\xff\xffx"]
+    for value in [*values, data, None]:
+        producer.produce(topic, value, key=b"k", on_delivery=lambda error, _: refused.append(error))
+        assert producer.flush(30) == 0
+    assert [error and error.code() for error in refused] == [ck.KafkaError.INVALID_RECORD] * 4 + [None, None]
+    assert [message.value() for message in rd.consume(bootstrap, topic)] == [data, None]
