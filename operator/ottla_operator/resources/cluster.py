@@ -1,6 +1,6 @@
 """Cluster: brokers that store topics together."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
