@@ -13,7 +13,13 @@ from itertools import chain
 from multiprocessing import get_context
 from typing import Final
 
-from tests.sim import disabled_mirroring_rules, disabled_quorum_rules, disabled_replication_rules, disabled_rules
+from tests.sim import (
+    disabled_group_rules,
+    disabled_mirroring_rules,
+    disabled_quorum_rules,
+    disabled_replication_rules,
+    disabled_rules,
+)
 from tests.sim.mirror_scenario import run_mirror_seed
 from tests.sim.scenario import run_metadata_seed, run_seed
 from tests.sim.simulation import Outcome
@@ -45,6 +51,7 @@ INVARIANT_BY_TEXT: Final = {
     "above the high watermark": "uncommitted record read",
     "skipped:": "committed without reading",
     "'s commit of": "commit went back",
+    "two owners:": "two owners",
     "the high watermark": "high watermark went back",
     "metadata logs of": "metadata differ",
     "the images of": "metadata differ",
@@ -75,6 +82,7 @@ class DisabledRule:
 
 RULES: Final = (
     *(DisabledRule(name, disable, ONE) for name, disable in disabled_rules.RULES.items()),
+    *(DisabledRule(name, disable, ONE) for name, disable in disabled_group_rules.RULES.items()),
     *(DisabledRule(name, disable, TWO_CLUSTERS) for name, disable in disabled_mirroring_rules.RULES.items()),
     *(
         DisabledRule(name, disable, FIVE if name in NEEDS_FIVE_BROKERS else THREE)
