@@ -14,16 +14,27 @@ from functools import partial
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_changes import change_configs, change_each_resource
 from ottla_broker.requests.config_resources import ConfigResource, check_authorized, current_configs
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
+API = Api(
+    ApiKey.ALTER_CONFIGS,
+    versions=(0, 2),
+    flexible=2,
+    rights=(
+        Right(Operation.alter_configs, ResourceType.topic, when="for a topic"),
+        Right(
+            Operation.alter_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
+        ),
+        Right(Operation.alter_configs, ResourceType.group, when="for a group"),
+    ),
+)
 
 
 @API.handler()
@@ -35,9 +46,9 @@ async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> Al
 
 async def replace_configs(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
-    check_authorized(ctx, Operation.alter_configs, kind, name)
     if kind == ConfigResource.BROKER_LOGGER:
         raise KafkaError(ErrorCode.invalid_request, "levels of loggers are altered by IncrementalAlterConfigs only")
+    check_authorized(ctx, Operation.alter_configs, kind, name)
     configs: dict[str, str | None] = {}
     for config in resource.configs:
         if config.value is None:

@@ -14,7 +14,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible=0)
+API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible=0, rights=())
 
 
 @API.handler()

@@ -11,7 +11,7 @@ from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenR
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
 
 from ottla_broker.metadata.delegation_token_control import token_secret
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, timestamp
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
@@ -21,7 +21,13 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.CREATE_DELEGATION_TOKEN, versions=(1, 3), flexible=2, is_forwarded=True)
+API = Api(
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    versions=(1, 3),
+    flexible=2,
+    is_forwarded=True,
+    rights=(Right(Operation.create_tokens, ResourceType.user, when="for another user"),),
+)
 
 
 @API.handler()

@@ -24,14 +24,26 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.types import TopicName
 
 from ottla_broker.config import DELETE_TOPIC_ENABLE
-from ottla_broker.requests.api import Api, catch_error
+from ottla_broker.requests.api import ASK_NEXT, Api, Right, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.request_quota import MutationQuota
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4, is_forwarded=True)
+API = Api(
+    ApiKey.DELETE_TOPICS,
+    versions=(1, 6),
+    flexible=4,
+    is_forwarded=True,
+    rights=(
+        Right(Operation.delete, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.delete, ResourceType.topic),
+        Right(
+            Operation.describe, ResourceType.topic, when="to learn that a topic does not exist, or the name of an id"
+        ),
+    ),
+)
 
 STRICT_SINCE = 5
 NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic twice")
@@ -95,10 +107,13 @@ async def delete_topic_state(
 
 
 async def delete_topic(ctx: RequestContext, name: str, quota: MutationQuota) -> None:
-    if not ctx.may(Operation.delete, CLUSTER):
-        ctx.check_authorized(Operation.delete, Resource.topic(name))
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
         raise KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")
+    if not ctx.may(Operation.delete, CLUSTER) and not ctx.may(Operation.delete, Resource.topic(name)):
+        ctx.check_authorized(Operation.describe, Resource.topic(name))
+        if name not in ctx.broker.image.topics:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        ctx.check_authorized(Operation.delete, Resource.topic(name))
     controller = ctx.broker.active_controller()
     if (existing := ctx.broker.image.topics.get(name)) is not None:
         quota.charge(len(existing.partitions))

@@ -30,16 +30,27 @@ from kio.schema.incremental_alter_configs.v1.response import (
 
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.value_types import ConfigType, split_list
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_changes import change_configs, change_each_resource
 from ottla_broker.requests.config_resources import ConfigResource, check_authorized, current_configs
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
+API = Api(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    versions=(0, 1),
+    flexible=1,
+    rights=(
+        Right(Operation.alter_configs, ResourceType.topic, when="for a topic"),
+        Right(
+            Operation.alter_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
+        ),
+        Right(Operation.alter_configs, ResourceType.group, when="for a group"),
+    ),
+)
 
 SETTINGS: Final[Mapping[int, Mapping[str, Setting[object]]]] = {
     ConfigResource.TOPIC: TOPIC_SETTINGS,

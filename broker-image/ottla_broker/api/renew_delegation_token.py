@@ -16,7 +16,7 @@ from ottla_broker.requests.delegation_tokens import change_expiry
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.wire.api_keys import ApiKey
 
-API = Api(ApiKey.RENEW_DELEGATION_TOKEN, versions=(1, 2), flexible=2, is_forwarded=True)
+API = Api(ApiKey.RENEW_DELEGATION_TOKEN, versions=(1, 2), flexible=2, is_forwarded=True, rights=())
 
 
 @API.handler()

@@ -18,7 +18,7 @@ from ottla_broker.requests.login import respond_to_token
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
+API = Api(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2, rights=())
 
 
 @API.handler()
