@@ -96,6 +96,7 @@ class Server:
         self.responses = MemoryPool(self._limits.all_responses_bytes)
         self.dispatcher = RequestDispatcher(broker, authorizer)
         self._logins = ListenerLogins(broker, self._loop.time)
+        broker.on_logins_removed = self._close_removed_logins
         self._services = ConnectionServices(
             self.dispatcher,
             self._limits,
@@ -253,6 +254,13 @@ class Server:
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
+
+    def _close_removed_logins(self) -> None:
+        """Close the sessions of users and delegation tokens that are removed."""
+        for connection in tuple(self.connections):
+            session, listener = connection.state.sasl, connection.state.listener
+            if session is not None and session.login is not None and self._logins.is_removed(listener, session.login):
+                connection.close(f"the login of {session.principal} is removed", logging.INFO)
 
     # Slow and idle clients
 
