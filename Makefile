@@ -48,7 +48,7 @@ docs: $(VENV)/.installed-test ## build the documentation site into build/site; f
 COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e
 # Tests that need a kubelet: building their programs and images takes longer than running everything else.
-NODES := tests/kube tests/e2e/test_operator.py
+NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
 STREAMS ?= 2
 
 test: check docs kcat control-plane ## run the checks and every suite but the one of `make kube`

@@ -26,7 +26,7 @@ def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: s
 
 
 async def eventually_async(condition: Callable[[], Awaitable[T]], *, within_s: float = 20.0) -> T:
-    """As `eventually`, for a coroutine function. Raises TimeoutError after `within_s`."""
+    """Like `eventually`, for a coroutine function. Raises TimeoutError after `within_s`."""
     async with asyncio.timeout(within_s):
         while True:
             if seen := await condition():

@@ -153,7 +153,8 @@ class Connection(asyncio.BufferedProtocol):
         self.state = ConnectionState(host, port, self._listener, mute=self._mute)
         if (make_session := self._services.sasl_sessions.get(self._listener)) is not None:
             self.state.sasl = session = make_session()
-            self._frames.limit_frames(session.sasl.max_receive_bytes)
+            if not session.sasl.is_optional:
+                self._frames.limit_frames(session.sasl.max_receive_bytes)
             if (timeout_s := session.sasl.login_timeout_s) > 0:
                 loop = asyncio.get_running_loop()
                 self._expiry = loop.call_later(timeout_s, self.close, f"it has not logged in within {timeout_s:.0f} s")
@@ -347,8 +348,8 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_queued()
 
     def _apply_sasl(self, session: SaslSession) -> None:
-        """After a response: a failed login closes the connection, and so does the end of the
-        session.
+        """Applies the state of the login after a response: a failed login closes the connection,
+        and so does the end of the session.
         """
         if session.has_failed:
             self.finish()

@@ -26,8 +26,8 @@ LOG_INTERVAL_S: Final = 10.0
 
 
 class Handshakes:
-    """Of all listeners. `has_room(host)`: whether one more connection from that address is
-    allowed.
+    """The handshakes of all listeners. `has_room(host)`: whether one more connection from that
+    address is allowed.
     """
 
     def __init__(self, has_room: Callable[[str], bool]) -> None:
@@ -44,7 +44,9 @@ class Handshakes:
         return self._per_host[host]
 
     def begin(self, one: TlsTransport) -> bool:
-        """False: the connection is refused."""
+        """Counts the handshake of a new connection. Returns False if the connection must be
+        refused.
+        """
         host, now = _peer_host(one), self._loop.time()
         if not self._has_room(host):
             return False
@@ -59,14 +61,14 @@ class Handshakes:
         self._per_host[host] += 1
         return True
 
-    def succeeded(self, one: TlsTransport) -> None:
+    def complete(self, one: TlsTransport) -> None:
         self._remove(one)
 
-    def failed(self, one: TlsTransport, why: str) -> None:
+    def fail(self, one: TlsTransport, why: str) -> None:
         if self._remove(one) and why:
             self._log(one, why)
 
-    def broke(self, one: TlsTransport, why: str) -> None:
+    def log_failure(self, one: TlsTransport, why: str) -> None:
         self._log(one, why)
 
     def close(self) -> None:
@@ -75,11 +77,11 @@ class Handshakes:
             one.abort()
 
     def _abort(self, one: TlsTransport, why: str) -> None:
-        self.failed(one, why)
+        self.fail(one, why)
         one.abort()
 
     def _remove(self, one: TlsTransport) -> bool:
-        """Whether it was in progress."""
+        """Returns whether the handshake was in progress."""
         if (found := self._in_progress.pop(one, None)) is None:
             return False
         host, _, timeout = found

@@ -8,9 +8,9 @@ from functools import partial
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.config import DELEGATION_TOKEN_SECRET_KEY, SSL_PRINCIPAL_MAPPING_RULES, Config
-from ottla_broker.config.listener_security import OauthSettings, listener_oauth, listener_sasl
+from ottla_broker.config.listener_security import OauthSettings, inter_broker_users, listener_oauth, listener_sasl
 from ottla_broker.runtime import Runtime
-from ottla_broker.security.broker_login import BrokerLogin
+from ottla_broker.security.broker_login import BrokerLogins
 from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
 from ottla_broker.security.jwks import JsonWebKeySet
 from ottla_broker.security.oauthbearer import TokenValidator
@@ -29,7 +29,7 @@ class ListenerLogins:
     def __init__(self, broker: Broker, now_s: Callable[[], float]) -> None:
         self._broker = broker
         self._now_s = now_s
-        self._own_login = BrokerLogin.from_security(broker.channels.security)
+        self._broker_logins = BrokerLogins(broker.channels.security.mechanism, inter_broker_users(broker.config))
         self._validators: dict[str, TokenValidator] = {}
         self._key_sets: list[JsonWebKeySet] = []
         self._tasks = BackgroundTasks()
@@ -69,7 +69,7 @@ class ListenerLogins:
             self._validators[listener] = TokenValidator(keys, settings.rules, runtime.now_ms)
 
     def _new_session(self, listener: str) -> SaslSession:
-        """By the settings as they are now."""
+        """A session with the listener's current settings."""
         sasl = listener_sasl(self._broker.config, listener)
         find_credential = partial(self._find_credential, listener)
         return SaslSession(sasl, find_credential, self._now_s, self._validators.get(listener), self._find_token)
@@ -81,9 +81,9 @@ class ListenerLogins:
         return self._token_secret.login_of(token, mechanism, now_ms)
 
     def _find_credential(self, listener: str, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
-        own, is_inter_broker = self._own_login, listener == self._broker.config.inter_broker_listener
-        if is_inter_broker and own is not None and own.is_of(user, mechanism):
-            return own.credential
+        is_inter_broker = listener == self._broker.config.inter_broker_listener
+        if is_inter_broker and (own := self._broker_logins.find(user, mechanism)) is not None:
+            return own
         return self._broker.image.scram_credentials.get((user, mechanism))
 
 

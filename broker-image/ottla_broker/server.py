@@ -224,7 +224,9 @@ class Server:
         return wait_s
 
     def _delay_refusal(self, connection: Connection, wait_s: float) -> float:
-        """When to close: at once if too many connections wait to be closed."""
+        """Returns after how many seconds to close a refused connection: 0 if too many others wait
+        to be closed.
+        """
         if len(self._delayed) >= MAX_DELAYED_REFUSALS:
             return 0.0
         self._delayed.add(connection)

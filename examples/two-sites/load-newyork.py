@@ -1,4 +1,4 @@
-"""Kennedy's and LaGuardia's flights."""
+"""Load the flights of the airports Kennedy (JFK) and LaGuardia (LGA)."""
 
 from site_flights import main
 

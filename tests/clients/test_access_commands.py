@@ -34,7 +34,9 @@ class Secured:
     def ottla(
         self, *arguments: str, config: Path | None = None, said: str | None = None, **variables: str
     ) -> "subprocess.CompletedProcess[str]":
-        """As super user; with `config`, client properties, at the listener with SCRAM."""
+        """Run `ottla` as super user or, with a file of client properties `config`, on the listener
+        with SCRAM.
+        """
         bootstrap = self.sasl if config else self.broker.bootstrap
         how = ["--bootstrap", bootstrap, *(["--command-config", str(config)] if config else [])]
         return subprocess.run(

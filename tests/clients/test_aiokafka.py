@@ -130,7 +130,7 @@ def test_group_shares_partitions_and_resumes_at_commits(broker: BrokerProcess, n
     run(together())
 
 
-def test_admin_client(broker: BrokerProcess, name: str) -> None:
+def test_admin_client_changes_and_deletes_a_topic(broker: BrokerProcess, name: str) -> None:
     async def administer() -> None:
         await create(broker, name, 2)
         async with admin_of(broker) as admin:

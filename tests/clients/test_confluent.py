@@ -21,7 +21,7 @@ def test_records_are_read_as_produced(broker: BrokerProcess, name: str, compress
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_produce_with_acks(broker: BrokerProcess, name: str, acks: int) -> None:
+def test_records_are_produced_with_every_acks(broker: BrokerProcess, name: str, acks: int) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, messages(), acks=acks)
     assert rd.to_messages(rd.consume(broker.bootstrap, name, len(messages()))) == messages()

@@ -111,7 +111,9 @@ def described(secured: Secured, user: str, owner: str) -> set[str]:
 
 
 def token_login(token: Token, mechanism: str) -> dict[str, Any]:
-    """For librdkafka, which has no setting for SCRAM's extensions."""
+    """Settings of kafka-python to log in with a token; librdkafka has no setting for SCRAM's
+    extensions.
+    """
     return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,

@@ -89,7 +89,7 @@ def read_in_group(
     return [1 + max(offset for partition, offset in places if partition == at) for at in range(PARTITIONS)]
 
 
-def test_administrator(client: Client, broker: BrokerProcess, name: str) -> None:
+def test_admin_client_changes_and_deletes_a_topic(client: Client, broker: BrokerProcess, name: str) -> None:
     assert client.run("admin", broker.bootstrap, name) == [
         {"partitions": 5, "retention.ms": DAY_MS, "segment.ms": DAY_MS, "written": 1, "left": 0, "brokers": 1}
     ]

@@ -65,7 +65,7 @@ def test_topics_and_their_configs(tool: Tool, name: str) -> None:
     assert name not in tool("TopicCommand", "--list").split()
 
 
-def test_broker_configs(tool: Tool) -> None:
+def test_broker_configs_are_set_and_removed(tool: Tool) -> None:
     one = ("--entity-type", "brokers", "--entity-name", "1")
     tool("kafka.admin.ConfigCommand", *one, "--alter", "--add-config", "log.cleaner.backoff.ms=12345")
     assert "log.cleaner.backoff.ms=12345" in tool("kafka.admin.ConfigCommand", *one, "--describe")
@@ -73,7 +73,7 @@ def test_broker_configs(tool: Tool) -> None:
     assert "log.cleaner.backoff.ms=12345" not in tool("kafka.admin.ConfigCommand", *one, "--describe", "--all")
 
 
-def test_client_quotas(tool: Tool, name: str) -> None:
+def test_client_quotas_are_set_and_removed(tool: Tool, name: str) -> None:
     def configure(*arguments: str) -> str:
         return tool("kafka.admin.ConfigCommand", *arguments)
 
@@ -129,7 +129,7 @@ def test_console_clients_offsets_and_deleted_records(
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_performance_tools(tool: Tool, broker: BrokerProcess, name: str, compression: str) -> None:
+def test_performance_tools_produce_and_consume(tool: Tool, broker: BrokerProcess, name: str, compression: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     count = 20_000
     produced = tool(
@@ -146,7 +146,7 @@ def test_performance_tools(tool: Tool, broker: BrokerProcess, name: str, compres
         assert len(rd.consume(broker.bootstrap, name, check_crcs=True)) == count
 
 
-def test_groups(tool: Tool, broker: BrokerProcess, classpath: str, name: str) -> None:
+def test_groups_are_described_reset_and_deleted(tool: Tool, broker: BrokerProcess, classpath: str, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, 3)
     produced = tool("VerifiableProducer", "--topic", name, "--max-messages", "60", "--acks", "-1")
     sent = [json.loads(line) for line in produced.splitlines()]

@@ -108,7 +108,7 @@ def test_group_shares_partitions_commits_and_is_reset(
     assert name not in [group["group_id"] for group in admin.list_groups()]
 
 
-def test_admin_client(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
+def test_admin_client_changes_and_deletes_a_topic(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 2, 1, topic_configs={"retention.ms": "5000000"})])
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([NewTopic(name, 2, 1)])

@@ -129,7 +129,7 @@ def test_librdkafka_logs_in_with_a_token_of_its_application(secured: Secured, na
     assert rd.produce(secured.login, name, messages(), **how) == list(range(50))
 
 
-def test_kafka_python(secured: Secured, name: str) -> None:
+def test_kafka_python_logs_in_with_a_token(secured: Secured, name: str) -> None:
     allow_alice(secured, name)
 
     class Tokens(TokenProvider):  # type: ignore[misc]
@@ -146,7 +146,7 @@ def test_kafka_python(secured: Secured, name: str) -> None:
         assert producer.send(name, b"one").get(WITHIN_S).offset == 0
 
 
-def test_aiokafka(secured: Secured, name: str) -> None:
+def test_aiokafka_logs_in_with_a_token(secured: Secured, name: str) -> None:
     allow_alice(secured, name)
 
     class Tokens(AioTokenProvider):  # type: ignore[misc]

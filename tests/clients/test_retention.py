@@ -52,7 +52,7 @@ def test_segments_roll_by_size_and_are_read_across(cleaning_broker: BrokerProces
     assert [message.offset() for message in rd.consume(cleaning_broker.bootstrap, name)] == list(range(50))
 
 
-def test_retention_by_size(cleaning_broker: BrokerProcess, name: str) -> None:
+def test_retention_deletes_segments_by_size(cleaning_broker: BrokerProcess, name: str) -> None:
     rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_bytes=2 * SEGMENT)
     rd.produce(cleaning_broker.bootstrap, name, messages_of_age(60, 0))
     eventually(lambda: len(segments(cleaning_broker, name)) <= 3)
@@ -60,7 +60,7 @@ def test_retention_by_size(cleaning_broker: BrokerProcess, name: str) -> None:
     assert [message.offset() for message in rd.consume(cleaning_broker.bootstrap, name)] == list(range(low, 60))
 
 
-def test_retention_by_time(cleaning_broker: BrokerProcess, name: str) -> None:
+def test_retention_deletes_segments_by_time(cleaning_broker: BrokerProcess, name: str) -> None:
     rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_ms=60_000)
     rd.produce(cleaning_broker.bootstrap, name, messages_of_age(30, 3_600_000))
     eventually(lambda: earliest(cleaning_broker, name) == 30, message="everything is an hour old")

@@ -97,7 +97,7 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_same_answers(api: str, broker_under_test: BrokerProcess, broker_kind: str, recording: bool) -> None:
+def test_responses_equal_kafkas(api: str, broker_under_test: BrokerProcess, broker_kind: str, recording: bool) -> None:
     recorded = json.loads(STORED.read_text()) if STORED.exists() else {}
     if recording:
         assert broker_kind == "kafka", "only Apache Kafka's responses are recorded"

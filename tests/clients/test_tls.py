@@ -122,7 +122,7 @@ def test_clients_without_trust_or_certificate_are_rejected(secured: Secured, nam
         assert "Traceback" not in secured.broker.log_tail()
 
 
-def test_ottla_command(secured: Secured, name: str, tmp_path: Path) -> None:
+def test_ottla_command_connects_over_tls(secured: Secured, name: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n"
@@ -145,7 +145,7 @@ def test_ottla_command(secured: Secured, name: str, tmp_path: Path) -> None:
         assert refused.stderr.startswith("ottla: ") and refused.stderr.count("\n") == 1, refused.stderr
 
 
-def test_kafka_python(secured: Secured, name: str) -> None:
+def test_kafka_python_connects_over_tls(secured: Secured, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     how: dict[str, Any] = {
         "bootstrap_servers": secured.mutual,
@@ -165,7 +165,7 @@ def test_kafka_python(secured: Secured, name: str) -> None:
     assert got == [it.value for it in messages()]
 
 
-def test_aiokafka(secured: Secured, name: str) -> None:
+def test_aiokafka_connects_over_tls(secured: Secured, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     context = ssl.create_default_context(cafile=secured.made.certificate)
     how: dict[str, Any] = {
@@ -184,7 +184,7 @@ def test_aiokafka(secured: Secured, name: str) -> None:
     assert asyncio.run(asyncio.wait_for(there_and_back(), WITHIN_S)) == [it.value for it in messages()]
 
 
-def test_java_tools(secured: Secured, name: str, classpath: str, tmp_path: Path) -> None:
+def test_java_tools_connect_over_tls(secured: Secured, name: str, classpath: str, tmp_path: Path) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     store = tmp_path / "alice.pem"
     key = subprocess.run(

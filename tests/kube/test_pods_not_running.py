@@ -58,3 +58,11 @@ def test_a_pod_that_no_node_can_take_is_reported(resources: NamespaceClient, ope
     resources.create("Cluster", "demo", SPEC)
     message = wait_for_reason(resources, operator, "Unschedulable")
     assert "0 of 1 brokers are ready" in message and "no nodes available" in message
+
+
+def test_a_service_account_that_does_not_exist_is_reported(
+    resources: NamespaceClient, operator: OperatorProcess
+) -> None:
+    resources.create("Cluster", "demo", {**SPEC, "podTemplate": {"spec": {"serviceAccountName": "nobody-made-this"}}})
+    message = wait_for_reason(resources, operator, "FailedCreate")
+    assert 'serviceaccount "nobody-made-this" not found' in message

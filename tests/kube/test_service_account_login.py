@@ -21,7 +21,7 @@ WITHIN_S = 30.0
 
 
 def request_token(plane: ControlPlane, account: str, *audiences: str) -> str:
-    """As the kubelet does for a projected volume."""
+    """Request a service account's token, as the kubelet does for a projected volume."""
     if plane.admin.get(f"{ACCOUNTS}/{account}") is None:
         plane.admin.request("POST", ACCOUNTS, {"metadata": {"name": account}})
     wanted = {"spec": {"audiences": list(audiences), "expirationSeconds": 600}}

@@ -19,7 +19,7 @@ from functools import partial
 from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
 from tests.sim.mirror_scenario import run_mirror_seed
 from tests.sim.scenario import run_metadata_seed, run_seed
-from tests.sim.simulation import Outcome
+from tests.sim.simulation import Outcome, SimulatorError, run_or_report
 
 MAX_PRINTED = 12  # violations of one run
 
@@ -93,7 +93,12 @@ def run_many(run: Callable[[int], Outcome], seeds: range, options: str, jobs: in
     done: Counter[str] = Counter()
     acks, cpu_s = 0, 0.0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for outcome in pool.imap_unordered(run, seeds):
+        for outcome in pool.imap_unordered(partial(run_or_report, run), seeds):
+            if isinstance(outcome, SimulatorError):
+                failed.append(outcome.seed)
+                print(f"seed {outcome.seed}: the simulator failed\n{outcome.traceback}")
+                print(f"  replay: python -m tests.sim {outcome.seed}{options}", flush=True)
+                continue
             acks += outcome.acks
             cpu_s += outcome.cpu_s
             faults.update(outcome.faults)

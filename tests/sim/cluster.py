@@ -44,6 +44,7 @@ class SimulatedBroker:
         self.process: SimulatedProcess | None = None
         self.broker: Broker | None = None
         self.server: Server | None = None
+        self._restart: asyncio.TimerHandle | None = None
         self.may_found = node_id == 1  # cluster.found, as the operator sets it until the disk is lost
         self.is_serving = False
         self.starts = 0
@@ -128,7 +129,7 @@ class SimulatedBroker:
         process.kill()
         if self.process is process:
             self._clear()
-            self._loop.call_later(RESTART_DELAY_S, self._start_again, context=NO_PROCESS)
+            self._restart = self._loop.call_later(RESTART_DELAY_S, self._start_again, context=NO_PROCESS)
 
     def _start_again(self) -> None:
         if not self.is_running and self._cluster.network.host(self.host).powered:
@@ -144,6 +145,9 @@ class SimulatedBroker:
         self._kill()
 
     def _kill(self) -> None:
+        if self._restart is not None:  # whoever kills a broker starts it again
+            self._restart.cancel()
+            self._restart = None
         if self.process is not None:
             self.process.kill()
         self._clear()

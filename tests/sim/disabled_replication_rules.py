@@ -1,4 +1,4 @@
-"""Rules of replication, each disabled on purpose: the checks must detect it.
+"""Rules of replication (docs/rules.md), each disabled on purpose: the checks must detect it.
 
 `RULES` has the patches by name. They exist only here.
 """
@@ -142,7 +142,7 @@ def unclean_shutdown_ignored() -> Iterator[None]:
 
 @contextmanager
 def metadata_acknowledged_before_sync() -> Iterator[None]:
-    """A broker acknowledges metadata that are only in its page cache (decision 6)."""
+    """A broker acknowledges metadata records that are only in its page cache (rule 17)."""
 
     async def durable(log: MetadataLog) -> EpochAndOffset:
         return log.log_end

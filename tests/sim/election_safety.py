@@ -1,5 +1,4 @@
-"""Invariant: every replica that may be elected has all committed records (design rules 1, 3, 4 and
-5).
+"""Invariant: every replica that may be elected has all committed records (rules 1, 3, 4 and 5).
 
 Checked when a leader's high watermark advances, and periodically. So a violation is found when a
 replica wrongly becomes electable, not only in the rare run in which it becomes leader. Not used for

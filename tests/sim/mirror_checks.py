@@ -59,7 +59,7 @@ def leader_replicas(cluster: SimulatedCluster) -> dict[TopicPartition, LeaderRep
 
 
 def highest_watermark(cluster: SimulatedCluster, tp: TopicPartition) -> int:
-    """Of the partition's replicas on running brokers."""
+    """The highest watermark of the partition's replicas on running brokers."""
     partitions = (broker.partitions.get(*tp) for _, broker in running_brokers(cluster))
     return max((partition.log.high_watermark for partition in partitions if partition is not None), default=0)
 
@@ -277,7 +277,9 @@ def saved_records(cluster: SimulatedCluster) -> set[bytes]:
 
 
 def acknowledged_records_are_kept_or_saved(history: History, contents: Contents, saved: set[bytes]) -> Iterator[str]:
-    """After a failback, acknowledged records of the old source are kept or saved."""
+    """Check that after a failback acknowledged records of the old source are in the log or in saved
+    files.
+    """
     for ack in history.acks:
         for offset, value in enumerate(ack.values, ack.offset):
             if contents.get(ack.topic_partition, {}).get(offset) != value and value not in saved:

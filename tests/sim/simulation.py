@@ -5,6 +5,7 @@ import gc
 import logging
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,22 @@ class Outcome:
     virtual_s: float
     cpu_s: float
     packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorError:
+    """An exception of the simulator itself ended the run of a seed."""
+
+    seed: int
+    traceback: str
+
+
+def run_or_report(run: Callable[[int], Outcome], seed: int) -> Outcome | SimulatorError:
+    """The other seeds run also when one cannot."""
+    try:
+        return run(seed)
+    except Exception:  # noqa: BLE001 - it fails the command
+        return SimulatorError(seed, traceback.format_exc())
 
 
 class Simulation(Protocol):

@@ -14,7 +14,7 @@ PACKAGES = ("bench", "tests", "examples")
 
 
 def module_name(path: Path) -> str:
-    """As it is imported: the source folders themselves are no packages."""
+    """The module's name as it is imported; the source folders themselves are not packages."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     parts = parts[1:] if parts[0] in SOURCE_FOLDERS else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

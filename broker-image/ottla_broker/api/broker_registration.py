@@ -62,7 +62,7 @@ async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRe
 
 
 def security_protocol(code: int) -> str:
-    """INVALID_REGISTRATION for a code that is none of Kafka's."""
+    """Raises INVALID_REGISTRATION for a code that is none of Kafka's."""
     if code not in SECURITY_PROTOCOLS:
         raise KafkaError(ErrorCode.invalid_registration, f"security protocol {code} is none of {SECURITY_PROTOCOLS}")
     return SECURITY_PROTOCOLS[code]

@@ -4,9 +4,9 @@
   or, while the group has no members, from any client that names no generation.
 - A missing topic or partition is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the others
   are stored.
-- Metadata longer than `offset.metadata.max.bytes` are OFFSET_METADATA_TOO_LARGE.
+- Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
 - A commit extends its member's session.
-- v2–4 may have a retention of their own; v6 adds leader epochs; v7 static members; v9 returns
+- v2–4 may name a retention time; v6 adds leader epochs; v7 static members; v9 returns
   GROUP_ID_NOT_FOUND where older versions return ILLEGAL_GENERATION; v10 has topics by id (KIP-848).
 """
 
@@ -57,16 +57,16 @@ NO_EXPIRY = -1
 async def commit_with_retention(ctx: RequestContext, request: RequestWithRetention) -> ResponseWithRetention:
     retention_ms = to_milliseconds(request.retention_time)
     expire_ms = NO_EXPIRY if retention_ms < 0 else ctx.broker.runtime.now_ms() + retention_ms
-    answer = await commit_named(ctx, convert_message(request, RequestByName), expire_ms)
+    answer = await commit_with_expiry(ctx, convert_message(request, RequestByName), expire_ms)
     return cast(ResponseWithRetention, convert_message(answer, ResponseWithRetention))
 
 
 @API.handler(5, 9)
 async def commit_by_name(ctx: RequestContext, request: RequestByName) -> ResponseByName:
-    return await commit_named(ctx, request, NO_EXPIRY)
+    return await commit_with_expiry(ctx, request, NO_EXPIRY)
 
 
-async def commit_named(ctx: RequestContext, request: RequestByName, expire_ms: int) -> ResponseByName:
+async def commit_with_expiry(ctx: RequestContext, request: RequestByName, expire_ms: int) -> ResponseByName:
     codes = iter(await commit_offsets(ctx, request, partial(find_by_name, ctx), expire_ms))
     return ResponseByName(
         throttle_time=NO_THROTTLE,
@@ -121,8 +121,8 @@ def find_by_id(ctx: RequestContext, requested: RequestTopicById) -> TopicImage:
 async def commit_offsets(
     ctx: RequestContext, request: RequestByName | RequestById, find: Callable[[Any], TopicImage], expire_ms: int
 ) -> list[ErrorCode]:
-    """One error code for each requested partition, in order. `find`: the topic that the request
-    names; it raises the error of all its partitions.
+    """Returns one error code for each requested partition, in order. `find`: the topic that the
+    request names; it raises the error of all its partitions.
     """
     requested: Sequence[RequestTopicByName | RequestTopicById] = request.topics
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):

@@ -1,4 +1,6 @@
-"""What DescribeConfigs shows of settings: their value, its source, and the values below it."""
+"""What DescribeConfigs shows of settings: their value, its source, and the values that it
+overrides.
+"""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -24,7 +26,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A value, and the name and source that it has there."""
+    """One value of a setting, the name under which it was set, and its source."""
 
     name: str
     value: str | None
@@ -32,8 +34,8 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """`value` is None if there is none or it is sensitive. `synonyms`: every value, the one in
-    effect first.
+    """A setting. `value` is None if there is none or it is sensitive. `synonyms`: every value, the
+    one in effect first.
     """
 
     name: str
@@ -82,8 +84,8 @@ def describe_cluster_defaults(config: Config) -> list[ConfigEntry]:
 
 
 def _entry_of_name(name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
-    """A name that only a plugin of Kafka's may know is read-only and its value sensitive, as Kafka
-    describes it.
+    """A name that is no known setting, such as one of a plugin, is described as read-only with a
+    sensitive value, as in Kafka.
     """
     if (setting := BROKER_SETTINGS.get(name)) is not None:
         return _entry(setting, synonyms)
@@ -92,7 +94,9 @@ def _entry_of_name(name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
 
 
 def _entry(setting: Setting[object], synonyms: list[ConfigSynonym]) -> ConfigEntry:
-    """From the values in order of precedence; without any, the default is in effect."""
+    """`synonyms`: the setting's values in order of precedence. The default is in effect if there is
+    none.
+    """
     if setting.is_sensitive:
         synonyms = [synonym._replace(value=None) for synonym in synonyms]
     default = None if setting.is_sensitive else setting.default_text
@@ -109,7 +113,7 @@ def _entry(setting: Setting[object], synonyms: list[ConfigSynonym]) -> ConfigEnt
 
 
 def _broker_synonyms(config: Config, setting: Setting[object], *, is_overridden: bool) -> list[ConfigSynonym]:
-    """The broker settings behind a topic setting."""
+    """The values of the broker settings from which a topic setting takes its default."""
     synonyms: list[ConfigSynonym] = []
     for default in setting.broker_defaults:
         found = _synonyms(config, default.setting.name)

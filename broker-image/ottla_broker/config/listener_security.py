@@ -3,7 +3,7 @@ settings.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from ottla_broker.config import security_settings as rows
@@ -58,6 +58,7 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
     """SASL of a listener: its own settings, those of its mechanisms first, over those of all
     listeners.
     """
+    is_inter_broker = listener == config.inter_broker_listener
     mechanisms = config.of_listener(listener, rows.SASL_ENABLED_MECHANISMS)
     plain = config.of_listener(listener, rows.SASL_JAAS_CONFIG, PLAIN)
     reauth_ms = [config.of_listener(listener, rows.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
@@ -68,7 +69,8 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
         config(rows.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000,
         config.of_listener(listener, rows.SASL_SERVER_MAX_RECEIVE_SIZE),
         # Probes of other brokers do not log in.
-        0.0 if listener == config.inter_broker_listener else LOGIN_TIMEOUT_S,
+        0.0 if is_inter_broker else LOGIN_TIMEOUT_S,
+        is_inter_broker and config(rows.SASL_INTER_BROKER_OPTIONAL),
     )
 
 
@@ -130,9 +132,17 @@ def _with_login(config: ListenerSettings, security: ClientSecurity) -> ClientSec
     if not security.uses_sasl or mechanism is None:
         return security
     login = config.of_listener(config.inter_broker_listener, rows.SASL_JAAS_CONFIG, mechanism)
+    security = replace(security, is_login_optional=config(rows.SASL_INTER_BROKER_OPTIONAL))
     if login is None:
         return security.with_login(mechanism, "", "")
     return security.with_login(mechanism, login.username, login.password)
+
+
+def inter_broker_users(config: ListenerSettings) -> dict[str, str]:
+    """Passwords by user name of the login module of brokers: their own login, and `user_NAME`."""
+    listener, mechanism = config.inter_broker_listener, config(rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
+    login = config.of_listener(listener, rows.SASL_JAAS_CONFIG, mechanism) if mechanism else None
+    return {} if login is None else {**login.users, login.username: login.password}
 
 
 # Validation of the settings that a broker is started with

@@ -59,7 +59,9 @@ SASL_ENABLED_MECHANISMS = _sasl.row("sasl.enabled.mechanisms", mechanisms(), "",
 SASL_JAAS_CONFIG = _sasl.row("sasl.jaas.config", login_module(), None,
     "Login module of a mechanism, as `listener.name.NAME.MECHANISM.sasl.jaas.config` with both names in lower case. "
     "For PLAIN it is Kafka's PlainLoginModule, whose `user_NAME=\"PASSWORD\"` options are the users; those of SCRAM "
-    "are in the metadata log. `username` and `password` are the login of this broker at others.", UpdateMode.PER_BROKER,
+    "are in the metadata log. `username` and `password` are the login of this broker at others. With SCRAM, "
+    "`user_NAME` options of the inter-broker listener are users that log in there without a credential in the metadata "
+    "log.", UpdateMode.PER_BROKER,
     is_sensitive=True)
 SASL_MECHANISM_INTER_BROKER_PROTOCOL = _sasl.row(
     "sasl.mechanism.inter.broker.protocol", one_of(*MECHANISMS), None,
@@ -67,6 +69,10 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = _sasl.row(
     "those of the mechanism's `sasl.jaas.config`. With SCRAM this login is accepted on the inter-broker listener "
     "without a credential in the metadata log, which no broker can read before it has logged in to another.",
     differs="Kafka's default is GSSAPI, which is not implemented")
+SASL_INTER_BROKER_OPTIONAL = _sasl.row("sasl.inter.broker.optional", boolean(), False,
+    "Whether brokers do without a login where another broker's inter-broker listener has none, and serve clients of "
+    "their own that do not log in, as User:ANONYMOUS. For the time in which brokers that run get a login, one restart "
+    "after the other; false before and afterwards.", is_ottla_only=True)
 SASL_SERVER_MAX_RECEIVE_SIZE = _sasl.row("sasl.server.max.receive.size", integer(at_least=1), 524288,
     "Maximum size in bytes of a request of a client that has not authenticated yet.")
 CONNECTIONS_MAX_REAUTH_MS = _sasl.row("connections.max.reauth.ms", long(), 0,

@@ -158,7 +158,7 @@ def list_of(*values: str, allowed: str = "", check: Callable[[str], bool] | None
 
 
 def only(kind: ValueType[T], value: T, why: str) -> ValueType[T]:
-    """For a setting of Kafka's that clients and tools send but that has just one value here."""
+    """Accepts one value only, for a setting of Kafka's that clients and tools send."""
 
     def parse(text: str) -> T:
         if kind.parse(text) != value:

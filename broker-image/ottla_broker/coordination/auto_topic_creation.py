@@ -51,7 +51,7 @@ class AutoTopicCreator:
     _link: ControllerChannel
 
     async def create_topic(self, name: str, *, allowed: bool = True) -> None:
-        """Returns when the topic is in the image. UNKNOWN_TOPIC_OR_PARTITION,
+        """Returns when the topic is in the image. Raises UNKNOWN_TOPIC_OR_PARTITION,
         INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR; NOT_CONTROLLER without a controller."""
         validate_topic_name(name)
         if name == OFFSETS_TOPIC:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ottla_broker.coordination.classic_group import ClassicGroup, restore_group
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.loading import apply_records
 from ottla_broker.coordination.offsets import CommittedOffsets
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
@@ -19,13 +20,9 @@ from ottla_broker.coordination.records import (
     decode_offset_commit,
     decode_value,
 )
-from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc, iter_batches
+from ottla_broker.wire.batch import BatchHeader, Buffer
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
-from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
-from ottla_broker.wire.records import Record, decompress_records, iter_record_spans
-
-RECORDS_PER_STEP = 64
+from ottla_broker.wire.records import Record
 
 
 class CoordinatorLoader:
@@ -44,24 +41,10 @@ class CoordinatorLoader:
         """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names
         the offset.
         """
-        for at, header in iter_batches(chunk):
-            if not has_valid_crc(chunk, header, at):
-                raise KafkaError(ErrorCode.corrupt_message, f"invalid CRC of the batch at offset {header.base_offset}")
-            delta = 0  # of the record at hand
-            try:
-                for _, _, _, at_delta, key, value, _ in iter_record_spans(
-                    decompress_records(chunk, header, at), header.count
-                ):
-                    delta = at_delta
-                    self._apply(header, key, value)
-                    self.records += 1
-                    if not self.records % RECORDS_PER_STEP:
-                        yield
-            except MalformedMessage as reason:
-                where = f"record at offset {header.base_offset + delta}"
-                raise KafkaError(ErrorCode.corrupt_message, f"{where}: {reason}") from reason
+        return apply_records(chunk, self._apply)
 
     def _apply(self, header: BatchHeader, raw_key: bytes | None, raw_value: bytes | None) -> None:
+        self.records += 1
         if header.is_control:
             return self._end_transaction(header.producer_id, control_record_type(Record(0, raw_key, raw_value)))
         key = None if raw_key is None else decode_key(raw_key)

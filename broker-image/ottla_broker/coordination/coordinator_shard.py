@@ -10,7 +10,6 @@ none.
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum, auto
 from functools import partial
 from uuid import UUID
 
@@ -19,7 +18,8 @@ from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
 from ottla_broker.coordination.effects import CompleteRequest, Effect, JoinResult, SyncResult, Timestamps, WritePurpose
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.journal import Journal, JournalWriter
+from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
+from ottla_broker.coordination.loading import ShardState, check_shard_serving, run_in_slices
 from ottla_broker.coordination.offsets import CommittedOffsets, expired_offsets
 from ottla_broker.coordination.records import (
     OffsetCommit,
@@ -34,16 +34,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
-
-LOADING_SLICE_S = 0.005
-"""How long loading blocks the event loop before it yields."""
-
-
-class ShardState(Enum):
-    loading = auto()
-    serving = auto()
-    failed = auto()
-    closed = auto()
 
 
 class GroupCoordinatorShard:
@@ -75,7 +65,7 @@ class GroupCoordinatorShard:
         started_s = self._loop.time()
         loader = CoordinatorLoader(self._config)
         try:
-            await self._run_in_slices(self._load_steps(loader))
+            await run_in_slices(self._load_steps(loader), self._is_closed)
         except (KafkaError, OSError) as reason:
             self.state = ShardState.failed
             logger.error("failed to load __consumer_offsets-%d: %s", self.partition, reason)
@@ -102,18 +92,6 @@ class GroupCoordinatorShard:
         yield from loader.add_simple_groups()
         self.groups, self.offsets = loader.groups, loader.offsets
         yield from self._start_sessions()
-
-    async def _run_in_slices(self, steps: Iterable[None]) -> None:
-        """Runs the steps, yielding to the event loop every `LOADING_SLICE_S`; ends early when the
-        shard is closed.
-        """
-        slice_started_s = self._loop.time()
-        for _ in steps:
-            if self._loop.time() - slice_started_s > LOADING_SLICE_S:
-                await asyncio.sleep(0)
-                slice_started_s = self._loop.time()
-                if self._is_closed():
-                    return
 
     def _start_sessions(self) -> Iterator[None]:
         now = self.timestamps()
@@ -147,12 +125,7 @@ class GroupCoordinatorShard:
 
     def check_serving(self) -> None:
         """Raises KafkaError unless the shard serves requests."""
-        if self.state is ShardState.loading:
-            raise KafkaError(ErrorCode.coordinator_load_in_progress)
-        if self.state is ShardState.failed:
-            raise KafkaError(ErrorCode.coordinator_not_available, "the group's partition could not be loaded")
-        if self.state is ShardState.closed:
-            raise KafkaError(ErrorCode.not_coordinator)
+        check_shard_serving(self.state)
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -256,7 +229,7 @@ class GroupCoordinatorShard:
     # -- deletion and expiry -----------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> None:
-        """Deletes a group with its offsets. Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         await self.wait_for_pending_commits(group_id)
         self.check_serving()
         if (group := self.groups.get(group_id)) is None:
@@ -322,10 +295,3 @@ def _complete(answer: CompleteRequest) -> None:
     assert isinstance(ticket, asyncio.Future)
     if not ticket.done():  # its connection may be gone
         ticket.set_result(answer.result)
-
-
-async def wait_for_write(write: asyncio.Future[ErrorCode]) -> None:
-    """Returns when the write succeeded; KafkaError otherwise. Cancelling the caller, whose
-    connection closed, does not cancel the write."""
-    if (error := await asyncio.shield(write)) is not ErrorCode.none:
-        raise KafkaError(error)

@@ -15,10 +15,11 @@ from uuid import UUID
 
 from ottla_broker.coordination import membership
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
-from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard, ShardState
+from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.journal import Journal
+from ottla_broker.coordination.loading import ShardState
 from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_of
 from ottla_broker.runtime import Runtime
@@ -86,9 +87,7 @@ class GroupCoordinator:
         return shard
 
     def _shard_of_named_group(self, group_id: str) -> GroupCoordinatorShard:
-        """For requests that are invalid for the group with the empty id, which only stores
-        offsets.
-        """
+        """Raises INVALID_GROUP_ID for the group with the empty id, which only stores offsets."""
         if not group_id:
             raise KafkaError(ErrorCode.invalid_group_id, "the group id is empty")
         return self._shard_of(group_id)
@@ -222,13 +221,13 @@ class GroupCoordinator:
         return [group for shard in self._serving_shards() for group in shard.groups.values()]
 
     def describe_group(self, group_id: str) -> ClassicGroup:
-        """GROUP_ID_NOT_FOUND."""
+        """Raises GROUP_ID_NOT_FOUND."""
         if (group := self._shard_of(group_id).groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
         return group
 
     async def delete_group(self, group_id: str) -> None:
-        """Deletes a group with its offsets. Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         await self._shard_of(group_id).delete_group(group_id)
 
     # -- expiry ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A coordinator's reads and writes of its partition of `__consumer_offsets`."""
+"""A coordinator's reads and writes of its partition of an internal topic."""
 
 import asyncio
 import logging
@@ -21,7 +21,11 @@ never split.
 
 
 class Journal(Protocol):
+    """`epoch`: the leader epoch in which it is valid."""
+
+    topic: str
     partition: int
+    epoch: int
 
     async def wait_until_recovered(self) -> None:
         """Returns when every acknowledged record can be read. KafkaError when leadership was
@@ -41,24 +45,25 @@ class Journal(Protocol):
 
 
 class PartitionJournal:
-    """A partition of `__consumer_offsets`, appended to with acks=all. Valid in the leader epoch in
+    """A partition of an internal topic, appended to with acks=all. Valid in the leader epoch in
     which it is created: in a later one the coordinator loads the whole partition again.
     """
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._epoch = partition.leader_epoch
+        self.epoch = partition.leader_epoch
+        self.topic = partition.topic
         self.partition = partition.partition
 
     def _check(self) -> None:
-        if not self._partition.is_leader or self._partition.leader_epoch != self._epoch:
+        if not self._partition.is_leader or self._partition.leader_epoch != self.epoch:
             raise KafkaError(
                 ErrorCode.not_leader_or_follower, f"{self._partition} is led by another broker or in another epoch"
             )
 
     async def wait_until_recovered(self) -> None:
         """Return when everything that was acknowledged in earlier epochs is below the high
-        watermark. NOT_LEADER_OR_FOLLOWER."""
+        watermark. Raises NOT_LEADER_OR_FOLLOWER."""
 
         self._check()
         partition = self._partition
@@ -108,10 +113,17 @@ class JournalWriter:
         """The result is `none` or the error to return to clients of the coordinator; the future
         never raises.
         """
-        loop = asyncio.get_running_loop()
-        write = _PendingWrite(records, apply, loop.create_future())
+        return self._add(_PendingWrite(records, apply, asyncio.get_running_loop().create_future()))
+
+    def write_batch(self, batch: bytes, *, apply: Callable[[], None] | None = None) -> asyncio.Future[ErrorCode]:
+        """Like `write_records`, of a batch that is built already: part of a transaction, or its
+        end.
+        """
+        return self._add(_PendingWrite((), apply, asyncio.get_running_loop().create_future(), batch))
+
+    def _add(self, write: "_PendingWrite") -> asyncio.Future[ErrorCode]:
         if not self._pending:
-            loop.call_soon(self._send)
+            asyncio.get_running_loop().call_soon(self._send)
         self._pending.append(write)
         return write.done
 
@@ -120,7 +132,7 @@ class JournalWriter:
         together: list[_PendingWrite] = []
         size = 0
         for write in collected:
-            if together and size + write.size > BATCH_BYTES:
+            if together and (size + write.size > BATCH_BYTES or write.batch or together[-1].batch):
                 self._start(together)
                 together, size = [], 0
             together.append(write)
@@ -135,10 +147,10 @@ class JournalWriter:
 
     async def _append(self, writes: list["_PendingWrite"]) -> None:
         records = [record for write in writes for record in write.records]
+        where = f"{self._journal.topic}-{self._journal.partition}"
         code = ErrorCode.unknown_server_error  # unless overwritten: requests must not wait for ever
         try:
-            if records:
-                batch = encode_batch(records)
+            if batch := writes[0].batch or (encode_batch(records) if records else b""):
                 async with asyncio.timeout(self._timeout_ms / 1000):
                     await self._journal.append(batch)
             for write in writes:
@@ -146,14 +158,10 @@ class JournalWriter:
                     write.apply()
             code = ErrorCode.none
         except KafkaError as reason:
-            logger.warning("write to __consumer_offsets-%d failed: %s", self._journal.partition, reason)
+            logger.warning("write to %s failed: %s", where, reason)
             code = to_coordinator_error(reason.code)
         except TimeoutError:
-            logger.warning(
-                "write to __consumer_offsets-%d was not replicated within %d ms",
-                self._journal.partition,
-                self._timeout_ms,
-            )
+            logger.warning("write to %s was not replicated within %d ms", where, self._timeout_ms)
             code = to_coordinator_error(ErrorCode.request_timed_out)
         finally:
             for write in writes:
@@ -161,15 +169,27 @@ class JournalWriter:
                     write.done.set_result(code)
 
 
+async def wait_for_write(write: asyncio.Future[ErrorCode]) -> None:
+    """Returns when the write succeeded; KafkaError otherwise. Cancelling the caller, whose
+    connection closed, does not cancel the write."""
+    if (error := await asyncio.shield(write)) is not ErrorCode.none:
+        raise KafkaError(error)
+
+
 @dataclass(slots=True)
 class _PendingWrite:
+    """`batch`: written as it is and alone, in place of `records`."""
+
     records: Sequence[Record]
     apply: Callable[[], None] | None
     done: asyncio.Future[ErrorCode]
+    batch: bytes = b""
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size = sum(len(record.key or b"") + len(record.value or b"") + 16 for record in self.records)
+        self.size = len(self.batch) + sum(
+            len(record.key or b"") + len(record.value or b"") + 16 for record in self.records
+        )
 
 
 def to_coordinator_error(code: ErrorCode) -> ErrorCode:

@@ -27,7 +27,9 @@ NO_TIMESTAMP: Final = -1
 
 
 async def adopt_log(log: PartitionLog, now_ms: int) -> None:
-    """Aborts open transactions, fills gaps and syncs the log. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Aborts open transactions, fills gaps and syncs the log. Raises KafkaError:
+    KAFKA_STORAGE_ERROR.
+    """
     markers = build_abort_markers(log.producers, now_ms)
     for marker in markers:
         epoch = max(log.epochs.latest_epoch(), 0)

@@ -56,8 +56,8 @@ def is_flushed(log: LogState) -> bool:
 
 
 async def wait_until_synced(log: LogState, offset: int) -> None:
-    """Returns when all records below `offset` that the log still has are durable. KafkaError:
-    KAFKA_STORAGE_ERROR."""
+    """Returns when all records below `offset` that the log still has are durable. Raises
+    KafkaError: KAFKA_STORAGE_ERROR."""
     state = log.flush
     while state.flushed_offset < min(offset, log.end):
         if log.failure is not None:
@@ -75,7 +75,7 @@ async def _sync(log: LogState) -> None:
 
 
 async def checkpoint(log: LogState) -> None:
-    """Moves the recovery point to the log's present end. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Moves the recovery point to the log's present end. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     work = _plan_checkpoint(log)
     await _run(log, work)
     if work.truncation_count == log.flush.truncation_count:

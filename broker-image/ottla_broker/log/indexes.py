@@ -93,7 +93,7 @@ class IndexFile:
 
 
 class OffsetIndex:
-    """Where in a segment an offset is.
+    """Maps offsets to positions in a segment.
 
     An entry names the *last* offset of a batch, relative to the segment's base (i32), and the
     position where that batch starts (i32). Both rise. There is one entry for every
@@ -193,7 +193,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """From when on a segment's records are.
+    """Maps timestamps to offsets in a segment.
 
     An entry (largest timestamp so far i64 in ms, relative offset i32) says that up to its offset
     nothing in the segment is newer than its timestamp. The offset is the last of the batch that

@@ -198,7 +198,7 @@ class LogDir:
     # --- partitions
 
     def create_log(self, topic: str, partition: int, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
-        """The partition's log; a new one if there is none. KafkaError: KAFKA_STORAGE_ERROR;
+        """The partition's log; a new one if there is none. Raises KafkaError: KAFKA_STORAGE_ERROR;
         INCONSISTENT_TOPIC_ID if the folder belongs to an earlier topic of that name."""
         existing = self.logs.get((topic, partition))
         if existing is not None:
@@ -255,7 +255,7 @@ class LogDir:
         self._removed.add((topic, partition))
 
     def delete_folder(self, directory: str, topic: str, partition: int) -> None:
-        """Deletes a folder that belongs to none of `logs`, as `delete_log` does. KafkaError:
+        """Deletes a folder that belongs to none of `logs`, as `delete_log` does. Raises KafkaError:
         KAFKA_STORAGE_ERROR."""
         self._rename_folder(directory, topic, partition, file_names.DELETE_FOLDER)
 
@@ -278,7 +278,7 @@ class LogDir:
 
     async def adopt_foreign_logs(self) -> None:
         """Makes logs that another cluster wrote this cluster's own (`log.adoption`), on the device.
-        KafkaError: KAFKA_STORAGE_ERROR."""
+        Raises KafkaError: KAFKA_STORAGE_ERROR."""
         now_ms = self.storage.runtime.now_ms()
         for log in self.logs.values():
             if log.failure is None:

@@ -155,7 +155,7 @@ class PartitionLog(LogState):
         """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off
         is left out.
 
-        `leader_epoch`: of the leader that was asked; a batch of a newer one is not appended.
+        `leader_epoch`: of the leader that was asked; a batch of a newer one is not appended. Raises
         KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (offsets below the end of this log),
         KAFKA_STORAGE_ERROR.
         """
@@ -259,7 +259,7 @@ class PartitionLog(LogState):
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True) -> Buffer:
         """Whole batches from the one that holds `offset`, or the first one after a hole. None of
         them ends above `up_to`. At most `max_bytes`, but with `at_least_one` the first batch is
-        returned whatever its size. Empty when there is no such batch. KafkaError:
+        returned whatever its size. Empty when there is no such batch. Raises KafkaError:
         OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
         """
         if self.failure is not None:
@@ -300,7 +300,7 @@ class PartitionLog(LogState):
         return self.end - self.flush.flushed_offset >= self.config.flush_messages
 
     def seal(self) -> None:
-        """Completes the active segment's indexes, as before a stop. KafkaError:
+        """Completes the active segment's indexes, as before a stop. Raises KafkaError:
         KAFKA_STORAGE_ERROR."""
         active = self.segments.active
         with self.storage_errors("write of an index", active.path, self.end):

@@ -94,7 +94,7 @@ def replay_batch(
 
 
 def restore_recent_batches(log: LogState, producer: ProducerStateEntry) -> None:
-    """Completes `producer.batches` from the batch headers in the log. KafkaError:
+    """Completes `producer.batches` from the batch headers in the log. Raises KafkaError:
     KAFKA_STORAGE_ERROR."""
     producer.has_all_batches = True
     if not producer.batches:

@@ -158,7 +158,7 @@ class ProducerStates:
         return None
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """Returns if an end marker may be written. KafkaError: INVALID_PRODUCER_EPOCH,
+        """Returns if an end marker may be written. Raises KafkaError: INVALID_PRODUCER_EPOCH,
         TRANSACTION_COORDINATOR_FENCED."""
         producer = self._producers.get(producer_id)
         if producer is None:

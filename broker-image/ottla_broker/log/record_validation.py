@@ -26,8 +26,8 @@ class InvalidRecords(KafkaError):
     """Rejects a batch because of single records: the first `MAX_RECORD_ERRORS` of them, by index
     (KIP-467).
 
-    INVALID_TIMESTAMP if one of them has an invalid timestamp, otherwise INVALID_RECORD, as in
-    Kafka.
+    The code is INVALID_TIMESTAMP if one of them has an invalid timestamp, otherwise INVALID_RECORD,
+    as in Kafka.
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:

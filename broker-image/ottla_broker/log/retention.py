@@ -17,8 +17,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def delete_records_before(log: LogState, offset: int) -> int:
-    """Raises the log start offset to `offset`; returns it. KafkaError: OFFSET_OUT_OF_RANGE above
-    the high watermark."""
+    """Advances the log start offset to `offset` and returns it. Raises KafkaError:
+    OFFSET_OUT_OF_RANGE above the high watermark."""
     if offset > log.high_watermark or offset < 0:
         raise KafkaError(
             ErrorCode.offset_out_of_range, f"cannot delete up to {offset}: the high watermark is {log.high_watermark}"
@@ -31,7 +31,7 @@ def delete_records_before(log: LogState, offset: int) -> int:
 def apply_retention(log: LogState, now_ms: int) -> int:
     """Deletes the segments that expired by time or size or lie below the log start.
 
-    Returns how many. KafkaError: KAFKA_STORAGE_ERROR.
+    Returns how many. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     if log.failure is not None:
         return 0

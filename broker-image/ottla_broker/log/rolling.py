@@ -6,7 +6,7 @@ from ottla_broker.log.segment import Segment
 
 
 def roll(log: LogState) -> None:
-    """Starts a segment at the log's end, unless the active one is empty. KafkaError:
+    """Starts a segment at the log's end, unless the active one is empty. Raises KafkaError:
     KAFKA_STORAGE_ERROR."""
     active = log.segments.active
     if active.size:

@@ -27,7 +27,7 @@ def read_end_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker 
     """The end marker in a control batch; None in one that compaction has emptied, and for KRaft's
     control records.
 
-    KafkaError: CORRUPT_MESSAGE.
+    Raises KafkaError: CORRUPT_MESSAGE.
     """
     records = decode_batch(batch, header)
     if not records:

@@ -7,7 +7,7 @@ from ottla_broker.log.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int) -> None:
-    """Cuts off everything at and above `offset`, and the batch that holds it. KafkaError:
+    """Cuts off everything at and above `offset`, and the batch that holds it. Raises KafkaError:
     KAFKA_STORAGE_ERROR."""
     if offset >= log.end:
         return
@@ -34,7 +34,7 @@ def truncate_to(log: LogState, offset: int) -> None:
 
 
 def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
-    """Drops every record: the log is empty, starts and ends at `offset`. KafkaError:
+    """Drops every record: the log is empty, starts and ends at `offset`. Raises KafkaError:
     KAFKA_STORAGE_ERROR."""
     log.tail.clear()
     with log.storage_errors("truncation", log.directory, offset):

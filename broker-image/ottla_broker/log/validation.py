@@ -66,7 +66,7 @@ class LogAppendInfo:
 
 
 def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
-    """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE;
+    """The header at `at` of a batch that fits below `end`. Raises KafkaError: CORRUPT_MESSAGE;
     INVALID_RECORD when the bytes are no whole batch, as with the short messages of formats 0 and 1.
     """
     if end - at < HEADER_SIZE:
@@ -81,8 +81,8 @@ def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
 
 
 def validate_crc(data: Buffer, at: int, fields: HeaderFields) -> None:
-    """Checks the magic byte first: the CRC's place depends on it. KafkaError: CORRUPT_MESSAGE;
-    INVALID_RECORD for the message formats 0 and 1."""
+    """Checks the magic byte first: the CRC's place depends on it. Raises KafkaError:
+    CORRUPT_MESSAGE; INVALID_RECORD for the message formats 0 and 1."""
     magic = fields[3]
     if magic != MAGIC:
         if magic in (0, 1):
@@ -100,7 +100,7 @@ def validate_base_offset(fields: HeaderFields) -> None:
 
 
 def validate_size(fields: HeaderFields, config: LogConfig) -> None:
-    """KafkaError: MESSAGE_TOO_LARGE."""
+    """Raises KafkaError: MESSAGE_TOO_LARGE."""
     size = fields[1] + LOG_OVERHEAD
     if size > config.max_message_bytes:
         raise KafkaError(
@@ -109,8 +109,8 @@ def validate_size(fields: HeaderFields, config: LogConfig) -> None:
 
 
 def validate_client_batch(data: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> None:
-    """Validates the header fields of the batch `data` that only clients can get wrong. KafkaError:
-    INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; InvalidRecords.
+    """Validates the header fields of the batch `data` that only clients can get wrong. Raises
+    KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; InvalidRecords.
     """
     _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, base_sequence, count = fields
     if count < 1 or count != delta + 1:
@@ -158,7 +158,7 @@ def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFi
 
 def split_leader_batches(data: Buffer, end: int, leader_epoch: int) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
     """Returns the batches that a follower appends at offset `end`, up to the first batch of a
-    leader newer than `leader_epoch`. Otherwise like `split_whole_batches`. KafkaError:
+    leader newer than `leader_epoch`. Otherwise like `split_whole_batches`. Raises KafkaError:
     CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE.
     """
     size, found = split_whole_batches(data)

@@ -123,7 +123,7 @@ def plan_source(image: MetadataImage, new: NewAppendedSource, topic_id: UUID, pr
     """Adds a source or updates a known one. It ends an earlier source whose topic had the same
     name.
 
-    `topic_id`: of a topic that is created; `producer_id`: of a source that is added.
+    `topic_id`: of a topic that is created; `producer_id`: of a source that is added. Raises
     INVALID_TOPIC_EXCEPTION when the source may not be appended; the errors of
     `TopicPlanner.plan_creation`.
     """
@@ -165,7 +165,7 @@ def _source_record(topic_id: UUID, new: NewAppendedSource, producer_id: int) -> 
 
 
 def _check_writable(image: MetadataImage, topic: TopicImage) -> None:
-    """INVALID_TOPIC_EXCEPTION."""
+    """Raises INVALID_TOPIC_EXCEPTION."""
     if image.active_mirror(topic.id) is not None:
         raise KafkaError(
             ErrorCode.invalid_topic_exception, f"{topic.name!r} mirrors another topic with identical offsets"
@@ -192,8 +192,8 @@ def plan_source_report(
     epochs: tuple[tuple[int, int], ...] | None,
     stopped: str,
 ) -> list[MetadataRecord]:
-    """A leader reports the state of one source; None and "" leave it unchanged. UNKNOWN_TOPIC_ID
-    when the source has ended."""
+    """A leader reports the state of one source; None and "" leave it unchanged. Raises
+    UNKNOWN_TOPIC_ID when the source has ended."""
     if source_id not in active_sources(image, topic_id):
         raise KafkaError(ErrorCode.unknown_topic_id, "the source is no longer appended to the topic")
     before = appended_partition(image, topic_id, source_id, partition)

@@ -170,8 +170,8 @@ class BrokerLifecycle:
         await self._unfenced.wait()
 
     def send_heartbeat_now(self) -> None:
-        """For a new controller, which places no partition before it has a heartbeat of every
-        broker.
+        """Wakes the loop that sends heartbeats: a new controller places no partition before it has
+        a heartbeat of every broker.
         """
         self._wake.set()
 

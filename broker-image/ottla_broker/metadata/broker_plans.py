@@ -29,8 +29,8 @@ def election_candidates(image: MetadataImage) -> ElectionCandidates:
 
 
 def validate_registration(image: MetadataImage, registration: RegisterBrokerRecord, *, in_session: bool) -> None:
-    """INVALID_REGISTRATION; DUPLICATE_BROKER_REGISTRATION when another process with this broker id
-    has a session.
+    """Raises INVALID_REGISTRATION; DUPLICATE_BROKER_REGISTRATION when another process with this
+    broker id has a session.
 
     A process locks its log directories, so one that registers with a directory of its predecessor
     proves that the predecessor has ended.
@@ -175,7 +175,7 @@ def plan_directory_failure(
 
 
 def plan_unregistration(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """Unregisters the broker. Its replicas remain assigned to it until they are reassigned.
+    """Unregisters the broker. Its replicas remain assigned to it until they are reassigned. Raises
     BROKER_ID_NOT_REGISTERED.
     """
     known = image.brokers.get(broker)

@@ -71,7 +71,7 @@ class ClusterControl:
         self._shutdown_offsets: dict[int, int] = {}  # stopping broker → metadata record that others must have applied
 
     async def register_broker(self, registration: RegisterBrokerRecord, previous_epoch: int) -> int:
-        """Returns the broker epoch. DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION."""
+        """Returns the broker epoch. Raises DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION."""
         broker = registration.broker
 
         def plan() -> list[MetadataRecord]:
@@ -91,8 +91,8 @@ class ClusterControl:
         return epoch
 
     async def process_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
-        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER without a majority of the
-        metadata log's voters, because another controller may have been elected."""
+        """Raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER without a majority of
+        the metadata log's voters, because another controller may have been elected."""
         if not self._writer.quorum.hears_majority(self._leadership_timeout_s):
             raise KafkaError(
                 ErrorCode.not_controller, "this controller hears from no majority of the metadata log's voters"
@@ -147,7 +147,7 @@ class ClusterControl:
                 self._heartbeat_received.notify_all()
 
     async def unregister_broker(self, broker: int) -> None:
-        """BROKER_ID_NOT_REGISTERED."""
+        """Raises BROKER_ID_NOT_REGISTERED."""
         registered = self._image.brokers.get(broker)
         await self._writer.apply_plan(
             lambda: broker_plans.plan_unregistration(self._image, broker, self._writer.topic_rules())
@@ -157,7 +157,7 @@ class ClusterControl:
         logger.warning("unregistered broker %d", broker)
 
     def check_broker_epoch(self, broker: int, epoch: int) -> BrokerRegistration:
-        """The broker's registration. BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+        """The broker's registration. Raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
         registered = self._image.brokers.get(broker)
         if registered is None:
             raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker} is registered")

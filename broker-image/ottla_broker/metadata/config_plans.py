@@ -34,7 +34,7 @@ RulesForConfig = Callable[[Mapping[str, str]], TopicElectionRules]
 def plan_config_change(
     image: MetadataImage, resource_type: int, name: str, changes: Mapping[str, str | None], rules_with: RulesForConfig
 ) -> list[MetadataRecord]:
-    """No records for values that do not change. INVALID_CONFIG for a mirror with topics."""
+    """No records for values that do not change. Raises INVALID_CONFIG for a mirror with topics."""
     current = image.configs.get((resource_type, name), {})
     different = {key: value for key, value in sorted(changes.items()) if current.get(key) != value}
     records: list[MetadataRecord] = [ConfigRecord(resource_type, name, key, value) for key, value in different.items()]

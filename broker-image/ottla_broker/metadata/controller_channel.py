@@ -131,8 +131,8 @@ class ControllerChannel:
             ) from None
 
     async def _attempt(self, send: Callable[[Channel], Awaitable[Any]], handle: Callable[[], Awaitable[Any]]) -> Any:
-        """NO_RESPONSE without a controller. ConnectionError when another broker becomes controller
-        meanwhile.
+        """Returns NO_RESPONSE if there is no controller. Raises ConnectionError when another broker
+        becomes controller meanwhile.
         """
         if self._locator.is_active_controller:
             return await handle()

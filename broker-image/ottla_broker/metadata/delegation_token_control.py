@@ -59,9 +59,11 @@ class DelegationTokenControl:
         return token
 
     async def renew_token(self, token_hmac: bytes, principal: Principal, period_ms: int) -> int:
-        """When it expires now, in ms. `period_ms`: 0 or less: as long as is allowed.
+        """Returns when the token expires now, in ms. `period_ms`: 0 or less for the longest period
+        allowed.
 
-        DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
+        Raises DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED,
+        DELEGATION_TOKEN_OWNER_MISMATCH.
         """
         secret, now_ms = token_secret(self._config), self._runtime.now_ms()
         longest_ms = self._config(DELEGATION_TOKEN_EXPIRY_TIME_MS)
@@ -77,9 +79,10 @@ class DelegationTokenControl:
         return await self._writer.execute(plan)
 
     async def expire_token(self, token_hmac: bytes, principal: Principal, period_ms: int) -> int:
-        """When it expires now, in ms. `period_ms`: below 0: at once, and the token is removed.
+        """Returns when the token expires now, in ms. `period_ms`: below 0 to remove the token at
+        once.
 
-        The errors of `renew_token`.
+        Raises what `renew_token` raises.
         """
         secret, now_ms = token_secret(self._config), self._runtime.now_ms()
 

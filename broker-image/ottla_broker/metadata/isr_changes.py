@@ -1,5 +1,5 @@
-"""AlterPartition: validates a leader's ISR change (design rules 1 and 4) and returns the
-partition's next state. Pure.
+"""AlterPartition: validates a leader's ISR change (rule 1, rule 4) and returns the partition's next
+state. Pure.
 
 Invariant: a replica joins an ISR only at its leader's request, and only if its broker is unfenced,
 not shutting down and registered with the broker epoch in the request. So a broker with a wiped
@@ -73,7 +73,7 @@ def apply_isr_change(
 
 
 def check_epochs(old: PartitionRecord, request: IsrChangeRequest) -> None:
-    """NOT_CONTROLLER, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION."""
+    """Raises NOT_CONTROLLER, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION."""
     if request.leader_epoch > old.leader_epoch or request.partition_epoch > old.partition_epoch:
         raise KafkaError(ErrorCode.not_controller, "the leader has newer metadata of the partition than this broker")
     if request.leader_epoch < old.leader_epoch:
@@ -88,7 +88,7 @@ def check_epochs(old: PartitionRecord, request: IsrChangeRequest) -> None:
 
 
 def check_isr_member(registered: BrokerRegistration | None, broker: int, epoch: int, *, joins: bool) -> None:
-    """INELIGIBLE_REPLICA."""
+    """Raises INELIGIBLE_REPLICA."""
     if registered is None:
         reason = "is not registered"
     elif registered.fenced:

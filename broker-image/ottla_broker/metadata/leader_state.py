@@ -83,7 +83,7 @@ class LeaderState:
 
     async def establish(self, *, writes_voters: bool) -> None:
         """Commits the first records of the epoch. `writes_voters`: the voters are in no record yet.
-        KAFKA_STORAGE_ERROR, NOT_CONTROLLER."""
+        Raises KAFKA_STORAGE_ERROR, NOT_CONTROLLER."""
         if writes_voters:
             self._log.append_voters(self.voters, self.epoch)
         await self._append([LeaderChangeRecord(self.me.broker, self.epoch)])
@@ -92,8 +92,8 @@ class LeaderState:
     # --- records
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
-        """NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with other voters ends
-        the epoch: this broker could not commit later records either."""
+        """Raises NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with other voters
+        ends the epoch: this broker could not commit later records either."""
         if self.is_over or not self.is_established:
             raise KafkaError(ErrorCode.not_controller, "this broker does not lead the metadata log")
         try:
@@ -160,7 +160,7 @@ class LeaderState:
         )
 
     async def change_voters(self, proposed: VoterSet) -> None:
-        """Appends a voter set that `can_change_voters` allows; returns when it is committed.
+        """Appends a voter set that `can_change_voters` allows; returns when it is committed. Raises
         KAFKA_STORAGE_ERROR, NOT_CONTROLLER."""
         try:
             offset = self._log.append_voters(proposed, self.epoch)

@@ -70,8 +70,8 @@ class MetadataLogFetcher:
     async def fetch_once(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> MetadataFetchResponse:
         """Sends one fetch to a broker in `epoch` and applies the response to the log.
 
-        FetchRefused: the response's error. KafkaError: the log's (KAFKA_STORAGE_ERROR,
-        CORRUPT_MESSAGE, CommittedLogDiverged). ConnectionError, TimeoutError.
+        Raises FetchRefused with the response's error; KafkaError with the log's
+        (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged); ConnectionError, TimeoutError.
         """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 

@@ -87,12 +87,12 @@ class MetadataLog:
         return None if diverging is None else MetadataFetchResponse(log_start_offset=start, diverging_epoch=diverging)
 
     async def wait_until_durable(self) -> EpochAndOffset:
-        """The log end, once everything below it is on the device. KAFKA_STORAGE_ERROR."""
+        """The log end, once everything below it is on the device. Raises KAFKA_STORAGE_ERROR."""
         await self.partition_log.wait_until_synced(self.end_offset)
         return self.log_end
 
     def read_committed(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
-        """The response to a consumer. KAFKA_STORAGE_ERROR."""
+        """The response to a consumer. Raises KAFKA_STORAGE_ERROR."""
         log = self.partition_log
         if not log.start <= request.log_end.offset <= log.high_watermark:
             return MetadataFetchResponse(
@@ -102,8 +102,8 @@ class MetadataLog:
         return MetadataFetchResponse(high_watermark=log.high_watermark, log_start_offset=log.start, records=records)
 
     def load_voters(self, from_offset: int) -> None:
-        """Finds the voter sets in the log from an offset on, committed or not. CORRUPT_MESSAGE,
-        KAFKA_STORAGE_ERROR.
+        """Finds the voter sets in the log from an offset on, committed or not. Raises
+        CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         while from_offset < self.end_offset:
             data = self.partition_log.read(from_offset, READ_BYTES, up_to=self.end_offset)
@@ -113,7 +113,7 @@ class MetadataLog:
     # --- as leader
 
     def append_as_leader(self, records: Sequence[MetadataRecord], epoch: int) -> "asyncio.Future[MetadataDelta]":
-        """Appends `records` as one batch; the future is done when they are committed.
+        """Appends `records` as one batch; the future is done when they are committed. Raises
         KAFKA_STORAGE_ERROR.
         """
         now_ms = self._runtime.now_ms()
@@ -125,7 +125,9 @@ class MetadataLog:
         return future
 
     def append_voters(self, voters: VoterSet, epoch: int) -> int:
-        """Appends a voter set, which is in effect from now on; its offset. KAFKA_STORAGE_ERROR."""
+        """Appends a voter set, which is in effect from now on; its offset. Raises
+        KAFKA_STORAGE_ERROR.
+        """
         now_ms = self._runtime.now_ms()
         batch = encode_voters_batch(voters, now_ms)
         appended = self.partition_log.append_as_leader(batch, leader_epoch=epoch, now_ms=now_ms, from_client=False)
@@ -146,7 +148,9 @@ class MetadataLog:
     # --- as follower
 
     def append_as_follower(self, data: bytes, epoch: int) -> None:
-        """Appends a leader's batches. CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
+        """Appends a leader's batches. Raises CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR.
+        """
         appended = self.partition_log.append_as_follower(data, leader_epoch=epoch)
         self.voters.add_from_batches(memoryview(data)[: appended.byte_count])
         self.bytes_since_snapshot += len(data)
@@ -176,8 +180,8 @@ class MetadataLog:
         self.apply_committed()
 
     def apply_committed(self) -> None:
-        """Advances the image to the high watermark. UNSUPPORTED_VERSION for records of a newer
-        version.
+        """Advances the image to the high watermark. Raises UNSUPPORTED_VERSION for records of a
+        newer version.
         """
         while self.image.end_offset < self.high_watermark:
             own = self._pending[0] if self._pending else None
@@ -197,7 +201,7 @@ class MetadataLog:
                 self.image.end_offset = max(self.image.end_offset, up_to)
 
     def _iter_commits(self, offset: int, up_to: int) -> Iterator[tuple[int, list[tuple[int, MetadataRecord]]]]:
-        """For each commit: (the offset after it, its records with their offsets)."""
+        """Yields for each commit (the offset after it, its records with their offsets)."""
         while offset < up_to:
             data = self.partition_log.read(offset, READ_BYTES, up_to=up_to)
             if not data:

@@ -99,7 +99,7 @@ class MirrorControl:
         await self._writer.apply_plan(lambda: appended_sources.plan_resumption(self._writer.image, topic_id, source_id))
 
     async def _apply_if_replicating(self, mirror: str, plan: Callable[[MetadataImage], list[MetadataRecord]]) -> None:
-        """INVALID_REQUEST when the mirror does not replicate."""
+        """Raises INVALID_REQUEST when the mirror does not replicate."""
 
         def checked_plan() -> list[MetadataRecord]:
             mirror_plans.check_mirror_replicates(self._writer.image, mirror)

@@ -147,8 +147,8 @@ def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
 
 
 def check_leader(image: MetadataImage, report: MirrorReport) -> PartitionRecord:
-    """Returns the partition. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH when
-    the sender does not lead it in this epoch.
+    """Returns the partition. Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION;
+    FENCED_LEADER_EPOCH when the sender does not lead it in this epoch.
     """
     state = image.partition(report.topic_id, report.partition)
     if state is None:
@@ -173,8 +173,8 @@ def plan_mirrored_topic(planner: TopicPlanner, new: NewMirroredTopic, topic_id: 
 
 
 def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
-    """Replaces the mirrored topic `old_id` by a new one of the same name. UNKNOWN_TOPIC_ID when it
-    was deleted or has failed over."""
+    """Replaces the mirrored topic `old_id` by a new one of the same name. Raises UNKNOWN_TOPIC_ID
+    when it was deleted or has failed over."""
     name = image.topic_names.get(old_id)
     if name != new.name or image.active_mirror(old_id) is None:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the mirrored topic to recreate")
@@ -216,8 +216,8 @@ def _plan_join(
     before: MirroredPartitionRecord,
     report: MirrorReport,
 ) -> list[MetadataRecord]:
-    """Plans the join of a partition to its source. INVALID_REQUEST for a partition that does not
-    join; POLICY_VIOLATION without consent to truncate. A repeated report starts another leader
+    """Plans the join of a partition to its source. Raises INVALID_REQUEST for a partition that does
+    not join; POLICY_VIOLATION without consent to truncate. A repeated report starts another leader
     epoch, in which a leader that has not truncated yet starts again.
     """
     is_waiting = is_awaiting_join(topic, before)
@@ -252,7 +252,7 @@ def plan_origins(
     image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
 ) -> list[MetadataRecord]:
     """Updates the clusters through which a mirrored topic's records come, and its carried sources.
-    UNKNOWN_TOPIC_ID when the topic is no longer mirrored."""
+    Raises UNKNOWN_TOPIC_ID when the topic is no longer mirrored."""
     mirrored = image.active_mirror(topic_id)
     if mirrored is None:
         raise KafkaError(ErrorCode.unknown_topic_id, "the topic is no longer mirrored")
@@ -261,8 +261,9 @@ def plan_origins(
 
 
 def plan_failback(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """A topic that has failed over is mirrored again. UNKNOWN_TOPIC_ID when it has not failed over;
-    INVALID_REQUEST with an obstacle; POLICY_VIOLATION without consent to truncate its own records.
+    """A topic that has failed over is mirrored again. Raises UNKNOWN_TOPIC_ID when it has not
+    failed over; INVALID_REQUEST with an obstacle; POLICY_VIOLATION without consent to truncate its
+    own records.
     """
     topic, mirrored = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
     if topic is None or mirrored is None or not mirrored.failed_over:
@@ -275,8 +276,8 @@ def plan_failback(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -
 
 
 def plan_adoption(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """A topic with records of its own becomes mirrored. UNKNOWN_TOPIC_ID when it was deleted;
-    INVALID_TOPIC_EXCEPTION when it is mirrored already, or has active sources."""
+    """A topic with records of its own becomes mirrored. Raises UNKNOWN_TOPIC_ID when it was
+    deleted; INVALID_TOPIC_EXCEPTION when it is mirrored already, or has active sources."""
     topic = image.topic_by_id(topic_id)
     if topic is None or topic.name != new.name:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the topic to mirror")

@@ -25,8 +25,8 @@ class CommitLog(Protocol):
         """Commits `records` as one batch. On return they are applied to the image and in every
         later leader's log.
 
-        NOT_CONTROLLER when this broker does not lead, or no longer, and then they may or may not
-        become committed. KAFKA_STORAGE_ERROR.
+        Raises KAFKA_STORAGE_ERROR, or NOT_CONTROLLER when this broker does not lead or leads no
+        longer; then the records may or may not be committed later.
         """
         ...
 
@@ -96,7 +96,7 @@ class MetadataQuorum(CommitLog, Protocol):
     def leader_endpoint(self) -> tuple[str, int] | None: ...
 
     def describe(self) -> QuorumDescription:
-        """NOT_CONTROLLER when another broker leads."""
+        """Raises NOT_CONTROLLER when another broker leads."""
         ...
 
     def describe_replica(self) -> ReplicaDescription: ...
@@ -128,31 +128,33 @@ class MetadataQuorum(CommitLog, Protocol):
 
     async def add_voter(self, voter: Voter, timeout_s: float) -> None:
         """Adds a voter. Returns when the new voter set is committed, as the next two methods do.
-        DUPLICATE_VOTER, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+        Raises DUPLICATE_VOTER, REQUEST_TIMED_OUT, NOT_CONTROLLER.
         """
         ...
 
     async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
-        """Removes a voter, or the leader itself, which then resigns. VOTER_NOT_FOUND,
+        """Removes a voter, or the leader itself, which then resigns. Raises VOTER_NOT_FOUND,
         INVALID_REQUEST for the only voter, REQUEST_TIMED_OUT, NOT_CONTROLLER.
         """
         ...
 
     async def update_voter(self, voter: Voter, timeout_s: float) -> None:
-        """Changes a voter's address. VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+        """Changes a voter's address. Raises VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
         ...
 
     async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:
-        """Whether the vote is granted; it is stored before this returns. KAFKA_STORAGE_ERROR."""
+        """Whether the vote is granted; it is stored before this returns. Raises
+        KAFKA_STORAGE_ERROR.
+        """
         ...
 
     async def handle_begin_quorum_epoch(self, leader: LeaderAndEpoch) -> None:
-        """A broker announces that it leads the epoch. KAFKA_STORAGE_ERROR."""
+        """A broker announces that it leads the epoch. Raises KAFKA_STORAGE_ERROR."""
         ...
 
     async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
         """The leader requests the election of another one, preferably the first of `successors`.
-        KAFKA_STORAGE_ERROR.
+        Raises KAFKA_STORAGE_ERROR.
         """
         ...
 

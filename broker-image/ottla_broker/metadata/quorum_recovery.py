@@ -57,8 +57,8 @@ class RecoveryOrders:
         self._path = f"{log_dirs[0].path}/{FILE_NAME}"
 
     async def store(self, order: RecoveryOrder, receiver: UUID, replica: ReplicaDescription) -> None:
-        """Returns when the order is synced. INVALID_REQUEST when it is meant for another disk or
-        cluster, or when this broker hears a leader. KAFKA_STORAGE_ERROR."""
+        """Returns when the order is synced. Raises KAFKA_STORAGE_ERROR, or INVALID_REQUEST when it
+        is meant for another disk or cluster, or when this broker hears a leader."""
         home = self._log_dirs[0]
         if receiver != home.directory_id or order.cluster_id != home.cluster_id:
             raise KafkaError(

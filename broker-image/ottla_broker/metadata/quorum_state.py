@@ -56,7 +56,7 @@ class QuorumStateFile:
         self.stored = self._load(me)
 
     async def store(self, state: ElectionState) -> None:
-        """Returns when the state is synced. KAFKA_STORAGE_ERROR."""
+        """Returns when the state is synced. Raises KAFKA_STORAGE_ERROR."""
         data = encode_election_state(state)
         try:
             await self._runtime.run_in_thread(self._disk.replace_file, self._path, data)

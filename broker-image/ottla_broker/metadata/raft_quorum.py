@@ -181,7 +181,9 @@ class RaftQuorum:
         return ErrorCode.none if receiver in (None, self._me.key) else ErrorCode.invalid_voter_key
 
     async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:
-        """Whether the vote is granted; it is stored before this returns. KAFKA_STORAGE_ERROR."""
+        """Whether the vote is granted; it is stored before this returns. Raises
+        KAFKA_STORAGE_ERROR.
+        """
         granted = False
 
         def answer(state: RaftState, me: Replica) -> RaftState:
@@ -270,7 +272,7 @@ class RaftQuorum:
     # --- roles
 
     async def _run_role(self) -> None:
-        """Until the role, the epoch or the leader changes."""
+        """Works in the current role until the role, the epoch or the leader changes."""
         state = self._state
         activity = state.activity
         work = self._loop.create_task(self._work_as(state))
@@ -357,8 +359,8 @@ class RaftQuorum:
             self._caught_up.set_result(None)
 
     async def _ask_for_leader(self) -> None:
-        """INCONSISTENT_CLUSTER_ID when no other broker belongs to this broker's cluster, before
-        this one has served.
+        """Raises INCONSISTENT_CLUSTER_ID when no other broker belongs to this broker's cluster,
+        before this one has served.
         """
         only_strangers = await self._finder.ask(self._cluster_id)
         if only_strangers is not None and not self._caught_up.done():
@@ -368,7 +370,7 @@ class RaftQuorum:
     # --- leading
 
     async def _lead(self, epoch: int) -> None:
-        """Until there is a newer epoch, no majority fetches, or this broker's log fails."""
+        """Leads until there is a newer epoch, no majority fetches, or this broker's log fails."""
         over: asyncio.Future[None] = self._loop.create_future()
         leader = LeaderState(epoch, self._me, self.metadata_log, self._loop.time, lambda: over.set_result(None))
         term = LeaderTerm(

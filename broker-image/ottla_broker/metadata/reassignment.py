@@ -3,10 +3,10 @@
 During a reassignment, `replicas` are the targets followed by the replicas to remove, `adding` the
 targets that were not replicas before, and `removing` the replicas to remove.
 
-Invariants (design rule 12): `replicas` without `adding` is the original assignment, so that a
-reassignment can be cancelled at any time. It is completed only when every target is in the ISR, so
-no record is ever on fewer in-sync replicas than the new assignment has. Neither begin nor cancel
-removes the last member of the ISR.
+Invariants (rule 12): `replicas` without `adding` is the original assignment, so that a reassignment
+can be cancelled at any time. It is completed only when every target is in the ISR, so no record is
+ever on fewer in-sync replicas than the new assignment has. Neither begin nor cancel removes the
+last member of the ISR.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -50,8 +50,8 @@ def begin_reassignment(
     """Reassigns to `targets`, completely if that adds no replica. None if this reassignment is
     ongoing; another one is replaced, and the replicas that only that one added are removed at once.
 
-    `directories`: of new replicas. INVALID_REPLICA_ASSIGNMENT when no member of the ISR would
-    remain.
+    `directories`: of new replicas. Raises INVALID_REPLICA_ASSIGNMENT when no member of the ISR
+    would remain.
     """
     original = original_replicas(old)
     adding = tuple(broker for broker in targets if broker not in original)
@@ -79,8 +79,8 @@ def complete_reassignment(
 def cancel_reassignment(
     old: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Restores the original replicas. NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT when
-    none of them is in sync."""
+    """Restores the original replicas. Raises NO_REASSIGNMENT_IN_PROGRESS;
+    INVALID_REPLICA_ASSIGNMENT when none of them is in sync."""
     if not is_reassigning(old):
         raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition has no ongoing reassignment")
     original = original_replicas(old)
@@ -90,8 +90,8 @@ def cancel_reassignment(
 
 
 def validate_targets(targets: Sequence[int], brokers: Collection[int], replication_factor: int | None) -> None:
-    """INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR if `replication_factor` is given and
-    would change.
+    """Raises INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR if `replication_factor` is
+    given and would change.
     """
     if not targets or len(set(targets)) != len(targets) or min(targets) < 0:
         raise KafkaError(
@@ -108,7 +108,7 @@ def validate_targets(targets: Sequence[int], brokers: Collection[int], replicati
 
 
 def _remaining_isr(old: PartitionRecord, replicas: Sequence[int]) -> list[int]:
-    """INVALID_REPLICA_ASSIGNMENT when none of the ISR is among the replicas."""
+    """Raises INVALID_REPLICA_ASSIGNMENT when none of the ISR is among the replicas."""
     isr = [broker for broker in old.isr if broker in replicas]
     if not isr and old.isr:
         raise KafkaError(

@@ -267,7 +267,9 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """UNSUPPORTED_VERSION for a value of a newer Ottla or of Apache Kafka's own metadata log."""
+    """Raises UNSUPPORTED_VERSION for a value of a newer Ottla or of Apache Kafka's own metadata
+    log.
+    """
     try:
         record: MetadataRecord = _decoder.decode(value)
         return record

@@ -30,7 +30,9 @@ _TAGS: Final = (b"config", b"scram")  # in the JSON of records that may hold sec
 
 
 def redact_secrets(data: bytes) -> bytes:
-    """For whole batches. CORRUPT_MESSAGE, UNSUPPORTED_VERSION."""
+    """Masks secrets in whole batches of the metadata log. Raises CORRUPT_MESSAGE,
+    UNSUPPORTED_VERSION.
+    """
     redacted = bytearray()
     for position, header in iter_batches(data):
         batch = data[position : position + header.size]

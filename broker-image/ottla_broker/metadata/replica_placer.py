@@ -47,7 +47,7 @@ class ReplicaPlacer:
 
     def place_partitions(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
         """Replicas of new partitions. Fenced brokers and those that shut down are used last, and
-        only if the others are too few. INVALID_REPLICATION_FACTOR."""
+        only if the others are too few. Raises INVALID_REPLICATION_FACTOR."""
         brokers = [self._brokers[broker] for broker in sorted(self._brokers)]
         usable = [broker for broker in brokers if can_start_in_sync(broker)]
         if not 1 <= replication_factor <= len(brokers):

@@ -64,8 +64,9 @@ class ReplicationControl:
     async def elect_preferred_leaders(
         self, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, Outcome]:
-        """None: every partition that can be led by its preferred leader and is not.
-        UNKNOWN_TOPIC_OR_PARTITION, PREFERRED_LEADER_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
+        """Elects preferred leaders; None: for every partition that can be led by its preferred
+        leader and is not. The outcomes have UNKNOWN_TOPIC_OR_PARTITION,
+        PREFERRED_LEADER_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             preferred = state.replicas[0]
@@ -82,8 +83,8 @@ class ReplicationControl:
         return await self._elect(partitions, elect)
 
     async def elect_unclean_leaders(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
-        """For partitions without a leader. UNKNOWN_TOPIC_OR_PARTITION,
-        ELIGIBLE_LEADERS_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
+        """Elects leaders for partitions without one; None: for all of them. The outcomes have
+        UNKNOWN_TOPIC_OR_PARTITION, ELIGIBLE_LEADERS_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             if state.leader != NO_LEADER:
@@ -98,8 +99,8 @@ class ReplicationControl:
     async def reassign_partitions(
         self, requests: Sequence[PartitionReassignment], *, same_factor: bool = False
     ) -> list[Outcome]:
-        """The outcomes, in the order of the requests. `same_factor`: the replication factor must
-        not change. UNKNOWN_TOPIC_OR_PARTITION, and the errors of `reassignment`."""
+        """Returns the outcomes in the order of the requests: None, UNKNOWN_TOPIC_OR_PARTITION or an
+        error of `reassignment`. `same_factor`: the replication factor must not change."""
 
         def plan() -> Decision[list[Outcome]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
@@ -121,8 +122,9 @@ class ReplicationControl:
         return await self._writer.execute(plan)
 
     async def assign_directories(self, broker: int, requests: Sequence[tuple[UUID, int, UUID]]) -> list[Outcome]:
-        """Directories of a broker's replicas, by topic id and partition; the outcomes in the order
-        of the requests. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+        """Records the directories of a broker's replicas, by topic id and partition. Returns the
+        outcomes in the order of the requests: None, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION or
+        NOT_LEADER_OR_FOLLOWER."""
 
         def assign(request: tuple[UUID, int, UUID]) -> PartitionRecord | None:
             topic_id, partition, directory = request
@@ -216,7 +218,7 @@ class ReplicationControl:
 def _plan_each(
     requests: Iterable[R], plan_one: Callable[[R], PartitionRecord | None]
 ) -> list[PartitionRecord | KafkaError | None]:
-    """For each request the partition's next state, None if nothing changes, or the error."""
+    """The partition's next state for each request: None if nothing changes, or the error."""
     results: list[PartitionRecord | KafkaError | None] = []
     for request in requests:
         try:

@@ -79,7 +79,7 @@ async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffse
 
 def load_image(log: MetadataLog) -> None:
     """Loads the newest readable snapshot and the committed records after it into the empty image.
-    KAFKA_STORAGE_ERROR when the log does not start at 0 and no snapshot can be read;
+    Raises KAFKA_STORAGE_ERROR when the log does not start at 0 and no snapshot can be read;
     UNSUPPORTED_VERSION for records of a newer version."""
     for snapshot in reversed(log.snapshots.snapshot_ids):
         if snapshot.offset < log.partition_log.start:

@@ -11,7 +11,7 @@ _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_topic_name(name: str) -> None:
-    """INVALID_TOPIC_EXCEPTION."""
+    """Raises INVALID_TOPIC_EXCEPTION."""
     problem = None
     if not name:
         problem = "it is empty"

@@ -40,7 +40,7 @@ class TopicPlanner:
         self._names: dict[str, str] = {}  # metric name → name
 
     def plan_creation(self, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
-        """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+        """Raises TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
         check_new_topic_name(self._image, topic.name, self._names)
         if topic.assignment:
@@ -59,7 +59,7 @@ class TopicPlanner:
 
 
 def check_new_topic_name(image: MetadataImage, name: str, planned: Mapping[str, str] = MappingProxyType({})) -> None:
-    """`planned`: topics of the same commit, by metric name. TOPIC_ALREADY_EXISTS,
+    """`planned`: topics of the same commit, by metric name. Raises TOPIC_ALREADY_EXISTS,
     INVALID_TOPIC_EXCEPTION.
     """
     validate_topic_name(name)
@@ -75,7 +75,7 @@ def check_new_topic_name(image: MetadataImage, name: str, planned: Mapping[str, 
 def plan_partition_growth(
     image: MetadataImage, name: str, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> list[MetadataRecord]:
-    """Grows a topic to `count` partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+    """Grows a topic to `count` partitions. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT."""
     topic = existing_topic(image, name)
     have = len(topic.partitions)
@@ -126,7 +126,7 @@ def _check_partition_count(count: int) -> None:
 def _validated_assignment(
     image: MetadataImage, assignment: Mapping[int, Sequence[int]], first: int
 ) -> list[tuple[int, ...]]:
-    """INVALID_REPLICA_ASSIGNMENT."""
+    """Raises INVALID_REPLICA_ASSIGNMENT."""
     if problem := _assignment_problem(image, assignment, first):
         raise KafkaError(ErrorCode.invalid_replica_assignment, problem)
     return [tuple(assignment[partition]) for partition in sorted(assignment)]

@@ -18,7 +18,7 @@ CAUGHT_UP_WITHIN_S: Final = 2.0
 
 
 async def add_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None:
-    """Waits until the replica has caught up, adds it, and returns when that is committed.
+    """Waits until the replica has caught up, adds it, and returns when that is committed. Raises
     DUPLICATE_VOTER, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
 
     def propose(voters: VoterSet) -> VoterSet | None:
@@ -30,7 +30,9 @@ async def add_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None
 
 
 async def remove_voter(leader: LeaderState, key: ReplicaKey, timeout_s: float) -> None:
-    """VOTER_NOT_FOUND; INVALID_REQUEST for the only voter; REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+    """Raises VOTER_NOT_FOUND; INVALID_REQUEST for the only voter; REQUEST_TIMED_OUT,
+    NOT_CONTROLLER.
+    """
 
     def propose(voters: VoterSet) -> VoterSet:
         remaining = without_voter(voters, key)
@@ -44,7 +46,7 @@ async def remove_voter(leader: LeaderState, key: ReplicaKey, timeout_s: float) -
 
 
 async def update_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None:
-    """Changes a voter's address. VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+    """Changes a voter's address. Raises VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
 
     def propose(voters: VoterSet) -> VoterSet:
         if all(known.key != voter.key for known in voters):

@@ -82,7 +82,7 @@ def _voter_entry(voter: Voter) -> VoterEntry:
 
 
 def iter_voter_sets(data: Buffer) -> Iterable[tuple[int, VoterSet]]:
-    """The voter sets in whole batches with their offsets. CORRUPT_MESSAGE."""
+    """The voter sets in whole batches with their offsets. Raises CORRUPT_MESSAGE."""
     for at, header in iter_batches(data):
         if not header.is_control:
             continue

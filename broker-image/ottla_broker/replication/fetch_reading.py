@@ -145,8 +145,9 @@ class ReplicaReader:
             raise
 
     def _record_position(self, cached: CachedPartition, partition: Partition) -> tuple[int, int] | None:
-        """Where the logs diverge, or None: then the offset is the follower's log end.
-        OFFSET_OUT_OF_RANGE; NOT_LEADER_OR_FOLLOWER of a broker that is no follower."""
+        """Returns where the logs diverge. If they do not, records the offset as the follower's log
+        end and returns None. Raises OFFSET_OUT_OF_RANGE, or NOT_LEADER_OR_FOLLOWER for a broker
+        without a replica."""
         request, log, session = cached.request, partition.log, self._session
         if request.last_fetched_epoch != log.epochs.latest_epoch() or request.offset > log.end:
             diverging = diverging_epoch(log, request)
@@ -167,8 +168,8 @@ class ReplicaReader:
 def read_committed_records(
     partition: Partition, cached: CachedPartition, isolation: int, max_bytes: int, *, first: bool
 ) -> FetchResponsePartition:
-    """Up to the high watermark, or the last stable offset. OFFSET_OUT_OF_RANGE;
-    OFFSET_NOT_AVAILABLE of what a leader that has just begun, or a follower, does not know to be
+    """Reads up to the high watermark, or to the last stable offset. Raises OFFSET_OUT_OF_RANGE, or
+    OFFSET_NOT_AVAILABLE if a new leader or a follower does not know whether the offset is
     committed."""
     log, request = partition.log, cached.request
     offset = request.offset
@@ -204,7 +205,7 @@ def read_committed_records(
 def read_to_log_end(
     partition: Partition, cached: CachedPartition, max_bytes: int, *, first: bool
 ) -> FetchResponsePartition:
-    """For a tool that compares replicas. OFFSET_OUT_OF_RANGE."""
+    """Reads up to the log's end, for a tool that compares replicas. Raises OFFSET_OUT_OF_RANGE."""
     log, request = partition.log, cached.request
     if not log.start <= request.offset <= log.end:
         raise KafkaError(ErrorCode.offset_out_of_range)
@@ -243,8 +244,8 @@ def _check_range(partition: Partition, offset: int) -> None:
 
 def diverging_epoch(log: PartitionLog, request: FetchRequestPartition) -> tuple[int, int] | None:
     """(epoch, end) where the fetcher's log diverges from ours: our largest epoch that is no newer
-    than its last, and where that ends. OFFSET_OUT_OF_RANGE when its last epoch is older than all of
-    ours."""
+    than its last, and where that ends. Raises OFFSET_OUT_OF_RANGE when its last epoch is older than
+    all of ours."""
     last = request.last_fetched_epoch
     if last == NO_EPOCH:
         return None

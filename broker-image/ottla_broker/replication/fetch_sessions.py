@@ -229,7 +229,7 @@ class FetchSessionCache:
     def session_for(self, request: FetchRequest, *, by_ids: bool) -> tuple[FetchSession, bool]:
         """The session that a request belongs to, with the request's changes, and whether the
         response is incremental. `by_ids`: topics are named by id in the request's version, which a
-        session keeps to. FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        session keeps to. Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
         FETCH_SESSION_TOPIC_ID_ERROR."""
         if request.session_epoch == FINAL_EPOCH:
             self._end(request)

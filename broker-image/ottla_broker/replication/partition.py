@@ -76,14 +76,14 @@ class Partition:
 
     @property
     def leader(self) -> PartitionLeader:
-        """NOT_LEADER_OR_FOLLOWER when this replica does not lead."""
+        """Raises NOT_LEADER_OR_FOLLOWER when this replica does not lead."""
         if not isinstance(self.role, PartitionLeader):
             raise KafkaError(ErrorCode.not_leader_or_follower, f"{self!r} is not the leader")
         return self.role
 
     @property
     def follower(self) -> PartitionFollower:
-        """NOT_LEADER_OR_FOLLOWER when this replica leads."""
+        """Raises NOT_LEADER_OR_FOLLOWER when this replica leads."""
         if isinstance(self.role, PartitionLeader):
             raise KafkaError(ErrorCode.not_leader_or_follower, f"{self!r} is the leader")
         return self.role
@@ -216,9 +216,10 @@ class Partition:
     # --- appending as the leader
 
     def append_records(self, records: Buffer, *, acks: int, from_client: bool = True) -> LogAppendInfo:
-        """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when
-        the ISR is too small for −1; NOT_LEADER_OR_FOLLOWER in place of OUT_OF_ORDER_SEQUENCE_NUMBER
-        when another broker may lead; KafkaError as `PartitionLog.append_as_leader`."""
+        """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. Raises NOT_ENOUGH_REPLICAS
+        when the ISR is too small for −1; NOT_LEADER_OR_FOLLOWER in place of
+        OUT_OF_ORDER_SEQUENCE_NUMBER when another broker may lead; KafkaError as
+        `PartitionLog.append_as_leader`."""
         leader = self.leader
         if self.rejected_batches and from_client:
             self.rejected_batches.check(records)
@@ -236,10 +237,10 @@ class Partition:
             if reason.code is ErrorCode.out_of_order_sequence_number and not self._cluster.is_in_session():
                 # Another broker may lead by now and have the batches that are missing here.
                 reason = KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
-            self.rejected_batches.note(records, reason)
+            self.rejected_batches.record_rejection(records, reason)
             raise reason from None
         if self.rejected_batches:
-            self.rejected_batches.accepted(records)
+            self.rejected_batches.record_append(records)
         self._on_appended(leader, appended)
         return appended
 
@@ -263,7 +264,7 @@ class Partition:
 
     def truncate_as_leader(self, offset: int) -> None:
         """Truncate a log that no follower has fetched from in this leader epoch, as the metadata
-        demand. Followers find where their logs diverge. KafkaError: KAFKA_STORAGE_ERROR."""
+        demand. Followers find where their logs diverge. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         leader = self.leader
         self.log.truncate_to(offset)
         self.log.epochs.assign(leader.epoch, self.log.end)
@@ -304,7 +305,7 @@ class Partition:
         return self._pending_acks.all_completed()
 
     async def wait_in_epoch(self, waiters: Waiters, condition: Callable[[], bool]) -> None:
-        """Return when `condition` holds, which is checked at each change of `waiters`.
+        """Return when `condition` holds, which is checked at each change of `waiters`. Raises
         NOT_LEADER_OR_FOLLOWER when this broker's leader epoch ends before."""
         epoch = self.leader_epoch
 

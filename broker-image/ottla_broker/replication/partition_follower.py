@@ -50,8 +50,8 @@ class PartitionFollower:
     stepped_down_s: float = -inf
 
     def process(self, data: FetchResponsePartition) -> FollowOutcome:
-        """Take over what the leader answered. KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (of
-        the records), KAFKA_STORAGE_ERROR."""
+        """Take over what the leader answered. Raises KafkaError: CORRUPT_MESSAGE,
+        OFFSET_OUT_OF_RANGE (of the records), KAFKA_STORAGE_ERROR."""
         if data.error is not ErrorCode.none:
             is_out_of_range = data.error is ErrorCode.offset_out_of_range
             return FollowOutcome.out_of_range if is_out_of_range else FollowOutcome.retriable_error
@@ -95,7 +95,9 @@ class PartitionFollower:
         self._begin_sync()
 
     def move_into_leader_range(self, leader_start: int, leader_end: int) -> None:
-        """After OFFSET_OUT_OF_RANGE. KafkaError: KAFKA_STORAGE_ERROR."""
+        """Moves the log into the leader's offset range after OFFSET_OUT_OF_RANGE. Raises
+        KafkaError: KAFKA_STORAGE_ERROR.
+        """
         move_into_leader_range(self._log, leader_start, leader_end)
         self.on_log_truncated()
 
@@ -128,8 +130,9 @@ def truncate_diverging(log: PartitionLog, epoch: int, end: int) -> None:
 
 
 def move_into_leader_range(log: PartitionLog, leader_start: int, leader_end: int) -> None:
-    """After OFFSET_OUT_OF_RANGE: the leader's log begins behind our end, because this broker was
-    away for long, or it ends before it."""
+    """Repairs a log after OFFSET_OUT_OF_RANGE: it restarts at the leader's log start if it ends
+    before that, because this broker was down for long, and is truncated to the leader's log end if
+    it ends after that."""
     if log.end < leader_start:
         logger.info("%s-%d restarts at its leader's log start %d", log.topic, log.partition, leader_start)
         log.truncate_fully_and_start_at(leader_start)

@@ -71,7 +71,7 @@ class Partitions:
         return found
 
     def topic_name(self, topic_id: UUID) -> str:
-        """UNKNOWN_TOPIC_ID when no topic has that id."""
+        """Raises UNKNOWN_TOPIC_ID when no topic has that id."""
         name = self._image.topic_names.get(topic_id)
         if name is None:
             raise KafkaError(ErrorCode.unknown_topic_id, "no topic has that id")

@@ -6,8 +6,7 @@ is rejected because the disk is full, the ISR too small or another broker the le
 it would be out of order: a client that gets OUT_OF_ORDER_SEQUENCE_NUMBER begins a new producer
 epoch, in which a batch of unknown fate cannot be told from a new one and may be written twice. But
 nothing is out of order: the gap closes when the rejected batch is sent again.
-(`tests/unit/replication/test_rejected_batches.py` and the simulation hold this; no latency is
-bought with it.)"""
+`tests/unit/replication/test_rejected_batches.py` and the simulation check this."""
 
 from contextlib import suppress
 from typing import Final
@@ -26,8 +25,8 @@ Producer = tuple[int, int]  # id, epoch
 
 
 class RejectedBatches:
-    """Of one partition in one leader epoch. True while there are any. `records` are batches whose
-    first header is read."""
+    """The rejected batches of one partition in one leader epoch. True if there are any. `records`:
+    whole batches, of which the first header is read."""
 
     __slots__ = ("_rejected",)
 
@@ -53,8 +52,8 @@ class RejectedBatches:
         self._rejected[producer] = first, behind - 1, reason
         raise KafkaError(reason.code, f"behind sequence {first} of producer {producer[0]}: {reason.message}")
 
-    def note(self, records: Buffer, reason: KafkaError) -> None:
-        """The records were rejected."""
+    def record_rejection(self, records: Buffer, reason: KafkaError) -> None:
+        """Remembers that the records were rejected, if the error is temporary."""
         if reason.code not in TEMPORARY_ERRORS or (found := _producer_and_sequence(records)) is None:
             return
         producer, sequence = found
@@ -63,39 +62,39 @@ class RejectedBatches:
             del self._rejected[next(iter(self._rejected))]
         self._rejected[producer] = sequence, MAX_BEHIND, reason
 
-    def accepted(self, records: Buffer) -> None:
-        """The records are in the log."""
+    def record_append(self, records: Buffer) -> None:
+        """Forgets the producer's rejected batch, because these records are in the log."""
         if (found := _producer_and_sequence(records)) is not None:
             self._rejected.pop(found[0], None)
 
     def reject(self, records: Buffer, reason: KafkaError) -> KafkaError:
-        """Note that the records are rejected; the error to send. Raises the error of a rejected
-        batch that they follow."""
+        """Remembers that the records are rejected and returns the error to send. Raises the error
+        of a rejected batch that they follow."""
         self.check(records)
-        self.note(records, reason)
+        self.record_rejection(records, reason)
         return reason
 
     def redirect(self, records: Buffer) -> None:
-        """The producer must send the records, and what it has in flight behind them, to the new
-        leader.
+        """Rejects the records, so that the producer sends them and the batches in flight behind
+        them to the new leader.
         """
         with suppress(KafkaError):  # they follow a rejected batch, and so are rejected already
             self.reject(records, KafkaError(ErrorCode.not_leader_or_follower))
 
     def can_forward(self, records: Buffer) -> bool:
-        """False if a rejected batch before them has not come again: the new leader would find a
+        """False if a rejected batch before them was not sent again: the new leader would find a
         gap.
         """
         try:
             self.check(records)
         except KafkaError:
             return False
-        self.accepted(records)
+        self.record_append(records)
         return True
 
 
 def _producer_and_sequence(records: Buffer) -> tuple[Producer, int] | None:
-    """Of the first batch; None without idempotence."""
+    """The producer and base sequence of the first batch; None if the producer is not idempotent."""
     if len(records) < HEADER_SIZE:
         return None
     header = parse_batch_header(records)

@@ -65,7 +65,7 @@ class ReplicaMover:
         self._preferred: dict[PartitionName, LogDir] = {}  # of replicas that do not exist yet
 
     def move_replica(self, topic: str, partition: int, path: str) -> None:
-        """Begin to move a replica to the log directory `path`. INVALID_TOPIC_EXCEPTION,
+        """Begin to move a replica to the log directory `path`. Raises INVALID_TOPIC_EXCEPTION,
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION and
         REPLICA_NOT_AVAILABLE, and the replica will be created there."""
         key = topic, partition

@@ -100,7 +100,7 @@ class RequestContext:
         return 0 if self.quota is None else self.quota.throttle_ms
 
     def is_authorized(self, operation: Operation, resource: Resource) -> bool:
-        """False is a refusal, and in the audit log."""
+        """Whether the client may do this. A denial is recorded in the audit log."""
         if self.may(operation, resource):
             return True
         audited = AuditedResource(resource.kind.name.upper(), resource.name)
@@ -108,7 +108,9 @@ class RequestContext:
         return False
 
     def may(self, operation: Operation, resource: Resource) -> bool:
-        """As `is_authorized`, where False refuses nothing: another right may do."""
+        """Like `is_authorized`, but without an entry in the audit log: the caller goes on to check
+        another operation, or leaves the resource out of a list.
+        """
         return self.authorizer.allows(self.connection.principal, self.connection.host, operation, resource)
 
     def record_audit(self, operation: str, resource: AuditedResource, result: str) -> None:

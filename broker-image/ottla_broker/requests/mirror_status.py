@@ -202,8 +202,8 @@ def _epoch_history(image: MetadataImage, mirrored: MirroredTopicRecord, partitio
 
 
 def _latest_sources(sources: Iterable[AppendedSourceRecord]) -> dict[str, AppendedSourceRecord]:
-    """By mirror of this cluster. Of a topic that was re-created at the source, the one that exists
-    now.
+    """The sources that mirrors of this cluster append, by mirror. Of a topic that was created again
+    at the source, only the present one.
     """
     own = (source for source in sources if not source.carried)
     return {source.mirror: source for source in sorted(own, key=lambda one: not one.ended)}

@@ -13,8 +13,8 @@ P = TypeVar("P")
 
 
 def metadata_partition(topics: Iterable[tuple[TopicName, Sequence[P]]]) -> tuple[TopicName, P]:
-    """The one partition of the metadata log in a request; INVALID_REQUEST without it, as in
-    Kafka.
+    """The metadata log's topic and partition in a request. Raises INVALID_REQUEST without them, as
+    Kafka does.
     """
     for topic, partitions in topics:
         if topic == METADATA_TOPIC and partitions:

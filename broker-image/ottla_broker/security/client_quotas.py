@@ -102,8 +102,8 @@ class QuotaFilter:
 
     @classmethod
     def of(cls, components: Iterable[tuple[str, int, str | None]], *, is_strict: bool) -> "QuotaFilter":
-        """From (type, match type, name) triples. Raises INVALID_REQUEST; UNSUPPORTED_VERSION for an
-        unknown type.
+        """Builds a filter from (type, match type, name) triples. Raises INVALID_REQUEST;
+        UNSUPPORTED_VERSION for an unknown type.
         """
         names, types = dict[str, str | None](), set[str]()
         for entity_type, match_type, name in components:

@@ -23,7 +23,7 @@ class Principal:
 
 
 def parse_principal(text: str) -> Principal:
-    """Of its text: TYPE:NAME."""
+    """Parses TYPE:NAME."""
     kind, _, name = text.partition(":")
     return Principal(kind, name)
 

@@ -60,7 +60,7 @@ FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
     """SASL of a listener. `plain_users`: passwords by name. `max_session_s`: by mechanism; 0:
-    without end.
+    without end. `is_optional`: clients that do not log in are served as User:ANONYMOUS.
     """
 
     mechanisms: tuple[str, ...]
@@ -69,6 +69,7 @@ class ListenerSasl:
     failure_delay_s: float = 0.1
     max_receive_bytes: int = 524_288
     login_timeout_s: float = LOGIN_TIMEOUT_S
+    is_optional: bool = False
 
 
 class SaslSession:
@@ -102,7 +103,9 @@ class SaslSession:
     def may_send(self, api_key: int) -> bool:
         if self.has_failed:
             return False
-        is_valid = self.principal is not None and (self.expires_s is None or self._now_s() < self.expires_s)
+        if self.principal is None:
+            return self.sasl.is_optional or api_key in ALLOWED_BEFORE
+        is_valid = self.expires_s is None or self._now_s() < self.expires_s
         return is_valid or api_key in ALLOWED_BEFORE
 
     def begin(self, mechanism: str, *, bare_tokens: bool) -> None:
@@ -240,4 +243,4 @@ class ScramExchange:
 
 
 def find_no_token(token_id: str, mechanism: ScramMechanism) -> None:
-    """Where delegation tokens are disabled."""
+    """Finds no token, where delegation tokens are disabled."""

@@ -75,8 +75,9 @@ def credential_of_salted(
 
 
 def decoy_credential(mechanism: ScramMechanism, username: str, secret: bytes) -> ScramCredential:
-    """For a user that does not exist: the exchange takes the same course and time, and fails at its
-    end. A user's salt is the same each time, so that asking twice does not tell who exists."""
+    """A credential for a user that does not exist: the exchange takes the same steps and time, and
+    fails at its end. The salt of a name is the same each time, so that two attempts do not reveal
+    which users exist."""
     salt = hmac.new(secret, username.encode(), "sha256").digest()[:SALT_BYTES]
     unknown = hmac.new(secret, b"key " + username.encode(), mechanism.digest).digest()
     return ScramCredential(salt, unknown, unknown, DEFAULT_ITERATIONS)

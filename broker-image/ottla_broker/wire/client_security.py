@@ -27,6 +27,7 @@ class ClientSecurity:
     trusted.
 
     `verifies_hostname`: the server's certificate must name the host of the connection.
+    `is_login_optional`: the client goes on without a login where the listener has no SASL.
     """
 
     protocol: str = PLAINTEXT
@@ -38,6 +39,7 @@ class ClientSecurity:
     username: str = ""
     password: str = field(default="", repr=False)
     key_password: str = field(default="", repr=False)
+    is_login_optional: bool = False
 
     def with_login(self, mechanism: str, username: str, password: str) -> "ClientSecurity":
         return replace(self, mechanism=mechanism, username=username, password=password)

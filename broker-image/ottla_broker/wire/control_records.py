@@ -1,6 +1,6 @@
 """Control records: their types, and the markers that end transactions (KIP-98).
 
-Their keys and values have layouts of their own.
+Their keys and values have fixed binary layouts.
 """
 
 import struct

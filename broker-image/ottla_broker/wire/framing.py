@@ -75,7 +75,7 @@ class FrameReader:
             self._split(memoryview(rest))
 
     def limit_frames(self, max_bytes: int) -> None:
-        """From the next frame on."""
+        """Limits the size of frames, from the next frame on."""
         self._max_bytes = max_bytes
 
     @property

@@ -36,6 +36,8 @@ async def authenticate(send: Send, security: ClientSecurity) -> None:
     servers that close the connection instead.
     """
     response = await send(SaslHandshakeRequest(mechanism=security.mechanism))
+    if response.error_code is ErrorCode.illegal_sasl_state and security.is_login_optional:
+        return  # the listener has no SASL
     if response.error_code is not ErrorCode.none:
         enabled = ", ".join(response.mechanisms) or "none"
         message = f"SASL mechanism {security.mechanism} is not enabled at the broker; enabled: {enabled}"

@@ -30,20 +30,20 @@ _scratch = memoryview(bytearray(PIECE_BYTES))
 
 
 class HandshakeTracker(Protocol):
-    """Is called for every connection: `begin`, which may refuse it, and then `succeeded` or
-    `failed`.
+    """Is called for every connection: `begin`, which may refuse it, and then `complete` or
+    `fail`.
 
-    The reason of `failed` is empty if the client sent nothing. `broke`: TLS failed after the
-    handshake.
+    The reason of `fail` is empty if the client sent nothing. `log_failure` is called when TLS fails
+    after the handshake.
     """
 
     def begin(self, one: "TlsTransport") -> bool: ...
 
-    def succeeded(self, one: "TlsTransport") -> None: ...
+    def complete(self, one: "TlsTransport") -> None: ...
 
-    def failed(self, one: "TlsTransport", why: str) -> None: ...
+    def fail(self, one: "TlsTransport", why: str) -> None: ...
 
-    def broke(self, one: "TlsTransport", why: str) -> None: ...
+    def log_failure(self, one: "TlsTransport", why: str) -> None: ...
 
 
 class TlsTransport(asyncio.BufferedProtocol):
@@ -85,7 +85,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._above.connection_lost(reason)
         else:
             why = "the client closed the connection during the handshake" if self._has_received else ""
-            self._handshakes.failed(self, why)
+            self._handshakes.fail(self, why)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _scratch
@@ -135,7 +135,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._refuse(describe_tls_error(reason))
             return
         self._send_encrypted()
-        self._handshakes.succeeded(self)
+        self._handshakes.complete(self)
         self._above = self._create_protocol()
         self._above.connection_made(self)  # type: ignore[arg-type]  # it has all transport methods that are used
         if self._is_writing_paused:
@@ -145,7 +145,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _refuse(self, why: str) -> None:
         if not self._is_closing:
             self._is_closing = True
-            self._handshakes.failed(self, why)
+            self._handshakes.fail(self, why)
             self._below.close()
 
     # --- receiving
@@ -234,7 +234,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._below.get_extra_info(name, default)
 
     def _break(self, reason: ssl.SSLError) -> None:
-        self._handshakes.broke(self, describe_tls_error(reason))
+        self._handshakes.log_failure(self, describe_tls_error(reason))
         self.abort()
 
     def _decrypt_received(self) -> None:

@@ -131,8 +131,8 @@ def drain(
 ) -> None:
     """Move all partitions off a broker.
 
-    It keeps serving until the other replicas are in sync. Then the broker can be stopped, and
-    `ottla cluster unregister` removes its registration.
+    The broker keeps serving until the other replicas are in sync. Then the broker can be stopped,
+    and `ottla cluster unregister` removes its registration.
     """
     rate = parse_rate(throttle)
 

@@ -35,7 +35,7 @@ class ElectionResult:
     topic: str
     partition: int
     error: str
-    needed: bool
+    is_needed: bool
 
 
 def find_partitions_to_elect(topics: Iterable[TopicDescription], election: ElectionType) -> list[TopicPartition]:

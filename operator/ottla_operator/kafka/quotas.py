@@ -33,7 +33,7 @@ def user_entity(user: str) -> Entity:
 
 
 async def describe_quotas(client: KafkaClient) -> dict[Entity, dict[str, float]]:
-    """Of every entity that has quotas."""
+    """The quotas of every entity that has some."""
     return await _describe(client, DescribeClientQuotasRequest(components=(), strict=False))
 
 

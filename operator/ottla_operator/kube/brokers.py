@@ -9,6 +9,7 @@ from typing import Final
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.founding import may_found_cluster
+from ottla_operator.kube.internal_certificates import InternalCertificates
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE, STATEFUL_SET
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
 from ottla_operator.kube.pod_failures import add_start_failures, find_creation_failure
@@ -24,14 +25,19 @@ from ottla_operator.plan.objects.access import disruption_budget
 from ottla_operator.plan.objects.config import common_settings, started_with
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, broker_ids, desired_objects
 from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
-from ottla_operator.plan.objects.services import ServiceAddress, ServiceAddresses, bootstrap_addresses
+from ottla_operator.plan.objects.services import (
+    ServiceAddress,
+    ServiceAddresses,
+    bootstrap_addresses,
+    certificate_names,
+)
 from ottla_operator.plan.observed_pods import BrokerPod
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.reconcile.platform import Blocked, ReconcileState
 from ottla_operator.reconcile.scaling import ALL_TOPICS
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.common import parse_time
 from ottla_operator.resources.model import Json
 
@@ -53,6 +59,7 @@ class PodPlatform:
         self.images = images
         self.objects = OwnedObjects(api)
         self._racks = RackLabels(api)
+        self._internal_certificates = InternalCertificates(api, self.objects)
 
     async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> "PodBrokerSet":
         """See `Platform.prepare_brokers`."""
@@ -65,7 +72,7 @@ class PodPlatform:
             raise Blocked(Reconciling("Terminating", message), TERMINATING_RETRY_S)
         # An operator that was killed while disks were expanded leaves pods without a StatefulSet.
         existing = stateful_set["spec"]["replicas"] if stateful_set else max(observed.pods, default=0)
-        certificates, certificate_error = await self._read_certificates(cluster, stateful_set)
+        certificates, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
         count = max(existing, cluster.spec.replicas)
@@ -83,12 +90,15 @@ class PodPlatform:
             due_restart(cluster, datetime.datetime.now(datetime.UTC)),
             frozenset(it.port for it in observed.pods.values()),
         )
+        await self._apply_prerequisites(cluster, observed, inputs)
+        if tls.issues_certificates(cluster):
+            certificate, certificate_error = await self._maintain_certificates(resource, cluster, observed, count)
         desired = await self._apply(resource, cluster, observed, inputs)
         await self._answer_rollout_restart(resource, cluster, stateful_set)
         inputs = replace(inputs, addresses=_addresses(observed))
         creation_error = await find_creation_failure(self.api, cluster, observed)
         await add_start_failures(self.api, cluster, observed)
-        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate_error, creation_error)
+        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate, certificate_error, creation_error)
 
     async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
         """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it
@@ -106,27 +116,50 @@ class PodPlatform:
         change = {"spec": {"template": {"metadata": {"annotations": {names.KUBECTL_RESTARTED_AT: None}}}}}
         await self.api.merge(STATEFUL_SET, cluster.metadata.namespace, cluster.name, change)
 
-    async def _read_certificates(self, cluster: Cluster, stateful_set: Json | None) -> tuple[str | None, str]:
-        """The digest of the certificates that brokers should have, empty without TLS; and why those
-        in the Secret cannot be used. Then the digest is that of the certificates in use; None if
-        there are none.
+    async def _read_certificates(
+        self, cluster: Cluster, stateful_set: Json | None
+    ) -> tuple[str | None, CertificateStatus | None, str]:
+        """The digest of the certificates that brokers should have, empty without a Secret of
+        `tls.secretRef`; what clients see of them; and why those in the Secret cannot be used. Then
+        the digest is that of the certificates in use; None if there are none.
         """
         in_use = _certificates_in_use(stateful_set)
         try:
             secrets = await read_secrets(self.api, cluster.metadata.namespace, filter(None, [tls.secret_name(cluster)]))
             found = tls.read_certificates(cluster, secrets)
             if found is None:
-                return "", ""
-            tls.check_certificates(found, time.time() if found.digest != in_use else None)
+                return "", None, ""
+            status = tls.check_certificates(found, time.time() if found.digest != in_use else None)
         except SecretUnusable as error:
-            return in_use, str(error)
-        return found.digest, ""
+            return in_use, None, str(error)
+        return found.digest, status, ""
+
+    async def _maintain_certificates(
+        self, resource: Json, cluster: Cluster, observed: ClusterObjects, brokers: int
+    ) -> tuple[CertificateStatus | None, str]:
+        """What clients see of the certificates of the Cluster's own authority, and why they cannot
+        be renewed. Raises Blocked if brokers cannot be started without.
+        """
+        node_ips = [it.node_ip for it in observed.pods.values()]
+        alternative_names = certificate_names(cluster, broker_ids(brokers), _addresses(observed), node_ips)
+        try:
+            made = await self._internal_certificates.maintain(cluster, alternative_names)
+        except SecretUnusable as error:
+            if observed.stateful_set is None:
+                raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error)), WAIT_S) from error
+            return None, str(error)
+        for done in made.done:
+            await self.events.record(resource, "CertificateChanged", done)
+        return made.status, ""
+
+    async def _apply_prerequisites(self, cluster: Cluster, observed: ClusterObjects, inputs: ObjectInputs) -> None:
+        """Applies what pods need before they are created."""
+        await self.objects.apply_all(desired_objects(cluster, self.images, inputs).prerequisites, observed)
 
     async def _apply(
         self, resource: Json, cluster: Cluster, observed: ClusterObjects, inputs: ObjectInputs
     ) -> DesiredObjects:
-        """Applies everything but the pods themselves."""
-        await self.objects.apply_all(desired_objects(cluster, self.images, inputs).prerequisites, observed)
+        """Applies the rest but the pods themselves."""
         desired = desired_objects(cluster, self.images, replace(inputs, addresses=_addresses(observed)))
         if desired.config is None or desired.stateful_set is None:
             message = f"Service {', '.join(desired.waiting_for_services)} has no address yet"
@@ -154,6 +187,7 @@ class PodBrokerSet:
         observed: ClusterObjects,
         inputs: ObjectInputs,
         desired: DesiredObjects,
+        certificate: CertificateStatus | None,
         certificate_error: str,
         creation_error: str,
     ) -> None:
@@ -167,6 +201,7 @@ class PodBrokerSet:
         self.replica_addresses = [it.address for it in observed.pods.values() if it.address and not it.is_terminating]
         self.bootstrap = bootstrap_addresses(cluster, inputs.addresses)
         self.selector = names.selector_text(cluster)
+        self.certificate = certificate
         self.certificate_error = certificate_error
         self.creation_error = creation_error
         outdated = _Outdated(cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs)

@@ -104,7 +104,7 @@ class OwnedObjects:
 
 
 def owner_reference(resource: Json) -> Json:
-    """To `resource`: Kubernetes deletes an object with its owner."""
+    """The reference of an object to its owner `resource`, with which Kubernetes deletes it."""
     return {
         "apiVersion": resource["apiVersion"],
         "kind": resource["kind"],

@@ -26,7 +26,7 @@ from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.reconcile.platform import ReconcileState
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import CertificateStatus, Cluster
 
 RESTART_FILE: Final = "restart-at"
 
@@ -130,6 +130,7 @@ class BrokerProcesses:
     state: ReconcileState = field(default_factory=ReconcileState)
     desired: dict[int, Settings] = field(default_factory=dict)
     selector: str = ""
+    certificate: CertificateStatus | None = None
     certificate_error: str = ""
     creation_error: str = ""
     _reported: dict[str, str] = field(default_factory=dict)

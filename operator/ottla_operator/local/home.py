@@ -2,7 +2,9 @@
 
 .ottla/lock                              held while `ottla up` runs; holds its pid
 .ottla/<cluster>/brokers.json            which brokers exist, and the reconciler's state
-.ottla/<cluster>/certificates/<digest>/  of listeners with TLS: keystore.pem, ca.crt
+.ottla/<cluster>/certificates/<digest>/  of listeners with TLS, from a Secret: keystore.pem, ca.crt
+.ottla/<cluster>/certificates/internal/  the same, of the cluster's own authority
+.ottla/<cluster>/authority/              that authority: ca-1.crt, ca-1.key
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
@@ -37,6 +39,12 @@ class Home:
 
     def broker(self, cluster: str, id_: int) -> Path:
         return self.path / cluster / str(id_)
+
+    def authority(self, cluster: str) -> Path:
+        return self.path / cluster / "authority"
+
+    def internal_certificates(self, cluster: str) -> Path:
+        return self.path / cluster / "certificates" / "internal"
 
     def user(self, cluster: str, secret: str) -> Path:
         return self.path / cluster / "users" / secret

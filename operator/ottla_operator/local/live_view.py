@@ -12,7 +12,7 @@ MessageKind = Literal["info", "success", "warning", "error"]
 
 
 class State(Enum):
-    """Of a process, topic or mirror. The value is what people see."""
+    """The state of a process, topic or mirror. The value is shown to users."""
 
     waiting = "waiting"
     starting = "starting"

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ottla_operator.local import secrets
+from ottla_operator.local import internal_certificates, secrets
 from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
@@ -23,6 +23,7 @@ from ottla_operator.local.user_files import (
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
+from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
 from ottla_operator.plan.listener_security import (
     describe_missing_open_listener,
@@ -30,7 +31,7 @@ from ottla_operator.plan.listener_security import (
     security_protocol,
 )
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.reconcile.platform import Blocked
@@ -76,6 +77,8 @@ class LocalPlatform:
         self._on_process_change = on_process_change
         self._documents: dict[tuple[str, str], Document] = {}
         self._secrets: dict[str, ObservedSecret] = {}
+        self._issued_secrets: dict[str, ObservedSecret] = {}
+        """Of the certificates that clusters' own authorities have issued."""
         self._deletion_records: dict[Key, dict[str, DeletionRecord]] = {}
         self._printed: dict[tuple[str, str], str] = {}
         self._waiting: dict[tuple[str, str], tuple[str, float]] = {}
@@ -91,6 +94,11 @@ class LocalPlatform:
             name: write_certificates(home / name, found)
             for name, it in clusters.items()
             if (found := listener_certificates.read_certificates(it, self._secrets)) is not None
+        }
+        certificates |= {
+            name: Home(home).internal_certificates(name)
+            for name, it in clusters.items()
+            if listener_certificates.issues_certificates(it)
         }
         existing = {name: read_state(home / name)[0] for name in clusters}
         plans = plan_broker_processes([*clusters.values()], home, existing, certificates)
@@ -114,7 +122,7 @@ class LocalPlatform:
         return mirror_plan.find_unsupported(Mirror.parse_stored(resource)) if resource["kind"] == "Mirror" else ""
 
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
-        return self._secrets
+        return {**self._secrets, **self._issued_secrets}
 
     # Reports.
 
@@ -198,7 +206,26 @@ class LocalPlatform:
         """Files with refused settings are not loaded (`documents.py`), so `refused` is always
         empty.
         """
-        return self.clusters[cluster.name].prepare(cluster, rejected)
+        brokers = self.clusters[cluster.name]
+        brokers.certificate, brokers.certificate_error = None, ""
+        if listener_certificates.issues_certificates(cluster):
+            await self._maintain_certificates(resource, cluster, brokers)
+        return brokers.prepare(cluster, rejected)
+
+    async def _maintain_certificates(self, resource: Json, cluster: Cluster, brokers: BrokerProcesses) -> None:
+        """Raises Blocked if brokers cannot be started without."""
+        try:
+            made = internal_certificates.maintain(self.home, cluster)
+        except SecretUnusable as error:
+            if not self.home.internal_certificates(cluster.name).exists():
+                raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error))) from error
+            brokers.certificate_error = str(error)
+            return
+        brokers.certificate = made.status
+        issued = ObservedSecret(made.brokers, made.status.not_after)
+        self._issued_secrets[listener_certificates.secret_name(cluster)] = issued
+        for done in made.done:
+            await self.record_event(resource, "CertificateChanged", done)
 
     async def forget_cluster(self, key: Key) -> None:
         if (brokers := self.clusters.pop(key.name, None)) is not None:
@@ -223,7 +250,9 @@ class LocalPlatform:
     # Users.
 
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
-        """As the files say: at a start they are handed to the controller after their Clusters."""
+        """The uid of a User in the files, which may not have been passed to the controller yet: at
+        a start Clusters are passed first.
+        """
         return local_user_uid(name) if ("User", name) in self._documents else None
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:

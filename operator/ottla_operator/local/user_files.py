@@ -16,7 +16,7 @@ _PRIVATE: Final = 0o600
 
 
 def read_user_records(cluster: Path) -> dict[str, UserRecord]:
-    """By uid. `cluster`: the cluster's folder."""
+    """The records by the User's uid. `cluster`: the cluster's folder."""
     try:
         return parse_records(UserRecord, json.loads((cluster / RECORDS).read_text()))
     except (FileNotFoundError, ValueError):

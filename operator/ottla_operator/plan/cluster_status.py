@@ -8,6 +8,7 @@ from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.roll import Blocker
 from ottla_operator.plan.settings import Settings
+from ottla_operator.resources.cluster import CertificateStatus
 from ottla_operator.resources.model import Json
 
 SETTING_REFUSED: Final = "SettingRefused"
@@ -54,7 +55,8 @@ class ClusterObservations:
     `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None when no broker
     could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker could be
     asked. `quorum_loss`: why there is no controller. `certificate_error`: why the listeners'
-    certificates cannot be used. `start_timeout_s`: how long a broker may take to become ready.
+    certificates cannot be used. `certificate`: that of the listeners with TLS. `start_timeout_s`:
+    how long a broker may take to become ready.
     """
 
     replicas: int
@@ -77,6 +79,7 @@ class ClusterObservations:
     connect_error: str = ""
     quorum_loss: str = ""
     certificate_error: str = ""
+    certificate: CertificateStatus | None = None
     start_timeout_s: float = 600.0
     cluster_id: str | None = None
     controller: int | None = None
@@ -219,6 +222,8 @@ def status_fields(
             observed.moving_partitions, observed.moves_started, previous.get("reassignment")
         ),
     }
+    if observed.certificate is not None:
+        fields["certificate"] = observed.certificate.to_json()
     if observed.is_rolling:
         fields["roll"] = _roll(observed)
     if observed.scales_from is not None:

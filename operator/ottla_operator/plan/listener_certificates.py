@@ -1,9 +1,9 @@
 """The certificates of a Cluster's listeners with tls: true: read from a Secret, checked, and given
-to brokers.
+to brokers. The Secret is that of `tls.secretRef`, or one that the operator keeps (`tls.issuer`).
 
 A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`,
 and `ca.crt` where listeners require client certificates. Brokers read them when they start, so a
-renewed certificate takes a rolling restart: `digest` names the one that a broker has.
+renewed certificate of secretRef takes a rolling restart: `digest` names the one that a broker has.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from typing import Final
 
 from ottla_broker.wire.listener_tls import InvalidCertificate, inspect_certificate
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.common import format_time
 
 CHAIN: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -33,10 +34,26 @@ class ListenerCertificates:
     digest: str
 
 
+def has_tls(cluster: Cluster) -> bool:
+    return cluster.spec.tls is not None and any(it.tls for it in cluster.listeners)
+
+
+def has_authority(cluster: Cluster) -> bool:
+    """True if the operator keeps a certificate authority for the Cluster."""
+    return cluster.spec.tls is not None and cluster.spec.tls.issuer is not None
+
+
+def issues_certificates(cluster: Cluster) -> bool:
+    """True if listeners have certificates of the Cluster's own authority."""
+    return has_tls(cluster) and has_authority(cluster)
+
+
 def secret_name(cluster: Cluster) -> str:
     """Name of the Secret that the listeners need; empty if none has TLS."""
     tls = cluster.spec.tls
-    return tls.secret_ref.name if tls is not None and any(it.tls for it in cluster.listeners) else ""
+    if tls is None or not has_tls(cluster):
+        return ""
+    return tls.secret_ref.name if tls.secret_ref is not None else f"{cluster.name}-certificates"
 
 
 def required_keys(cluster: Cluster) -> tuple[str, ...]:
@@ -49,10 +66,10 @@ def requires_client_certificates(cluster: Cluster) -> bool:
 
 
 def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -> ListenerCertificates | None:
-    """None for a Cluster without TLS. `secrets`: those that exist, by name. Raises
-    SecretUnusable.
+    """The certificates of `tls.secretRef`; None for a Cluster without it, or without TLS.
+    `secrets`: those that exist, by name. Raises SecretUnusable.
     """
-    if not (name := secret_name(cluster)):
+    if not (name := secret_name(cluster)) or has_authority(cluster):
         return None
     if name not in secrets:
         raise SecretUnusable(f"spec.tls: Secret {name} does not exist")
@@ -66,10 +83,10 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
     return ListenerCertificates(name, chain, values[KEY], authorities, digest)
 
 
-def check_certificates(found: ListenerCertificates, now: float | None) -> None:
-    """Raises SecretUnusable if brokers could not start with them, or clients would reject them.
-    `now`: seconds since 1970; None for certificates that brokers have already: that they have
-    expired must not keep brokers from restarting.
+def check_certificates(found: ListenerCertificates, now: float | None) -> CertificateStatus:
+    """What clients see. Raises SecretUnusable if brokers could not start with them, or clients
+    would reject them. `now`: seconds since 1970; None for certificates that brokers have already:
+    that they have expired must not keep brokers from restarting.
     """
     try:
         shown = inspect_certificate(found.chain, found.key)
@@ -77,6 +94,7 @@ def check_certificates(found: ListenerCertificates, now: float | None) -> None:
         raise SecretUnusable(f"spec.tls: Secret {found.secret}: {CHAIN} with {KEY} {reason}") from None
     if now is not None and (why := shown.validity_problem(now)):
         raise SecretUnusable(f"spec.tls: Secret {found.secret}: clients would reject {CHAIN}: {why}")
+    return CertificateStatus(not_after=format_time(shown.not_after))
 
 
 def client_auth_settings(cluster: Cluster) -> dict[str, str]:

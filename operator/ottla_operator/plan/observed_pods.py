@@ -24,7 +24,8 @@ class BrokerPod:
     with; empty without TLS. `restart_at`: the `spec.restartAt` that it was started after. `since`:
     since when it has been ready, or not ready; of a terminating pod, when it should have gone.
     `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
-    pod names none. `problem`: what keeps it from running; empty if nothing is known.
+    pod names none. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
+    running; empty if nothing is known.
     """
 
     broker: int
@@ -41,6 +42,7 @@ class BrokerPod:
     ip: str
     port: int
     node: str
+    node_ip: str
     rack: str
     problem: str
 
@@ -135,6 +137,7 @@ def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
         ip=status.get("podIP") or "",
         port=_container_port(spec, names.BROKERS_PORT) or names.brokers_port(cluster),
         node=spec.get("nodeName") or "",
+        node_ip=status.get("hostIP") or "",
         rack=annotations.get(names.RACK, ""),
         problem="; ".join(dict.fromkeys(pod_problems(status))),
     )

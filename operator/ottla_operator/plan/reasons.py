@@ -114,7 +114,7 @@ STALLED_REASONS: Final = (
     Reason("ReconciliationPaused", "Cluster", "`spec.paused` is true: nothing is changed.", "Set it to false."),
     Reason("SettingRefused", "Cluster", "No broker would start with `spec.config`.", "Correct the setting named."),
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
-    Reason("CertificateUnusable", "Cluster", "The Secret of `tls` is missing or unusable.", "Correct the Secret."),
+    Reason("CertificateUnusable", "Cluster", "A Secret of `tls` is missing or unusable.", "Correct the Secret."),
     Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
     Reason(
         "ListenerNotFound",
@@ -174,6 +174,13 @@ EVENT_REASONS: Final = (
         "Cluster",
         "`kubectl rollout restart` was used, which restarts no broker.",
         "Set `spec.restartAt` to the time of now.",
+    ),
+    Reason(
+        "CertificateChanged",
+        "Cluster",
+        "The Cluster's own authority was made or dropped, or has issued the brokers' certificate; why, says the "
+        "message.",
+        "If an authority was made: clients have to trust it before it issues certificates.",
     ),
     Reason("StorageExpanding", "Cluster", "Disks are being expanded."),
     Reason("RackLabelMissing", "Cluster", "A node lacks the label of `rack.topologyKey`.", "Label the node."),

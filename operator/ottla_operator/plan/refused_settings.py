@@ -26,6 +26,8 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
             "listener.security.protocol.map",
             "inter.broker.listener.name",
             "security.inter.broker.protocol",
+            "sasl.mechanism.inter.broker.protocol",
+            "sasl.inter.broker.optional",
         ),
         "it follows from spec.listeners",
     ),

@@ -6,8 +6,8 @@ replication factor makes that impossible. The metadata log, which makes a broker
 one of these partitions. The invariant holds because every step is decided from the current ISRs,
 not from an earlier plan. So a step is only ever one broker, and the caller asks again.
 
-Whatever `max_unavailable` is, the second broker of a roll goes only when one serves with what it is
-restarted for: a setting or image with which none starts costs one broker.
+Whatever `max_unavailable` is, the second broker of a roll is restarted only when one serves with
+the new setting or image. So one with which no broker starts makes only one broker unavailable.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """`is_ready`: it serves, and the controller has it registered and unfenced. `outdated`: why it
-    has to be restarted; empty if it has not. `is_registered`: registered and unfenced, though
-    perhaps not ready: it may be slow, and in sync."""
+    """`is_ready`: it serves, and is registered and unfenced. `outdated`: why it must be restarted;
+    empty if it need not be. `is_registered`: registered and unfenced, though perhaps not ready: it
+    may be slow, and in sync."""
 
     id: int
     is_ready: bool
@@ -40,7 +40,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A partition that cannot lose `broker` now: `needed` others have to be in sync."""
+    """A partition that cannot lose `broker` now: `needed` other replicas must be in sync."""
 
     broker: int
     topic: str
@@ -63,8 +63,8 @@ class RestartBroker:
 
 @dataclass(frozen=True, slots=True)
 class RollBlocked:
-    """`down`: brokers that have to come back first. `blocked_by`: what a person should look at if
-    it lasts.
+    """`down`: brokers that must be ready first. `blocked_by`: the partitions to examine if the
+    state lasts.
     """
 
     down: tuple[int, ...] = ()
@@ -80,8 +80,8 @@ RollStep: TypeAlias = RestartBroker | RollBlocked | RollComplete
 
 
 def step_without_partitions(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> RollStep | None:
-    """The step that is right for any ISRs; None if they have to be known. `max_unavailable`: how
-    many brokers may be unavailable at once.
+    """The step if it does not depend on ISRs; None if it does. `max_unavailable`: how many brokers
+    may be unavailable at once.
     """
     if not any(it.outdated for it in brokers):
         return RollComplete()

@@ -44,7 +44,7 @@ def record_of(resource: UserResource) -> UserRecord | None:
 
 
 def list_names(users: Iterable[str]) -> str:
-    """For a message, at most MAX_LISTED of them."""
+    """The names in a message: at most MAX_LISTED of them."""
     found = sorted(users)
     more = len(found) - MAX_LISTED
     return ", ".join(found[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -32,8 +32,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """Where and how a user connects. `authorities`: PEM; empty without TLS, or if the Cluster's
-    Secret has none.
+    """The address and protocol with which a user connects. `authorities`: PEM; empty without TLS,
+    or if the Cluster's Secret has none.
     """
 
     bootstrap: str
@@ -42,7 +42,7 @@ class ClientAccess:
 
 
 def find_listener(cluster: Cluster, user: User) -> Listener | None:
-    """The listener that the user logs in at: one inside the Kubernetes cluster if there is one."""
+    """The listener on which the user logs in: one inside the Kubernetes cluster if there is one."""
     authentication = "SCRAM" if user.spec.authentication.type.startswith("SCRAM") else user.spec.authentication.type
     suitable = [it for it in cluster.listeners if it.authentication == authentication]
     return next((it for it in suitable if not is_external(it)), suitable[0] if suitable else None)

@@ -1,8 +1,8 @@
 """How a user gets the credential, access rules and quotas that its User resource asks for. Pure.
 
-Invariants: after the changes are applied, planning again yields nothing. What the resource leaves
-out (`acls`, `quotas`) is left alone; of what it has, nothing else of the user stays. A user whose
-resource is gone has neither credential nor rules nor quotas.
+Invariants: after the changes are applied, planning again yields nothing. A list that the resource
+leaves out (`acls`, `quotas`) is not changed; entries of the user that a list lacks are removed. A
+user whose resource was deleted has neither credentials nor rules nor quotas.
 """
 
 import datetime
@@ -27,8 +27,9 @@ _PATTERNS: Final = {"Literal": PatternType.LITERAL, "Prefixed": PatternType.PREF
 
 @dataclass(frozen=True, slots=True)
 class DesiredUser:
-    """`mechanism`: None for a user without a password. `is_password_set`: whether the brokers got
-    this password. `acls`, `quotas`: None: not managed.
+    """What a User resource asks for. `mechanism`: None for a user without a password.
+    `is_password_set`: whether the brokers have this password. `acls`, `quotas`: None if they are
+    not managed.
     """
 
     name: str
@@ -49,7 +50,9 @@ class ObservedUser:
 
 @dataclass(frozen=True, slots=True)
 class UserChanges:
-    """What differs. `quotas`: new value by name; None removes the quota."""
+    """The changes that give a user what its resource asks for. `quotas`: new value by name; None
+    removes the quota.
+    """
 
     set_password: ScramMechanism | None = None
     remove_credentials: tuple[ScramMechanism, ...] = ()
@@ -78,11 +81,11 @@ def plan_user_changes(desired: DesiredUser, observed: ObservedUser) -> UserChang
 def previous_credential_end(
     changes: UserChanges, overlap_ms: int, known_end: datetime.datetime | None, now: datetime.datetime
 ) -> datetime.datetime | None:
-    """Until when credentials of other mechanisms stay, so that clients have time to get the new
-    password; None: they are removed now.
+    """Until when credentials of other mechanisms remain, so that clients have time to get the new
+    password; None if they are removed now.
 
-    `known_end`: as it was decided when the password of the new mechanism was set. What others have
-    added later is removed at once.
+    `known_end`: the time that was decided when the password of the new mechanism was set.
+    Credentials that are added later by others are removed at once.
     """
     if not changes.remove_credentials or not overlap_ms:
         return None
@@ -106,7 +109,7 @@ def _order(entry: AccessControlEntry) -> tuple[object, ...]:
 
 
 def desired_user(user: User, *, is_password_set: bool) -> DesiredUser:
-    """`is_password_set`: of a user with a password, whether the brokers got it."""
+    """`is_password_set`: whether the brokers have the user's password; for users with one."""
     acls, quotas = user.spec.acls, user.spec.quotas
     return DesiredUser(
         user.user_name,
@@ -126,7 +129,7 @@ def principal_of(user_name: str) -> str:
 
 
 def _quotas(values: dict[str, Json]) -> dict[str, float]:
-    """By Kafka's names: producerByteRate is producer_byte_rate."""
+    """Quotas by Kafka's names: producerByteRate is producer_byte_rate."""
     return {"".join(f"_{it.lower()}" if it.isupper() else it for it in key): float(it) for key, it in values.items()}
 
 
@@ -160,7 +163,7 @@ def _resource(rule: AclRule) -> tuple[ResourceType, str, PatternType]:
 
 
 def describe_changes(changes: UserChanges) -> str:
-    """For an event: never a password."""
+    """The changes as text for an event, without passwords."""
     parts = [f"password set for {changes.set_password.title}"] if changes.set_password else []
     parts += [f"credential for {it.title} removed" for it in changes.remove_credentials]
     if changes.add_acls:
@@ -178,7 +181,7 @@ def _list(entries: tuple[AccessControlEntry, ...]) -> str:
 
 @dataclass(slots=True)
 class UserResource:
-    """A User resource. `body`: as it is cached. `user`: None if the spec is invalid, for
+    """A User resource. `body`: the cached object. `user`: None if the spec is invalid, for
     `invalid_reason`.
     """
 

@@ -150,6 +150,7 @@ class ClusterReconciler:
                 connect_error=connection.error,
                 quorum_loss=quorum_loss,
                 certificate_error=brokers.certificate_error,
+                certificate=brokers.certificate,
                 creation_error=brokers.creation_error,
                 start_timeout_s=self._start_timeout_s(cluster),
                 cluster_id=described.id if described else None,

@@ -16,7 +16,7 @@ from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.reconcile.watch_cache import Key
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -78,8 +78,8 @@ class BrokerSet(Protocol):
     `brokers`: those that exist. `count`: how many there are to be now, those being removed
     included. `desired`: settings of each broker of the spec. `addresses`: of ready brokers, for the
     reconciler's own requests; `replica_addresses`: of all that run. `certificate_error`: why no
-    broker may be restarted. `creation_error`: why a missing broker cannot be created; empty if none
-    is missing, or nothing is known.
+    broker may be restarted. `certificate`: that of the listeners with TLS. `creation_error`: why a
+    missing broker cannot be created; empty if none is missing, or nothing is known.
     """
 
     @property
@@ -108,6 +108,9 @@ class BrokerSet(Protocol):
 
     @property
     def certificate_error(self) -> str: ...
+
+    @property
+    def certificate(self) -> CertificateStatus | None: ...
 
     @property
     def creation_error(self) -> str: ...
@@ -209,7 +212,7 @@ class Platform(Protocol):
         """The uid of the User resource of this name, not from a cache; None if there is none."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
-        """By the User resource's uid; a record that cannot be read is left out."""
+        """The records by the User resource's uid, without those that cannot be read."""
 
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 

@@ -265,7 +265,9 @@ def _readiness_of(error: KafkaError) -> Readiness:
 
 
 def _plan(resource: UserResource, credentials: ClientCredentials, observed: ObservedUsers) -> UserChange:
-    """Without rules and quotas where brokers have none: they would refuse the rest with them."""
+    """Plans the changes of a user. Leaves out rules and quotas that the brokers do not support:
+    they would refuse the other changes with them.
+    """
     assert resource.user is not None
     desired = desired_user(resource.user, is_password_set=credentials.is_password_set)
     changes = plan_user_changes(desired, observed.of(desired.name))

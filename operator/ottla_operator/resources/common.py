@@ -80,6 +80,11 @@ def parse_time(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
+def format_time(seconds: float) -> str:
+    """Inverse of `parse_time`, for seconds since 1970."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def is_time(text: str) -> bool:
     try:
         parse_time(text)

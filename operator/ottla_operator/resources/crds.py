@@ -62,6 +62,7 @@ KINDS: Final = (
             Column("Serving", ".status.readyReplicas", "integer"),
             Column("Controller", ".status.controller", "integer", wide=True),
             Column("Under-replicated", ".status.underReplicated", "integer"),
+            Column("Certificate-expires", ".status.certificate.notAfter", wide=True),
             Column("Version", ".status.version", wide=True),
         ),
         scale=True,

@@ -96,8 +96,8 @@ def run_cases(pipeline: PipelineDefinition, cases: Path, report: Callable[[str],
 
 @contextmanager
 def local_session(pipeline: PipelineDefinition) -> Iterator[SparkSession]:
-    """Spark on this machine with the pipeline's configuration, and few partitions for the little
-    data.
+    """Spark on this machine with the pipeline's configuration, but few partitions, because there is
+    little data.
     """
     session.check_java()
     with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as folder:

@@ -33,8 +33,8 @@ def a_batch(generator: StepGenerator) -> BatchSpec:
 
 
 def fetch(generator: StepGenerator) -> Step:
-    """Without a session: there brokers differ in which partition they serve first if not all
-    fit.
+    """A fetch without a session: in sessions brokers differ in which partition they serve first if
+    not all fit.
     """
     names = list(dict.fromkeys(generator.topic() for _ in range(generator.choose(1, 1, 2, 3))))
     topics = [{**generator.topic_fields(name), "partitions": wanted_partitions(generator, name)} for name in names]

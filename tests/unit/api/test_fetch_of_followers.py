@@ -144,7 +144,7 @@ async def test_rule_2_diverging_follower_gets_the_divergence_and_acknowledges_no
 
 
 @async_test
-async def test_errors_for_followers(broker: SmallBroker) -> None:
+async def test_invalid_fetches_of_followers_get_kafkas_errors(broker: SmallBroker) -> None:
     (partition,) = add_replicated_topic(broker)
     handler = fetch_handler_of(broker)
     assert (

@@ -198,7 +198,7 @@ def test_broker_configs_without_effect_are_accepted_with_a_warning(
     assert [(it.name, it.value, it.source) for it in describe_cluster_defaults(live)] == [(name, None, C)]
 
 
-def test_levels_of_loggers() -> None:
+def test_levels_of_loggers_are_set_and_described() -> None:
     name = "ottla_broker.tests.levels"
     logging.getLogger(name)
     assert find_level_problems({name: "warn", "root": "INFO"}) == []

@@ -12,8 +12,10 @@ from ottla_broker.wire.errors import KafkaError
 class MemoryJournal:
     """`delay_s`: duration of replication. `failure`: error of each append."""
 
-    def __init__(self, partition: int = 0) -> None:
+    def __init__(self, partition: int = 0, topic: str = "__consumer_offsets", epoch: int = 0) -> None:
+        self.topic = topic
         self.partition = partition
+        self.epoch = epoch
         self.log = bytearray()
         self.end = 0
         self.batches = 0

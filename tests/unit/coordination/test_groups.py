@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla_broker.coordination import coordinator_shard as loading
+from ottla_broker.coordination import loading
 from ottla_broker.coordination.classic_group import GroupState
 from ottla_broker.coordination.effects import JoinRequest, LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
@@ -52,7 +52,7 @@ def test_group_survives_a_restart() -> None:
 
 
 def test_commit_is_acknowledged_when_it_is_replicated() -> None:
-    """Design rule 10."""
+    """Rule 10 (docs/rules.md)."""
 
     async def test(broker: CoordinatorBroker) -> None:
         broker.journal.delay_s = 2.0
@@ -119,7 +119,7 @@ def test_commit_of_a_disconnected_client_is_completed() -> None:
 
 
 def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
-    """Design rule 10."""
+    """Rule 10 (docs/rules.md)."""
 
     async def test(broker: CoordinatorBroker) -> None:
         await broker.groups.commit_offsets("g", "", None, -1, commits())
@@ -236,7 +236,7 @@ def test_waiting_requests_fail_when_the_partition_moves() -> None:
 
 
 def test_broker_without_a_session_serves_no_group() -> None:
-    """Design rule 6."""
+    """Rule 6 (docs/rules.md)."""
 
     async def test(broker: CoordinatorBroker) -> None:
         await broker.groups.commit_offsets("g", "", None, -1, commits())
@@ -315,7 +315,7 @@ def test_idle_group_has_one_timer_and_an_empty_group_none() -> None:
 
 
 def test_records_have_kafkas_format() -> None:
-    """Design rule 10."""
+    """Rule 10 (docs/rules.md)."""
 
     async def test(broker: CoordinatorBroker) -> None:
         joined = await join_as_only_member(broker.groups)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.coordination.coordinator_shard import ShardState
+from ottla_broker.coordination.loading import ShardState
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import request_class

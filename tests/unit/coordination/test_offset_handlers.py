@@ -89,7 +89,7 @@ def test_error_of_a_fetch_is_in_the_field_that_its_version_has(version: int) -> 
 
 
 def test_recreated_topic_has_no_offsets() -> None:
-    """Design rule 13."""
+    """Rule 13."""
 
     async def test(broker: SmallCoordinator) -> None:
         await commit(broker, 9, partition(0, offset=41))

@@ -18,11 +18,11 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     ("asked", "answer"),
     [(-1, (-1, -1)), (0, (0, 10)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (5, (5, 99)), (6, (-1, -1))],
 )
-def test_end_offset_for(asked: int, answer: tuple[int, int]) -> None:
+def test_end_offset_is_that_of_the_largest_epoch_not_above(asked: int, answer: tuple[int, int]) -> None:
     assert epochs((1, 10), (3, 20), (5, 30)).end_offset_for(asked, 99) == answer
 
 
-def test_end_offset_for_without_epochs() -> None:
+def test_end_offset_is_unknown_without_epochs() -> None:
     assert epochs().end_offset_for(0, 7) == (-1, -1)
     assert epochs().latest_epoch() == -1
 
@@ -62,7 +62,7 @@ def test_truncation_from_either_end() -> None:
     assert known.entries() == [(3, 25)]
 
 
-def test_epoch_for_offset() -> None:
+def test_epoch_of_an_offset_is_the_last_that_began_before() -> None:
     known = epochs((1, 10), (3, 20))
     assert [known.epoch_for_offset(at) for at in (9, 10, 19, 20, 99)] == [-1, 1, 1, 3, 3]
 

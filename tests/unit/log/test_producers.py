@@ -181,7 +181,7 @@ class TestSnapshotFormat:
         assert struct.unpack(">i", data[6:10]) == (1,)
         assert struct.unpack(">qhiqiqiq", data[10:]) == (5, 2, 11, 44, 1, NOW, 3, 40)
 
-    def test_round_trip(self) -> None:
+    def test_snapshot_is_decoded_as_encoded(self) -> None:
         producer = ProducerStateEntry(5, 2, 3, NOW, -1)
         producer.batches.append(BatchMetadata(11, 44, 1, NOW))
         (read,) = decode_producer_snapshot(encode_producer_snapshot([producer]), NOW)

@@ -27,7 +27,7 @@ def indexes_are_sound(log: PartitionLog) -> None:
             assert all(h.max_timestamp <= entry.timestamp for o, (_, h) in found.items() if o <= entry.offset)
 
 
-def test_rolls_by_size(folder: LogFolder) -> None:
+def test_log_rolls_by_size(folder: LogFolder) -> None:
     data = batch(1, size=100)
     folder.config = LogConfig(segment_bytes=3 * len(data))
     log = folder.create()
@@ -105,7 +105,7 @@ def test_indexes_are_sound_whatever_the_timestamps(folder: LogFolder, interval: 
         assert segment.times.last().timestamp == max(h.max_timestamp for _, h in segment.iter_headers())
 
 
-def test_offset_for_timestamp(folder: LogFolder) -> None:
+def test_offset_for_timestamp_is_that_of_the_first_record_at_or_after_it(folder: LogFolder) -> None:
     folder.config = LogConfig(segment_bytes=600, index_interval_bytes=100)
     log = folder.create()
     assert log.offset_for_timestamp(0) is None and log.offset_of_max_timestamp() is None

@@ -91,7 +91,7 @@ def test_logs_are_identical_below_the_divergence_offset_and_differ_at_it(seed: i
         (((4, 7),), 12, (), 7, 7),
     ],
 )
-def test_divergence_offset_examples(
+def test_divergence_offset_is_found(
     original: EpochEntries, end: int, copied: EpochEntries, copy_end: int, at: int
 ) -> None:
     assert find_divergence_offset(original, end, copied, copy_end) == at

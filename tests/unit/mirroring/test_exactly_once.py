@@ -51,7 +51,7 @@ def run_steps(seed: int, steps: list[str]) -> World:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(STEPS), max_size=80))
-def test_exactly_once(seed: int, steps: list[str]) -> None:
+def test_records_are_appended_exactly_once(seed: int, steps: list[str]) -> None:
     run_steps(seed, steps).check()
 
 

@@ -190,7 +190,7 @@ def test_what_keeps_a_pod_from_starting_is_read_from_its_events(api: FakeApi, op
     assert "Broker 1: FailedMount: secret not found" in operator.conditions["Ready"]["message"]
 
 
-def test_an_event_that_lasts_is_recorded_now_and_then_and_any_other_each_time(api: FakeApi) -> None:
+def test_an_event_of_a_lasting_state_is_recorded_at_intervals_and_any_other_each_time(api: FakeApi) -> None:
     recorder = EventRecorder(cast(ApiClient, api), "test")
     cluster = api.of("Cluster")["demo"]
 

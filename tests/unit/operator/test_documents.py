@@ -36,7 +36,7 @@ def read_problems(folder: Path, text: str) -> list[str]:
     return [line.replace(f"{folder}/", "") for line in caught.value.lines]
 
 
-def test_documents_and_lines(tmp_path: Path) -> None:
+def test_documents_know_the_lines_of_their_fields(tmp_path: Path) -> None:
     cluster, topic = documents.read_files([write(tmp_path, GOOD)])
     assert (cluster.kind, cluster.name, topic.kind, topic.name) == ("Cluster", "demo", "Topic", "flights")
     assert topic.locate(("spec", "partitions")) == f"{tmp_path}/all.yaml:13"
@@ -60,7 +60,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     )
 
 
-def test_broken_yaml(tmp_path: Path) -> None:
+def test_invalid_yaml_is_reported(tmp_path: Path) -> None:
     (line,) = read_problems(tmp_path, "a: [1\nb: 2\n")
     assert line.startswith("all.yaml:2: not YAML: ")
 

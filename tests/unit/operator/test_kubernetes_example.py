@@ -13,15 +13,9 @@ import yaml
 from ottla_operator.local.documents import read_files
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.resources.cluster import Cluster
+from tests.kube.readme_commands import ROOT, readme_commands
 
-ROOT = Path(__file__).parents[3]
 MANIFESTS = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
-
-
-def readme_commands() -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = text.partition("## On Kubernetes")[2].partition("```sh\n")[2].partition("```")[0]
-    return [line.partition("  #")[0].strip() for line in block.splitlines()]
 
 
 def pod(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.unit.operator.api_server import FakeApi
 
 @dataclass
 class Contender:
-    """`times`: when it became active."""
+    """An operator that takes part in the election. `times`: when it became active."""
 
     api: FakeApi
     identity: str
@@ -48,7 +48,7 @@ class CutOffApi(FakeApi):
         super()._write(what)
 
 
-def same_server(api: FakeApi) -> CutOffApi:
+def connect_over_network(api: FakeApi) -> CutOffApi:
     made = CutOffApi(api.objects, api.writes)
     made._versions = api._versions
     return made
@@ -57,7 +57,7 @@ def same_server(api: FakeApi) -> CutOffApi:
 def test_another_operator_takes_over_from_one_that_was_killed() -> None:
     async def main() -> None:
         api = FakeApi()
-        cut_off = same_server(api)
+        cut_off = connect_over_network(api)
         one, other = Contender(cut_off, "one"), Contender(api, "other")
         first, second = one.start(), other.start()
         await asyncio.sleep(60)
@@ -90,7 +90,7 @@ def test_another_operator_takes_over_at_once_from_one_that_stops() -> None:
 def test_an_operator_that_is_cut_off_stops_before_another_starts() -> None:
     async def main() -> None:
         api = FakeApi()
-        cut_off = same_server(api)
+        cut_off = connect_over_network(api)
         one, other = Contender(cut_off, "one"), Contender(api, "other")
         tasks = [one.start(), other.start()]
         await asyncio.sleep(10)
@@ -112,7 +112,7 @@ def test_an_operator_that_is_cut_off_stops_before_another_starts() -> None:
 def test_an_operator_that_cannot_renew_for_any_reason_stops() -> None:
     async def main() -> None:
         api = FakeApi()
-        broken = same_server(api)
+        broken = connect_over_network(api)
         one, other = Contender(broken, "one"), Contender(api, "other")
         first, second = one.start(), other.start()
         await asyncio.sleep(10)

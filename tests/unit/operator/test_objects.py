@@ -138,6 +138,14 @@ def test_inter_broker_port_can_change_in_a_rolling_restart() -> None:
     assert [it["port"] for it in policy["spec"]["ingress"][1]["ports"]] == [9090, 9091]
 
 
+def test_a_listener_with_peers_is_open_to_these_alone() -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"team": "orders"}}}]
+    listeners = [{"name": "plain", "port": 9092}, {"name": "orders", "port": 9094, "networkPolicyPeers": peers}]
+    (policy,) = (it for it in objects(plain(listeners=listeners)).all if it["kind"] == "NetworkPolicy")
+    by_port = {port["port"]: rule.get("from") for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert by_port[9092] is None and by_port[9094] == peers
+
+
 def test_every_object_goes_with_the_cluster() -> None:
     assert all("ownerReferences" in it["metadata"] for it in objects(plain()).all)
 

@@ -45,6 +45,15 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"restartAt": "2026-13-31T12:00:00Z"},
         {},
     ],
+    "Tls": [
+        {},
+        {"issuer": "Internal"},
+        {"secretRef": {"name": "a"}},
+        {"secretRef": {"name": "a"}, "issuer": "Internal"},
+        {"secretRef": {"name": "a"}, "certificateValidity": "1d"},
+        {"issuer": "Internal", "certificateValidity": "1m"},
+        {"issuer": "Internal", "certificateValidity": "1d", "authorityValidity": "1h"},
+    ],
     "Authentication": [
         {"type": "TLS", "passwordFrom": {"name": "a", "key": "b"}},
         {"type": "None", "passwordFrom": {"name": "a", "key": "b"}},

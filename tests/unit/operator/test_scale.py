@@ -94,7 +94,7 @@ def inputs(**more: object) -> ScaleInputs:
     return ScaleInputs(**(fields | more))  # type: ignore[arg-type]
 
 
-def test_nothing_to_do() -> None:
+def test_a_cluster_of_the_desired_size_is_complete() -> None:
     assert next_scale_step(inputs()) == ScalingComplete()
     assert next_scale_step(inputs(moving=3, available=(UsableBroker(1),))) == ScalingComplete()
 

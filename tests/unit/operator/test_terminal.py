@@ -83,7 +83,7 @@ def test_brackets_in_messages_are_not_markup() -> None:
     assert format_message("[bold]", "error").plain == "✗ [bold]"
 
 
-def test_sizes() -> None:
+def test_sizes_are_formatted() -> None:
     assert [format_size(it) for it in (None, 0, 1023, 1536, 5 * 2**30, 3 * 2**40)] == [
         "",
         "0 B",
@@ -94,7 +94,7 @@ def test_sizes() -> None:
     ]
 
 
-def test_times_and_counts() -> None:
+def test_times_and_counts_are_formatted() -> None:
     assert [format_duration(it) for it in (0.44, 12.4, 150, 9000, 400_000)] == [
         "0.4 s",
         "12 s",

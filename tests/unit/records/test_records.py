@@ -214,7 +214,7 @@ def test_oversized_batch_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_transaction_markers(commit: bool) -> None:
+def test_transaction_markers_are_decoded_as_encoded(commit: bool) -> None:
     batch = encode_end_transaction_marker(
         commit, 12, producer_id=77, producer_epoch=3, timestamp_ms=1000, base_offset=50
     )

@@ -33,7 +33,7 @@ def error_code(rejected: RejectedBatches, records: bytes) -> ErrorCode | None:
 
 def test_batches_behind_a_rejected_batch_get_its_error() -> None:
     rejected = RejectedBatches()
-    rejected.note(batch(5), FULL)
+    rejected.record_rejection(batch(5), FULL)
     assert [error_code(rejected, batch(5 + n)) for n in range(1, MAX_BEHIND + 1)] == [
         ErrorCode.kafka_storage_error
     ] * MAX_BEHIND
@@ -45,14 +45,14 @@ def test_batches_behind_a_rejected_batch_get_its_error() -> None:
 
 def test_sequences_wrap_around() -> None:
     rejected = RejectedBatches()
-    rejected.note(batch(LAST_SEQUENCE), FULL)
+    rejected.record_rejection(batch(LAST_SEQUENCE), FULL)
     assert error_code(rejected, batch(0)) is ErrorCode.kafka_storage_error
     assert error_code(rejected, batch(LAST_SEQUENCE - 1)) is None
 
 
 def test_batches_beyond_the_maximum_in_flight_are_not_rejected() -> None:
     rejected = RejectedBatches()
-    rejected.note(batch(5), FULL)
+    rejected.record_rejection(batch(5), FULL)
     for number in range(MAX_BEHIND):
         assert error_code(rejected, batch(6 + number)) is not None
     assert error_code(rejected, batch(6)) is None
@@ -61,19 +61,19 @@ def test_batches_beyond_the_maximum_in_flight_are_not_rejected() -> None:
 
 def test_later_batches_are_accepted_after_the_rejected_batch() -> None:
     rejected = RejectedBatches()
-    rejected.note(batch(5), FULL)
-    rejected.accepted(batch(5))
+    rejected.record_rejection(batch(5), FULL)
+    rejected.record_append(batch(5))
     assert not rejected and error_code(rejected, batch(6)) is None
 
 
 def test_only_retriable_rejections_are_kept_for_a_bounded_number_of_producers() -> None:
     rejected = RejectedBatches()
-    rejected.note(batch(5), KafkaError(ErrorCode.corrupt_message, "no"))
-    rejected.note(encode_batch([Record(1, None, b"v")]), FULL)  # without idempotence
-    rejected.note(b"short", FULL)
+    rejected.record_rejection(batch(5), KafkaError(ErrorCode.corrupt_message, "no"))
+    rejected.record_rejection(encode_batch([Record(1, None, b"v")]), FULL)  # without idempotence
+    rejected.record_rejection(b"short", FULL)
     assert not rejected
     for producer in range(MAX_PRODUCERS + 1):
-        rejected.note(batch(5, producer), FULL)
+        rejected.record_rejection(batch(5, producer), FULL)
     assert error_code(rejected, batch(6, 0)) is None
     assert error_code(rejected, batch(6, MAX_PRODUCERS)) is ErrorCode.kafka_storage_error
 

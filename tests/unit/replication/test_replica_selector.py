@@ -46,5 +46,5 @@ def test_replica_in_the_rack_that_is_in_sync_and_has_the_offset_is_selected(
         (None, False),
     ],
 )
-def test_rack_aware_selectors(selector: str | None, expected: bool) -> None:
+def test_only_the_rack_aware_selector_is_rack_aware(selector: str | None, expected: bool) -> None:
     assert is_rack_aware(selector) is expected

@@ -118,7 +118,9 @@ def test_public_key_is_no_shared_secret() -> None:
 
 
 class Endpoint:
-    """Of a key set: what it has, and how often it was asked. `keys` None: it fails."""
+    """The endpoint of a key set, with its keys and the number of fetches. It fails if `keys` is
+    None.
+    """
 
     def __init__(self, keys: list[Key] | None) -> None:
         self.keys = keys

@@ -172,6 +172,15 @@ def test_authenticating_again_keeps_principal_and_mechanism_and_waits_a_second()
         one.respond(f"\0{USER}\0{PASSWORD}".encode())
 
 
+def test_where_a_login_is_optional_a_failed_one_still_ends_the_connection() -> None:
+    one = SaslSession(ListenerSasl(("PLAIN",), {USER: PASSWORD}, is_optional=True), find_credential, Clock())
+    assert one.may_send(ApiKey.PRODUCE) and one.principal is None
+    one.begin("PLAIN", bare_tokens=False)
+    with pytest.raises(KafkaError, match="Invalid username or password"):
+        one.respond(f"\0{USER}\0wrong".encode())
+    assert not one.may_send(ApiKey.PRODUCE)
+
+
 def test_login_modules_are_read_as_kafka_writes_them() -> None:
     plain = parse_jaas_config(
         f'{PLAIN_MODULE} required username="admin" password="a;b\\"c" user_admin=\'x\' user_bob=b;'

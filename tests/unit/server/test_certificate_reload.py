@@ -23,7 +23,7 @@ from tests.unit.server.test_tls import client_context, connect_with_tls, start_l
 
 @pytest.fixture
 def authority(tmp_path: Path) -> CertificateAuthority:
-    """Of one test, which changes its files."""
+    """A certificate authority for one test, which changes its files."""
     return create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
 
 

@@ -37,7 +37,7 @@ def topic_of(item: Any, version: int) -> Any:
 @pytest.mark.parametrize("version", range(3, 14))
 @given(data=st.data())
 @some
-def test_produce_requests(version: int, data: st.DataObject) -> None:
+def test_produce_requests_are_read_as_by_kio(version: int, data: st.DataObject) -> None:
     sent = data.draw(instances(request_class(0, version)))
     frame = framed(0, version, sent)
     found = read_produce_request(frame, read_request_header(frame))
@@ -52,7 +52,7 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
 @pytest.mark.parametrize("version", range(3, 14))
 @given(data=st.data())
 @some
-def test_produce_responses(version: int, data: st.DataObject) -> None:
+def test_produce_responses_are_written_as_by_kio(version: int, data: st.DataObject) -> None:
     text = st.none() | st.text(max_size=9)
     made = st.builds(
         ProduceResponsePartition,
@@ -89,7 +89,7 @@ def test_produce_responses(version: int, data: st.DataObject) -> None:
 @pytest.mark.parametrize("version", range(4, 19))
 @given(data=st.data())
 @some
-def test_fetch_requests(version: int, data: st.DataObject) -> None:
+def test_fetch_requests_are_read_as_by_kio(version: int, data: st.DataObject) -> None:
     sent = data.draw(instances(request_class(1, version)))
     frame = framed(1, version, sent)
     found = read_fetch_request(frame, read_request_header(frame))
@@ -119,7 +119,7 @@ def test_fetch_requests(version: int, data: st.DataObject) -> None:
 @pytest.mark.parametrize("version", range(4, 19))
 @given(data=st.data())
 @some
-def test_fetch_responses(version: int, data: st.DataObject) -> None:
+def test_fetch_responses_are_written_as_by_kio(version: int, data: st.DataObject) -> None:
     aborted = st.none() | st.lists(st.tuples(int64, int64), max_size=3)
     leader = st.none() | st.tuples(st.integers(0, 1 << 30), int32)
     records = st.binary(max_size=100) | st.integers(4000, 9000).map(bytes)

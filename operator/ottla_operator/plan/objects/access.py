@@ -21,11 +21,11 @@ def service_account(cluster: Cluster) -> Json:
 
 
 def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json:
-    """Everyone may reach the listeners, health and metrics; only brokers and operators the port
-    between brokers. `ports_in_use`: ports between brokers of pods that were started before it
-    changed."""
+    """Everyone may reach health, metrics and the listeners that name no peers; only brokers and
+    operators the port between brokers. `ports_in_use`: ports between brokers of pods that were
+    started before it changed."""
     between = sorted({names.brokers_port(cluster), *ports_in_use})
-    open_ports = [*(it.port for it in cluster.listeners), names.http_port(cluster)]
+    open_ports = [*(it.port for it in cluster.listeners if not it.network_policy_peers), names.http_port(cluster)]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -42,6 +42,11 @@ def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json
                     ],
                     "ports": [_tcp(port) for port in between],
                 },
+                *(
+                    {"from": it.network_policy_peers, "ports": [_tcp(it.port)]}
+                    for it in cluster.listeners
+                    if it.network_policy_peers
+                ),
             ],
         },
     }

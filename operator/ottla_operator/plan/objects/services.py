@@ -149,6 +149,32 @@ def bootstrap_addresses(cluster: Cluster, addresses: ServiceAddresses) -> dict[s
     return found
 
 
+def certificate_names(
+    cluster: Cluster, brokers: Iterable[int], addresses: ServiceAddresses, node_ips: Iterable[str]
+) -> frozenset[str]:
+    """DNS names and IP addresses by which clients connect to listeners with TLS, and brokers to
+    each other. `node_ips`: of the nodes that brokers run on.
+    """
+    ids, found = list(brokers), {f"*.{names.headless_service(cluster)}"}
+    hosts: set[str] = set()
+    for it in cluster.listeners:
+        if not it.tls:
+            continue
+        found.add(names.bootstrap_service(cluster, it))
+        if not is_external(it):
+            continue
+        hosts |= {given for broker in ids if (given := addresses.of(names.broker_service(cluster, it, broker)).host)}
+        if given := addresses.of(names.bootstrap_service(cluster, it)).host:
+            hosts.add(given)
+        if it.advertised_host is not None:
+            hosts |= {it.advertised_host.replace("{id}", str(broker)) for broker in ids}
+        elif it.type == "NodePort":
+            hosts |= {it for it in node_ips if it}
+    namespace = cluster.metadata.namespace
+    suffixes = (f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
+    return frozenset({f"{service}{suffix}" for service in found for suffix in suffixes} | hosts)
+
+
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 

@@ -51,7 +51,7 @@ class TestRetention:
         assert log.apply_retention(modified + 1_000) == 0
         assert log.apply_retention(modified + 1_001) == 1
 
-    def test_retention_bytes(self, folder: LogFolder) -> None:
+    def test_retention_bytes_deletes_the_oldest_segments(self, folder: LogFolder) -> None:
         size = len(batch(1, size=50))
         folder.config = LogConfig(segment_bytes=2 * size, retention_bytes=5 * size, retention_ms=-1)
         log = folder.create()
@@ -79,7 +79,7 @@ class TestRetention:
         assert {Path(path).suffixes[0] for path in due} >= {".log", ".index", ".timeindex", ".snapshot"}
         assert log.files_to_delete == []
 
-    def test_delete_records(self, folder: LogFolder) -> None:
+    def test_delete_records_advances_the_log_start(self, folder: LogFolder) -> None:
         folder.config = LogConfig(segment_bytes=200, index_interval_bytes=1)
         log = folder.create()
         for n in range(10):
@@ -96,7 +96,7 @@ class TestRetention:
         again = folder.reopen(LogCheckpoint(start=7))
         assert (again.start, again.end) == (7, 20)
 
-    def test_delete_records_up_to_the_end(self, folder: LogFolder) -> None:
+    def test_delete_records_up_to_the_end_empties_the_log(self, folder: LogFolder) -> None:
         log = folder.create()
         append_committed(log, batch(5))
         log.delete_records_before(5)
@@ -107,7 +107,7 @@ class TestRetention:
 
 class TestTruncation:
     @pytest.mark.parametrize("to", [0, 1, 2, 7, 10, 11, 29, 30, 99])
-    def test_to_any_offset(self, folder: LogFolder, to: int) -> None:
+    def test_log_is_truncated_to_any_offset(self, folder: LogFolder, to: int) -> None:
         folder.config = LogConfig(segment_bytes=300, index_interval_bytes=50)
         log = folder.create()
         for n in range(10):
@@ -128,7 +128,7 @@ class TestTruncation:
         log.truncate_to(5)
         assert log.end == 5
 
-    def test_full_truncation_and_start_at_an_offset(self, folder: LogFolder) -> None:
+    def test_fully_truncated_log_starts_at_the_given_offset(self, folder: LogFolder) -> None:
         log = folder.create()
         append_committed(log, batch(5, producer=(1, 0, 0), transactional=True))
         log.truncate_fully_and_start_at(100)
@@ -160,7 +160,7 @@ class TestFullDisk:
         log.clear_tail_cache()
         assert offsets(log) == [0, 1, 2, 3]
 
-    def test_append_after_a_roll_that_failed(self, failing_folder: LogFolder) -> None:
+    def test_appends_work_after_a_roll_that_failed(self, failing_folder: LogFolder) -> None:
         disk = failing_folder.disk
         assert isinstance(disk, FailingDisk)
         failing_folder.config = LogConfig(segment_bytes=300, index_interval_bytes=10)

@@ -1,0 +1,1 @@
+"""The certificate authority that a Cluster with `tls.issuer: Internal` has of its own."""

@@ -1,0 +1,127 @@
+"""A Cluster's own certificate authority, and the brokers' certificate that it issues.
+
+What is stored comes in and what has to be stored comes out, as the data of two Secrets: that of the
+authority, which the operator alone reads, and that of the brokers. On one machine they are files.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_operator.certificates import x509
+from ottla_operator.plan.certificate_renewal import (
+    Authority,
+    DesiredCertificate,
+    IssuedCertificate,
+    choose_issuer,
+    needs_authority,
+    new_validity,
+    renewal_reason,
+    trusted_authorities,
+)
+from ottla_operator.plan.listener_certificates import AUTHORITIES, CHAIN, KEY
+from ottla_operator.plan.source_credentials import SecretUnusable
+from ottla_operator.resources.cluster import AuthorityStatus, CertificateStatus, Cluster, Tls
+from ottla_operator.resources.common import format_time
+
+_FILE: Final = re.compile(r"ca-([1-9][0-9]*)\.crt")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCertificates:
+    """`authority`, `brokers`: data of the Secrets. `done`: what was made, for events."""
+
+    authority: Mapping[str, str] = field(repr=False)
+    brokers: Mapping[str, str] = field(repr=False)
+    status: CertificateStatus
+    done: tuple[str, ...] = ()
+
+
+def authority_secret_name(cluster: Cluster) -> str:
+    return f"{cluster.name}-ca"
+
+
+def maintain_certificates(
+    cluster: Cluster,
+    authority: Mapping[str, str],
+    brokers: Mapping[str, str],
+    names: Collection[str],
+    now: float,
+) -> ClusterCertificates:
+    """Makes and renews what is due. `authority`, `brokers`: data of the Secrets; empty if there is
+    none. `names`: DNS names and IP addresses of the brokers. Raises SecretUnusable.
+    """
+    tls = cluster.spec.tls
+    assert tls is not None
+    authorities, done = _maintain_authorities(cluster, tls, read_authorities(cluster, authority), now)
+    trusted, issuer = trusted_authorities(authorities, now), choose_issuer(authorities, now)
+    chain, key = brokers.get(CHAIN, ""), brokers.get(KEY, "")
+    current = x509.read_certificate(chain, key, trusted)
+    desired = DesiredCertificate(_normalize(names))
+    if reason := renewal_reason(current, desired, issuer, now):
+        validity = new_validity(tls.certificate_validity_s, now, issuer=issuer)
+        chain, key = x509.issue_server_certificate(issuer, desired.names, validity)
+        current = IssuedCertificate(validity, issuer.number, desired.names)
+        done.append(f"brokers' certificate issued, valid until {format_time(validity.not_after)}: {reason}")
+    assert current is not None
+    return ClusterCertificates(
+        {f"ca-{it.number}.{suffix}": text for it in trusted for suffix, text in _files(it)},
+        {CHAIN: chain, KEY: key, AUTHORITIES: trust_bundle(trusted)},
+        CertificateStatus(
+            not_after=format_time(current.validity.not_after),
+            renewal_time=format_time(current.validity.renewal_time),
+            authorities=[
+                AuthorityStatus(number=it.number, not_after=format_time(it.validity.not_after)) for it in trusted
+            ],
+        ),
+        tuple(done),
+    )
+
+
+def read_authorities(cluster: Cluster, data: Mapping[str, str]) -> list[Authority]:
+    """The authorities of a Secret, also expired ones. Raises SecretUnusable."""
+    found = []
+    for name in data:
+        if (match := _FILE.fullmatch(name)) is None:
+            continue
+        try:
+            found.append(x509.read_authority(int(match[1]), data[name], data.get(f"ca-{match[1]}.key", "")))
+        except x509.InvalidPem as reason:
+            raise SecretUnusable(
+                f"spec.tls: Secret {authority_secret_name(cluster)}: {name} {reason}; restore it, or delete the "
+                "Secret to have another authority, which clients do not trust yet"
+            ) from None
+    return found
+
+
+def trust_bundle(authorities: Collection[Authority]) -> str:
+    """Certificates that clients and brokers trust, one after the other."""
+    return "".join(f"{it.certificate.strip()}\n" for it in authorities)
+
+
+def _maintain_authorities(
+    cluster: Cluster, tls: Tls, existing: list[Authority], now: float
+) -> tuple[list[Authority], list[str]]:
+    """The authorities that there are now, and what has changed."""
+    done = [
+        f"authority {it.number} has expired and is no longer trusted" for it in existing if now >= it.validity.not_after
+    ]
+    if not needs_authority(existing, now):
+        return existing, done
+    number = max((it.number for it in existing), default=0) + 1
+    validity = new_validity(tls.authority_validity_s, now)
+    done.append(f"authority {number} made, trusted until {format_time(validity.not_after)}")
+    return [*existing, x509.create_authority(cluster.name, number, validity)], done
+
+
+def _normalize(names: Collection[str]) -> frozenset[str]:
+    """Names as certificates have them. Raises SecretUnusable."""
+    try:
+        return frozenset(x509.normalize_name(it) for it in names)
+    except x509.InvalidName as reason:
+        raise SecretUnusable(f"spec.listeners: no certificate can contain {reason}") from None
+
+
+def _files(authority: Authority) -> tuple[tuple[str, str], ...]:
+    return ("crt", authority.certificate), ("key", authority.key)

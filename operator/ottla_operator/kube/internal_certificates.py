@@ -1,0 +1,78 @@
+"""The Secrets of a Cluster's own certificate authority, and the ConfigMap by which everybody may
+read whom to trust.
+"""
+
+import base64
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ottla_operator.certificates.internal_authority import (
+    ClusterCertificates,
+    authority_secret_name,
+    maintain_certificates,
+)
+from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.kinds import SECRET
+from ottla_operator.kube.owned_objects import OwnedObjects, is_managed
+from ottla_operator.kube.secrets import get_secret
+from ottla_operator.plan.listener_certificates import AUTHORITIES, secret_name
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.source_credentials import SecretUnusable, secret_values
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+
+@dataclass(slots=True)
+class InternalCertificates:
+    api: ApiClient
+    objects: OwnedObjects
+
+    async def maintain(self, cluster: Cluster, alternative_names: Collection[str]) -> ClusterCertificates:
+        """Makes and renews what is due, and stores it: the authority first, because nothing that it
+        has signed may outlast it. Raises SecretUnusable.
+        """
+        authority = await self._read(cluster, authority_secret_name(cluster))
+        brokers = await self._read(cluster, secret_name(cluster))
+        made = maintain_certificates(cluster, _values(authority), _values(brokers), alternative_names, time.time())
+        await self._write(cluster, authority_secret_name(cluster), "Opaque", authority, made.authority)
+        await self._publish(cluster, made.brokers[AUTHORITIES])
+        await self._write(cluster, secret_name(cluster), "kubernetes.io/tls", brokers, made.brokers)
+        return made
+
+    async def _read(self, cluster: Cluster, name: str) -> Json | None:
+        """Raises SecretUnusable if it is another's."""
+        found = await get_secret(self.api, cluster.metadata.namespace, name)
+        if found is not None and not is_managed(found):
+            raise SecretUnusable(
+                f"spec.tls.issuer: Secret {name} exists and is not the operator's; rename or delete it"
+            )
+        return found
+
+    async def _write(
+        self, cluster: Cluster, name: str, type_: str, live: Json | None, values: Mapping[str, str]
+    ) -> None:
+        if _values(live) == values:
+            return
+        metadata = names.metadata(cluster, name)
+        if live is not None:  # another operator may have written it since
+            metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+        await self.api.apply(
+            {"apiVersion": SECRET.api, "kind": SECRET.name, "type": type_, "metadata": metadata, "data": data}
+        )
+
+    async def _publish(self, cluster: Cluster, authorities: str) -> None:
+        """Whom clients have to trust is no secret."""
+        name = f"{cluster.name}-ca"
+        desired = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": names.metadata(cluster, name),
+            "data": {AUTHORITIES: authorities},
+        }
+        await self.objects.apply(desired, await self.objects.find(desired))
+
+
+def _values(secret: Json | None) -> dict[str, str]:
+    return {} if secret is None else secret_values(secret)

@@ -1,0 +1,50 @@
+"""The files of a Cluster's own certificate authority, which only their owner can read."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ottla_operator.certificates.internal_authority import ClusterCertificates, maintain_certificates
+from ottla_operator.local.home import Home, replace_file
+from ottla_operator.plan.broker_processes import HOST, KEYSTORE
+from ottla_operator.plan.listener_certificates import AUTHORITIES, CHAIN, KEY
+from ottla_operator.resources.cluster import Cluster
+
+NAMES: Final = (HOST, "::1", "localhost")
+_PRIVATE: Final = 0o600
+
+
+def maintain(home: Home, cluster: Cluster) -> ClusterCertificates:
+    """Makes and renews what is due, and writes it: first what the rest depends on. Brokers read the
+    files again when they change. Raises SecretUnusable.
+    """
+    authority, brokers = home.authority(cluster.name), home.internal_certificates(cluster.name)
+    stored = read_files(authority)
+    made = maintain_certificates(cluster, stored, _read_brokers(brokers), NAMES, time.time())
+    _write_files(authority, made.authority)
+    keystore = f"{made.brokers[KEY].strip()}\n{made.brokers[CHAIN].strip()}\n"
+    _write_files(brokers, {AUTHORITIES: made.brokers[AUTHORITIES], KEYSTORE: keystore})
+    for expired in stored.keys() - made.authority.keys():
+        (authority / expired).unlink()
+    return made
+
+
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """In their order, those that differ."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    present = read_files(folder)
+    for name, text in files.items():
+        if present.get(name) != text:
+            replace_file(folder / name, text, mode=_PRIVATE)
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    """Content of the files by name; empty without the folder."""
+    return {it.name: it.read_text() for it in folder.iterdir() if it.is_file()} if folder.is_dir() else {}
+
+
+def _read_brokers(folder: Path) -> dict[str, str]:
+    keystore = read_files(folder).get(KEYSTORE, "")
+    key, separator, chain = keystore.partition("-----BEGIN CERTIFICATE-----")
+    return {KEY: key, CHAIN: separator + chain} if keystore else {}

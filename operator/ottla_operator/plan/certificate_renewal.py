@@ -1,0 +1,131 @@
+"""When the certificates of a Cluster's own authority are issued, renewed, trusted and dropped.
+Pure.
+
+An authority has a successor long before it expires. The successor is trusted at once and issues
+certificates only when it has been trusted for OVERLAP of its lifetime, so that clients have read it
+by then. An authority is trusted until it expires.
+
+Invariants: there is always an authority that is valid. A certificate is signed by an authority that
+has been trusted for the overlap, unless no other one was valid. A certificate is renewed after two
+thirds of its lifetime and does not outlive its authority. After a plan is carried out, planning
+again yields nothing.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+RENEWAL: Final = 2 / 3
+"""Share of its lifetime after which a certificate is renewed, or an authority gets a successor."""
+OVERLAP: Final = 1 / 6
+"""Share of its lifetime for which an authority is trusted before it issues certificates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """Times are seconds since 1970."""
+
+    not_before: float
+    not_after: float
+
+    @property
+    def lifetime_s(self) -> float:
+        return self.not_after - self.not_before
+
+    @property
+    def renewal_time(self) -> float:
+        return self.not_before + RENEWAL * self.lifetime_s
+
+    def includes(self, now: float) -> bool:
+        return self.not_before <= now < self.not_after
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """`number`: each has a higher one than those before it. `certificate`, `key`: PEM."""
+
+    number: int
+    validity: Validity
+    certificate: str = ""
+    key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """What decides whether a certificate is renewed. `issuer`: the number of the authority that
+    signed it; 0 for any other. `names`: a server's DNS names and IP addresses. `subject`: of a
+    client.
+    """
+
+    validity: Validity
+    issuer: int
+    names: frozenset[str] = frozenset()
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredCertificate:
+    """`subject`: of a client; empty for a server, which is known by its names."""
+
+    names: frozenset[str] = frozenset()
+    subject: str = ""
+
+
+def trusted_authorities(authorities: Collection[Authority], now: float) -> list[Authority]:
+    """Those that have not expired, the oldest first."""
+    return sorted((it for it in authorities if now < it.validity.not_after), key=lambda it: it.number)
+
+
+def needs_authority(authorities: Collection[Authority], now: float) -> bool:
+    """True if another authority has to be made: the first one, or a successor."""
+    trusted = trusted_authorities(authorities, now)
+    return not trusted or now >= trusted[-1].validity.renewal_time
+
+
+def choose_issuer(authorities: Collection[Authority], now: float) -> Authority:
+    """The newest authority that has been trusted for its overlap; without one, the oldest.
+    `authorities`: at least one of them has not expired.
+    """
+    trusted = trusted_authorities(authorities, now)
+    known = [it for before, it in pairwise(trusted) if now >= _takeover_time(before, it)]
+    return known[-1] if known else trusted[0]
+
+
+def _takeover_time(before: Authority, successor: Authority) -> float:
+    """From when a successor issues certificates. In time, if it was made when little was left to
+    the authority before it.
+    """
+    made_at = successor.validity.not_before
+    return made_at + min(OVERLAP * successor.validity.lifetime_s, (before.validity.not_after - made_at) / 2)
+
+
+def renewal_reason(
+    current: IssuedCertificate | None, desired: DesiredCertificate, issuer: Authority, now: float
+) -> str:
+    """Why a certificate has to be issued; empty if the current one stays. `current`: None if there
+    is none, or its key is another's.
+    """
+    if current is None:
+        return "there is none that can be used"
+    if not current.validity.includes(now):
+        return "the previous one is not valid now"
+    if current.issuer != issuer.number:
+        return f"authority {issuer.number} issues certificates now"
+    if missing := desired.names - current.names:
+        return f"the previous one does not contain {', '.join(sorted(missing))}"
+    if desired.subject and current.subject != desired.subject:
+        return f"the previous one is of {current.subject}"
+    # The last certificate of an authority that nearly ends has as much time as that one.
+    if now >= current.validity.renewal_time and current.validity.not_after < issuer.validity.not_after:
+        return "two thirds of the previous one's lifetime are over"
+    return ""
+
+
+def new_validity(lifetime_s: float, now: float, *, issuer: Authority | None = None) -> Validity:
+    """Whole seconds, as certificates have them. `issuer`: which a certificate does not outlive;
+    None for an authority.
+    """
+    begin = int(now)
+    end = begin + int(lifetime_s)
+    return Validity(begin, end if issuer is None else min(end, issuer.validity.not_after))

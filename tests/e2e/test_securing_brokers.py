@@ -1,0 +1,81 @@
+"""Brokers that run without logins among themselves get them, one restart after the other, while a
+producer goes on, and lose them again.
+"""
+
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_broker.wire.errors import KafkaError
+from tests.clients import librdkafka as rd
+from tests.clients.sample_messages import messages
+from tests.clusters import ProcessCluster, run_cluster
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)
+
+WITHIN_S = 60.0
+LOGIN = ClientSecurity("SASL_PLAINTEXT").with_login("SCRAM-SHA-512", "operator", "operator's")
+OPTIONAL_LOGIN = ClientSecurity("SASL_PLAINTEXT", is_login_optional=True).with_login(
+    "SCRAM-SHA-512", "operator", "operator's"
+)
+JAAS = "listener.name.plaintext.scram-sha-512.sasl.jaas.config"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+REQUIRED = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    JAAS: f'{SCRAM_MODULE} required username="broker" password="brokers\'" user_operator="operator\'s";',
+    "authorizer.class.name": "StandardAuthorizer",
+    "super.users": "User:broker;User:operator",
+}
+OPTIONAL = REQUIRED | {
+    "sasl.inter.broker.optional": "true",
+    "super.users": "User:broker;User:operator;User:ANONYMOUS",
+}
+
+
+def roll(cluster: ProcessCluster, settings: dict[str, str], topic: str) -> None:
+    """Restarts one broker after the other with these settings instead of those of OPTIONAL."""
+    for number, broker in cluster.brokers.items():
+        assert broker.stop() == 0
+        broker.settings = {key: it for key, it in broker.settings.items() if key not in OPTIONAL} | settings
+        broker.start()
+        eventually(cluster.is_healthy, within_s=WITHIN_S, message=f"broker {number} is in sync with {sorted(settings)}")
+        rd.produce(cluster.bootstrap, topic, messages(), **login_of(cluster))
+
+
+def login_of(cluster: ProcessCluster) -> dict[str, Any]:
+    """In librdkafka's names, which has no optional login."""
+    if cluster.security is not LOGIN:
+        return {}
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": LOGIN.username,
+        "sasl_password": LOGIN.password,
+    }
+
+
+def test_brokers_get_logins_and_lose_them_one_restart_after_the_other() -> None:
+    with run_cluster("ottla", 3) as cluster:
+        admin = rd.admin_client(cluster.bootstrap)
+        admin.create_topics([NewTopic("orders", 1, 3)])["orders"].result(WITHIN_S)
+        rd.produce(cluster.bootstrap, "orders", messages())
+        cluster.security = OPTIONAL_LOGIN
+        roll(cluster, OPTIONAL, "orders")
+        cluster.security = LOGIN
+        roll(cluster, REQUIRED, "orders")
+        for security in (UNSECURED, ClientSecurity("SASL_PLAINTEXT").with_login("SCRAM-SHA-512", "operator", "no")):
+            cluster.security = security
+            with pytest.raises((KafkaError, OSError)):
+                cluster.metadata(1)
+        cluster.security = LOGIN
+        roll(cluster, OPTIONAL, "orders")
+        cluster.security = OPTIONAL_LOGIN
+        roll(cluster, {}, "orders")
+        cluster.security = UNSECURED
+        assert len(rd.consume(cluster.bootstrap, "orders")) == 13 * len(messages())
