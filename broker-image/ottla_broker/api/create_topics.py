@@ -131,7 +131,7 @@ def created_topic(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> Creat
             topic_id=topic_id,
             error_code=ErrorCode.none,
             error_message=None,
-            topic_config_error_code=ErrorCode.topic_authorization_failed,
+            topic_config_error_code=i16(ErrorCode.topic_authorization_failed),
             configs=(),
         )
     return CreatableTopicResult(

@@ -73,9 +73,10 @@ class ListenerSasl:
 
 
 class SaslSession:
-    """`principal`: None until the client has authenticated. `login`: by SCRAM, else None. `expires_s`: by the loop's clock; None:
-    never. `token_validator`: None without OAUTHBEARER. `find_token`: None without delegation
-    tokens. `has_failed`: the connection closes after the response in progress.
+    """`principal`: None until the client has authenticated. `login`: by SCRAM, else None.
+    `expires_s`: by the loop's clock; None: never. `token_validator`: None without OAUTHBEARER.
+    `find_token`: None without delegation tokens. `has_failed`: the connection closes after the
+    response in progress.
     """
 
     def __init__(
