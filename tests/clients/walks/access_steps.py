@@ -110,8 +110,12 @@ def find_coordinator(generator: StepGenerator) -> Step:
     return generator.step("find_coordinator", key=group, key_type=0, coordinator_keys=[group])
 
 
-RULE_KINDS: Final[Mapping[Callable[[StepGenerator], Step], float]] = {create_acls: 3, delete_acls: 1, describe_acls: 1}
-KINDS: Final[Mapping[Callable[[StepGenerator], Step], float]] = {
+RULE_KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+    create_acls: 3,
+    delete_acls: 1,
+    describe_acls: 1,
+}
+KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
     partial(probe, describe_probes): 3,
     partial(probe, config_probes): 2,
     partial(probe, cluster_probes): 2,
