@@ -38,10 +38,8 @@ API = Api(
     is_forwarded=True,
     rights=(
         Right(Operation.delete, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.describe, ResourceType.topic, when="if it is named by its name"),
         Right(Operation.delete, ResourceType.topic),
-        Right(
-            Operation.describe, ResourceType.topic, when="to learn that a topic does not exist, or the name of an id"
-        ),
     ),
 )
 

@@ -97,7 +97,8 @@ async def change_each_resource(
     order.
 
     A resource named twice is rejected both times, and those that `check_form` rejects, also to
-    clients that may not alter them. `change` validates and commits one resource; the others are sent to the controller together. `result` is the class of the response's resources.
+    clients that may not alter them. `change` validates and commits one resource; the others are
+    sent to the controller together. `result` is the class of the response's resources.
     """
     counts = Counter(map(_key, request.resources))
     is_controller = ctx.broker.controller is not None
