@@ -184,6 +184,7 @@ class Broker:
         self.acl_authorizer = make_acl_authorizer(config)
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
         self.client_quotas = make_client_quotas(config)
+        self.on_logins_removed: Callable[[], None] = lambda: None
         self.audit_log = make_audit_log(config, runtime)
         self._publisher = MetadataPublisher(
             config,
@@ -195,6 +196,7 @@ class Broker:
             self._tasks,
             self.acl_authorizer,
             self.client_quotas,
+            lambda: self.on_logins_removed(),
         )
         self.replica_mover = ReplicaMover(
             node_id, partitions, self.log_dirs, config, self._broker_epoch, channel.send_request

@@ -15,7 +15,7 @@ from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
 from ottla_broker.security.jwks import JsonWebKeySet
 from ottla_broker.security.oauthbearer import TokenValidator
 from ottla_broker.security.principal_mapping import PrincipalMapper
-from ottla_broker.security.sasl_session import SaslSession
+from ottla_broker.security.sasl_session import SaslSession, ScramLogin
 from ottla_broker.security.scram import ScramCredential, ScramMechanism
 from ottla_broker.wire.client_security import SASL_PROTOCOLS
 
@@ -55,6 +55,12 @@ class ListenerLogins:
 
     async def close(self) -> None:
         await self._tasks.cancel()
+
+    def is_removed(self, listener: str, login: ScramLogin) -> bool:
+        """True if nobody can log in with it any more."""
+        if login.is_token:
+            return login.name not in self._broker.image.delegation_tokens
+        return self._find_credential(listener, login.name, login.mechanism) is None
 
     def _add_validator(self, config: Config, runtime: Runtime, listener: str) -> None:
         if (settings := listener_oauth(config, listener)) is not None:

@@ -35,22 +35,17 @@ NO_UUID: Final = UUID(int=7)
 
 @dataclass(frozen=True)
 class Names:
-    """Of one user. `topic_id`: of its topic, at one broker."""
+    """What the requests of a user name. `topic_id`: of its topic, at one broker."""
 
     user: str
-    topic_id: UUID
+    topic: Any
+    absent: Any
+    group: Any
+    topic_id: Any
 
-    @property
-    def topic(self) -> str:
-        return f"{self.user}.topic"
-
-    @property
-    def absent(self) -> str:
-        return f"{self.user}.absent"
-
-    @property
-    def group(self) -> str:
-        return f"{self.user}.group"
+    @classmethod
+    def of_user(cls, user: str, topic_id: UUID) -> "Names":
+        return cls(user, f"{user}.topic", f"{user}.absent", f"{user}.group", topic_id)
 
     def topics(self, **fields: Any) -> list[dict[str, Any]]:
         """The topic that exists and the one that does not, for requests by name or by id."""

@@ -5,7 +5,7 @@ own port are the super user `ANONYMOUS`. Kafka's controller has a listener of it
 requests between brokers go; Ottla serves them on `LOGIN`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,21 +27,23 @@ class SecuredBroker:
     login: int
     controller: int
 
-    async def open_admin(self) -> Channel:
-        return await open_channel(HOST, self.broker.port, "admin")
-
     async def open_as(self, user: str, *, to_controller: bool = False, client_id: str = "walk") -> Channel:
+        """A connection of a user; of the super user without a name."""
+        if not user:
+            return await open_channel(HOST, self.broker.port, client_id)
         login = ClientSecurity("SASL_PLAINTEXT").with_login("PLAIN", user, user)
         port = self.controller if to_controller else self.login
         return await open_channel(HOST, port, client_id, security=login)
 
 
 @contextmanager
-def run_secured_pair(users: Iterable[str], **settings: Any) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
-    """Kafka first."""
+def run_secured_pair(
+    users: Iterable[str], kafka_settings: Mapping[str, Any] | None = None, **settings: Any
+) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
+    """Kafka first, which gets `kafka_settings` too."""
     named = list(users)
     with (
-        run_apache_kafka(start=False, **settings) as kafka,
+        run_apache_kafka(start=False, **settings, **(kafka_settings or {})) as kafka,
         run_ottla_broker(start=False, **settings) as ottla,
     ):
         yield _start(kafka, named), _start(ottla, named)

@@ -133,12 +133,12 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
     """Create what the users' requests name, and their rights. Returns ids of topics by user, and
     the versions of APIs.
     """
-    admin = await side.open_admin()
+    admin = await side.open_as("")
 
     async def send(api: str, version: int, **fields: Any) -> Any:
         return await exchange(admin, api, version, fields)
 
-    names = [Names(user, UUID(int=0)) for user in USERS]
+    names = [Names.of_user(user, UUID(int=0)) for user in USERS]
     wanted = [{"name": of.topic, "num_partitions": 1, "replication_factor": 1} for of in names]
     made = await send("create_topics", 7, topics=wanted, timeout=10_000)
     assert {one.error_code for one in made.topics} == {ErrorCode.none}, made
@@ -197,7 +197,7 @@ async def exchange(channel: Channel, api: str, version: int, fields: dict[str, A
 async def ask_all(
     side: SecuredBroker, ids: dict[str, UUID], spoken: dict[int, tuple[int, int]]
 ) -> list[tuple[Asked, Json]]:
-    return [answer for user in USERS for answer in await ask_as(side, Names(user, ids[user]), spoken)]
+    return [answer for user in USERS for answer in await ask_as(side, Names.of_user(user, ids[user]), spoken)]
 
 
 async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, int]]) -> list[tuple[Asked, Json]]:

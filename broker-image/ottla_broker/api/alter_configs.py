@@ -40,21 +40,26 @@ API = Api(
 @API.handler()
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     replace = partial(replace_configs, ctx, validate_only=request.validate_only)
-    results = await change_each_resource(ctx, request, replace, AlterConfigsResourceResponse)
+    results = await change_each_resource(ctx, request, check_configs, replace, AlterConfigsResourceResponse)
     return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=results)
 
 
 async def replace_configs(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
-    if kind == ConfigResource.BROKER_LOGGER:
-        raise KafkaError(ErrorCode.invalid_request, "levels of loggers are altered by IncrementalAlterConfigs only")
     check_authorized(ctx, Operation.alter_configs, kind, name)
-    configs: dict[str, str | None] = {}
+    configs = {config.name: config.value for config in resource.configs}
+    removed = dict.fromkeys(current_configs(ctx, kind, name).keys() - configs.keys())
+    await change_configs(ctx, kind, name, {**removed, **configs}, validate_only=validate_only)
+
+
+def check_configs(resource: AlterConfigsResource) -> None:
+    """Raises INVALID_REQUEST, also to a client that may not alter them, as Kafka."""
+    if int(resource.resource_type) == ConfigResource.BROKER_LOGGER:
+        raise KafkaError(ErrorCode.invalid_request, "levels of loggers are altered by IncrementalAlterConfigs only")
+    names = set()
     for config in resource.configs:
         if config.value is None:
             raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value; omit it to get its default")
-        if config.name in configs:
+        if config.name in names:
             raise KafkaError(ErrorCode.invalid_request, f"the request names {config.name} twice")
-        configs[config.name] = config.value
-    removed = dict.fromkeys(current_configs(ctx, kind, name).keys() - configs.keys())
-    await change_configs(ctx, kind, name, {**removed, **configs}, validate_only=validate_only)
+        names.add(config.name)

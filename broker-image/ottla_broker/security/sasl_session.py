@@ -16,7 +16,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla_broker.security.delegation_tokens import FindToken, TokenLogin
 from ottla_broker.security.oauthbearer import OauthExchange, TokenValidator
@@ -43,6 +43,17 @@ INVALID_USER: Final = "Authentication failed: Invalid username or password"
 _SECRET: Final = secrets.token_bytes(32)
 """Of this process: from it come the salts of users that do not exist."""
 
+
+class ScramLogin(NamedTuple):
+    """What a client has logged in with: a user's credential, or a delegation token, whose id is
+    `name` then. It can be removed while the session lasts.
+    """
+
+    name: str
+    mechanism: ScramMechanism
+    is_token: bool
+
+
 FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 
 
@@ -62,9 +73,10 @@ class ListenerSasl:
 
 
 class SaslSession:
-    """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None:
-    never. `token_validator`: None without OAUTHBEARER. `find_token`: None without delegation
-    tokens. `has_failed`: the connection closes after the response in progress.
+    """`principal`: None until the client has authenticated. `login`: by SCRAM, else None.
+    `expires_s`: by the loop's clock; None: never. `token_validator`: None without OAUTHBEARER.
+    `find_token`: None without delegation tokens. `has_failed`: the connection closes after the
+    response in progress.
     """
 
     def __init__(
@@ -85,6 +97,7 @@ class SaslSession:
         self._authenticated_s = 0.0
         self.expects_bare_tokens = False
         self.principal: Principal | None = None
+        self.login: ScramLogin | None = None
         self.expires_s: float | None = None
         self.has_failed = False
 
@@ -128,6 +141,7 @@ class SaslSession:
         try:
             response = self._exchange.respond(token)
             if (principal := self._exchange.principal) is not None:
+                self.login = self._exchange.login if isinstance(self._exchange, ScramExchange) else None
                 self._complete(principal, self._exchange.lifetime_s)
         except ScramError as reason:
             raise self._fail(ErrorCode.sasl_authentication_failed, str(reason)) from None
@@ -217,6 +231,10 @@ class ScramExchange:
         else:
             self.principal, self.lifetime_s = self._token.owner, self._token.lifetime_s
         return response
+
+    @property
+    def login(self) -> ScramLogin:
+        return ScramLogin(self._server.username, self._mechanism, self._server.is_token)
 
     def _find(self, name: str) -> ScramCredential | None:
         if not self._server.is_token:
