@@ -118,6 +118,7 @@ kube-programs: $(VENV)/.installed-test ## build helm and all programs of a Kuber
 	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2
 	$(BIN)/python -m tests.kube.programs
 	$(BIN)/python -m tests.kube.helm
+	$(BIN)/python -m tests.kube.spark_operator
 
 clean: ## remove the virtual environment and all caches of the tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

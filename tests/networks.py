@@ -81,10 +81,6 @@ class NamespaceNetwork:
         self._cuts.pop((sender, receiver), None)
         self._set_neighbour(sender, receiver, self.hosts[receiver].mac)
 
-    def restore_all_links(self) -> None:
-        for sender, receiver in tuple(self._cuts):
-            self.restore_link(sender, receiver)
-
     def move_host(self, name: str, address: str) -> None:
         """Give a host another address. What is sent to the former one still arrives, and is
         dropped.

@@ -15,8 +15,8 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import uvloop
 
@@ -25,7 +25,14 @@ sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 from ottla_broker import busy_poll
 from ottla_broker.broker import Broker, FirstUsers
-from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
+from ottla_broker.config import (
+    HTTP_LISTENER,
+    PRODUCE_SPIN_MAX_US,
+    SCHEMA_REGISTRY_LISTENER,
+    Config,
+    Listener,
+    SettingError,
+)
 from ottla_broker.config.server_properties import GivenSetting, resolve_references
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.listener_certificates import ListenError
@@ -35,6 +42,7 @@ from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.security.scram import SALT_BYTES, parse_add_scram
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.listener_tls import TlsConfigError
 
 CANNOT_START: Final = 2
 
@@ -119,6 +127,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
     broker = Broker(config, answer_locally, runtime=runtime, first_users=first_users)
     server = Server(broker, busy_poll=make_busy_poll(config))
     close_http: Callable[[], Awaitable[None]] | None = None
+    registry: StartedRegistry | None = None
     restart: asyncio.Task[None] | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -130,6 +139,8 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         endpoints = {
             name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in advertised.items()
         }
+        if (registry := await start_registry(broker, advertised)) is not None:
+            endpoints |= registry.endpoints
         restart = asyncio.create_task(_stop_on_order(broker, stop))
         if not await completes_before(stop, broker.start(endpoints)):
             return broker.restart_ordered.is_set()
@@ -144,6 +155,8 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
     finally:
         if restart is not None:
             restart.cancel()
+        if registry is not None:
+            await registry.close()
         await server.close()
         await broker.stop()
         if close_http is not None:
@@ -185,6 +198,34 @@ async def start_http(broker: Broker, server: Server) -> Callable[[], Awaitable[N
     except OSError as error:
         raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
     return http.close
+
+
+class StartedRegistry(NamedTuple):
+    """`endpoints`: what other brokers forward requests for the registry to."""
+
+    endpoints: dict[str, Endpoint]
+    close: Callable[[], Awaitable[None]]
+
+
+async def start_registry(broker: Broker, advertised: Mapping[str, Listener]) -> StartedRegistry | None:
+    """Serves the schema registry on `schema.registry.listener`. Raises StartError."""
+    config = broker.config
+    address = config(SCHEMA_REGISTRY_LISTENER)
+    if address is None:
+        return None
+    try:  # a broker without a registry needs none of it
+        from ottla_broker.registry.rest.forwarding import ENDPOINT
+        from ottla_broker.registry.rest.server import RegistryServer
+    except ImportError as reason:
+        raise StartError(f"schema.registry.listener needs pip install 'ottla[registry]': {reason}") from None
+    registry = RegistryServer(broker)
+    try:
+        endpoint = await registry.start(address, advertised[config.inter_broker_listener].host)
+    except OSError as error:
+        raise StartError(f"schema.registry.listener={address} cannot be bound: {error.strerror or error}") from error
+    except TlsConfigError as reason:
+        raise StartError(f"schema.registry.listener={address}: {reason}") from None
+    return StartedRegistry({ENDPOINT: endpoint}, registry.close)
 
 
 def make_busy_poll(config: Config) -> busy_poll.BusyPoll | None:

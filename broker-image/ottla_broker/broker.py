@@ -491,7 +491,7 @@ class Broker:
 
 
 def make_audit_log(config: Config, runtime: Runtime) -> AuditLog:
-    """In the broker's log without `audit.log.path`."""
+    """The audit log: the file `audit.log.path`, or the broker's log if that is not set."""
     if (path := config(AUDIT_LOG_PATH)) is None:
         return BrokerLogAudit(asyncio.get_running_loop().time)
 

@@ -38,8 +38,8 @@ class ListenerCertificates:
         self._tasks = BackgroundTasks()
 
     def load(self, listener: Listener) -> None:
-        """At start, of a listener with TLS. Logs an error if clients will refuse the certificate.
-        Raises ListenError.
+        """Loads the certificate of a listener with TLS, at start. Logs an error if clients will
+        refuse it. Raises ListenError.
         """
         tls = listener_tls(self._broker.config, listener.name)
         try:
@@ -106,7 +106,7 @@ class ListenerCertificates:
             raise TlsConfigError(f"clients would refuse the certificate: {why}")
 
     def _log_failure(self, name: str, why: str) -> None:
-        """Once for each reason, as files may be incomplete for a moment."""
+        """Logs each reason once, because files may be incomplete for a moment."""
         if self._failures.get(name) != why:
             self._failures[name] = why
             logger.error("changed certificates of listener %s are not used: %s", name or "settings", why)

@@ -26,7 +26,7 @@ def _wall_clock_ms() -> int:
 
 
 def machine_boot_id() -> str:
-    """Linux's id of the time since the machine started; empty on other systems."""
+    """Linux's boot id, which is new after each start of the machine; empty on other systems."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

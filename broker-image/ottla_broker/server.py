@@ -164,7 +164,7 @@ class Server:
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
-        """With the listener's certificates as they are now."""
+        """A transport with the listener's present certificates."""
         return TlsTransport(self._certificates.contexts[listener], self._handshakes[listener], make_protocol)
 
     async def close(self) -> None:

@@ -77,13 +77,13 @@ def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: 
     at = limited.broker.bootstrap
     rd.create_topic(at, name)
     limited.set_quota(("client-id", name), producer_byte_rate=RATE, consumer_byte_rate=RATE)
-    told: list[float] = []
+    throttle_times: list[float] = []
     producer = ck.Producer(
         {
             "bootstrap.servers": at,
             "client.id": name,
             "batch.size": 4000,
-            "throttle_cb": lambda event: told.append(event.throttle_time),
+            "throttle_cb": lambda event: throttle_times.append(event.throttle_time),
         }
     )
     values = incompressible(1000, PAYLOAD // 1000)
@@ -92,7 +92,7 @@ def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: 
         producer.produce(name, value, on_delivery=lambda error, _: failed.append(error) if error else None)
     assert producer.flush(WITHIN_S) == 0 and not failed
     assert_waited_for(limited.throttle_seconds("producer_byte_rate", "", name), PAYLOAD)
-    assert told, "the client was not told its throttle time"
+    assert throttle_times, "the client was not told its throttle time"
     assert rd.values_of(rd.consume(at, name, len(values), client_id=name)) == values
     assert_waited_for(limited.throttle_seconds("consumer_byte_rate", "", name), PAYLOAD)
 

@@ -1,4 +1,4 @@
-"""A batch that is rejected because of single records: clients tell those from the others (KIP-467).
+"""A batch that is rejected because of single records: clients learn which they are (KIP-467).
 
 Each client gives the invalid records the broker's error, and the others an error that says that
 their batch was rejected.

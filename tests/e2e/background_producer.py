@@ -65,7 +65,7 @@ def produce_numbers(
     bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str] | None = None
 ) -> Iterator[list[str]]:
     """Produces the numbers from 0 on, about 500 per second, and yields the acknowledged values. The
-    block begins after the first acknowledgement. AssertionError if a record is rejected or
+    block begins after the first acknowledgement. Raises AssertionError if a record is rejected or
     acknowledged twice.
     """
     acknowledged: list[str] = []

@@ -170,7 +170,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def broker_admin(secured: Secured) -> AdminClient:
-    """With the login of a broker, on the brokers' listener."""
+    """An admin client with the login of a broker, on the brokers' listener."""
     security = secured.cluster.security
     settings: dict[str, Any] = {
         "bootstrap.servers": secured.cluster.bootstrap,
@@ -258,7 +258,7 @@ def test_all_brokers_start_again_from_their_disks(secured: Secured) -> None:
 
 
 def test_client_cannot_act_as_a_broker(secured: Secured) -> None:
-    """With its own login: not on the listener for clients, and not on the brokers' either."""
+    """A client's own login is refused on the listener for clients and on the brokers' listener."""
     if secured.cluster.security.uses_sasl:
         alice = replace(secured.cluster.security, username="alice", password="alice's")
     else:

@@ -49,7 +49,7 @@ def roll(cluster: ProcessCluster, settings: dict[str, str], topic: str) -> None:
 
 
 def login_of(cluster: ProcessCluster) -> dict[str, Any]:
-    """In librdkafka's names, which has no optional login."""
+    """The login as settings of librdkafka; none without a login."""
     if cluster.security is not LOGIN:
         return {}
     return {

@@ -11,13 +11,12 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.kube import helm, spark_application_crd
+from tests.kube import helm
 from tests.kube.cluster import Kubernetes
-from tests.kube.custom_resource_definitions import install_crd
-from tests.kube.fake_spark_operator import FakeSparkOperator
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.resource_history import ResourceHistory
+from tests.kube.spark_operator import run_spark_operator
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(1500)  # the images may have to be built
@@ -59,7 +58,7 @@ def resources(installed_operator: InstalledOperator, kube: Kubernetes, spark_ima
         for topic in ("events", "counts"):
             client.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
         yield client
-        assert history.versions_of("Pipeline", "sums", 1) and history.find_violations() == []
+        assert history.versions_of("Cluster", "demo", 1) and history.find_violations() == []
 
 
 def external_bootstrap(kube: Kubernetes, resources: NamespaceClient) -> str:
@@ -128,12 +127,9 @@ def test_a_pipeline_with_invalid_sql_reports_the_error(kube: Kubernetes, resourc
     resources.delete("Pipeline", "wrong")
 
 
-def test_the_spark_application_of_a_pipeline_runs_by_spark_submit(
+def test_a_pipeline_runs_and_finishes_under_the_spark_operator(
     kube: Kubernetes, resources: NamespaceClient, tmp_path: Path
 ) -> None:
-    """kubeflow's operator does nothing to these pods besides passing the fields to spark-submit."""
-    install_crd(kube.plane.admin, spark_application_crd.CRD)
-    spark_operator = FakeSparkOperator(tmp_path, kube.plane, resources)
     for topic in ("votes", "sums"):
         resources.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 1})
     source = {"votes": {**SPEC["sources"]["events"], "topic": "votes"}}
@@ -143,23 +139,28 @@ def test_the_spark_application_of_a_pipeline_runs_by_spark_submit(
     resources.wait_for_status("Topic", "votes")
     bootstrap = external_bootstrap(kube, resources)
     produce_rows(bootstrap, "Prague", "Prague", "Zurau", topic="votes")
+    with run_spark_operator(tmp_path, kube.plane, NAMESPACE) as spark_operator:
 
-    def describe() -> str:
-        return "\n".join([str(resources.get("Pipeline", "votes").get("status")), describe_pods(kube, NAMESPACE, "")])
+        def describe() -> str:
+            pipeline = str(resources.get("Pipeline", "votes").get("status"))
+            return "\n".join([pipeline, describe_pods(kube, NAMESPACE, ""), spark_operator.log_tail()])
 
-    resources.create("Pipeline", "votes", {**spec, "trigger": {"availableNow": True}})
-    eventually(lambda: spark_operator.get_application("votes"), within_s=60, message=describe)
-    spark_operator.submit("votes")
+        def state() -> str:
+            return str((resources.get("Pipeline", "votes").get("status") or {}).get("state"))
 
-    def final_state() -> str:
-        state = spark_operator.update_status("votes")
-        return state if state in ("COMPLETED", "FAILED") else ""
+        resources.create("Pipeline", "votes", spec)
+        eventually(lambda: state() == "Running", within_s=STARTS_WITHIN_S, message=describe)
+        eventually(lambda: counts(bootstrap, "sums", 1) == {"Prague": 2, "Zurau": 1}, within_s=120, message=describe)
+        assert [name for name in executors(resources) if "votes" in name], "the driver created no executor"
 
-    assert eventually(final_state, within_s=300, message=describe) == "COMPLETED", describe()
-    resources.wait_for_status("Pipeline", "votes")
-    assert resources.get("Pipeline", "votes")["status"]["state"] == "Finished"
-    assert counts(bootstrap, "sums", 1) == {"Prague": 2, "Zurau": 1}, describe()
-    assert [name for name in executors(resources) if "votes" in name], "the driver created no executor"
+        produce_rows(bootstrap, "Zurau", topic="votes")
+        resources.patch_spec("Pipeline", "votes", {"trigger": {"interval": None, "availableNow": True}})
+        eventually(lambda: state() == "Finished", within_s=STARTS_WITHIN_S, message=describe)
+        resources.wait_for_status("Pipeline", "votes")
+        assert counts(bootstrap, "sums", 1) == {"Prague": 2, "Zurau": 2}, describe()
+        resources.delete("Pipeline", "votes")
+        applications = "/apis/sparkoperator.k8s.io/v1beta2/namespaces/pipes/sparkapplications/votes"
+        eventually(lambda: kube.plane.admin.get(applications) is None, within_s=60, message=describe)
 
 
 def test_helm_test_passes_and_deletes_its_objects(installed_operator: InstalledOperator, kube: Kubernetes) -> None:

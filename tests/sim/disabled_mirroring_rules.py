@@ -33,8 +33,8 @@ def mirror_fetches_without_epoch() -> Iterator[None]:
 def failover_does_not_wait_for_isr() -> Iterator[None]:
     """The leader of a copy reports its end offset before its in-sync replicas have all records."""
 
-    async def report_end_offset(partition: Partition, me: int, source_end: int, tell: SendReport) -> None:
-        told = MirrorReport(
+    async def report_end_offset(partition: Partition, me: int, source_end: int, send_report: SendReport) -> None:
+        report = MirrorReport(
             me,
             partition.topic_id,
             partition.partition,
@@ -42,7 +42,7 @@ def failover_does_not_wait_for_isr() -> Iterator[None]:
             end=partition.log.end,
             source_end=source_end,
         )
-        await tell(partition.topic, told)
+        await send_report(partition.topic, report)
 
     with patch.object(mirror_manager, "report_end_offset", report_end_offset):
         yield

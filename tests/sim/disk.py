@@ -186,7 +186,6 @@ class SimulatedDisk:
         self.sync_s: Callable[[], float]
         self.locks: set[str] = set()
         self.syncs = 0
-        self.capacity_bytes = 1 << 40
         self._random = random
         self._now_s = now_s
         self._now_ms = now_ms

@@ -87,7 +87,7 @@ class LogHistory:
         return remaining
 
     def _epochs_downward(self, tp: tuple[UUID, int], epoch: int) -> Iterator[int]:
-        """This epoch and earlier ones, newest first.
+        """Yields this epoch and earlier ones, newest first.
 
         A leader whose log start had advanced did not have the oldest epochs; the leaders of those
         epochs did.

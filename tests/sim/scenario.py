@@ -72,6 +72,7 @@ class ClusterSimulation:
         self._quorum = QuorumMonitor(self.cluster, trace)
         self._election_safety = ElectionSafetyMonitor(self.cluster, trace)
         self._driver = SimulationDriver(loop, trace, self.random)
+        self._is_founded = False
 
     @property
     def network(self) -> SimulatedNetwork:
@@ -109,12 +110,13 @@ class ClusterSimulation:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
         if plan.only_metadata and self.random.randrange(2):
-            self.loop.call_later(self.random.uniform(0.0, 1.0), self._kill_founder)
+            self.loop.call_later(self.random.uniform(0.0, 0.5), self._kill_founder)
         monitors = (monitor, self._quorum, self._election_safety)
         monitoring = [self.loop.create_task(one.run()) for one in monitors]
         admin = self._client(partial(TopicAdmin, replicas=plan.replicas), "admin-0")
         if not await self._driver.finishes_within(60, admin.process.run(self._set_up(admin)), "set up"):
             return ["the cluster did not start", *self.history.violations]
+        self._is_founded = True
         clients = self._clients()
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
@@ -134,7 +136,7 @@ class ClusterSimulation:
     def _kill_founder(self) -> None:
         """Kill the founding broker, or cut its power, while it founds the cluster."""
         founder = self.cluster.brokers[1]
-        if not founder.is_running:
+        if not founder.is_running or self._is_founded:
             return
         if self.random.randrange(2):
             founder.kill()

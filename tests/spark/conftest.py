@@ -75,7 +75,7 @@ class Topics:
                 "group.id": "reader",
                 "enable.partition.eof": True,
                 "enable.auto.commit": False,
-                "fetch.wait.max.ms": 10,  # the end is told when nothing came for so long
+                "fetch.wait.max.ms": 10,  # after so long without records the end is reported
             }
         )
         partitions = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)

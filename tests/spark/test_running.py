@@ -73,7 +73,7 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
             return "slow" in reported
 
         pipeline(spec, stop_when=have_both_reported)
-        assert seen[0] == (before, number), "while one has told and the other has not"
+        assert seen[0] == (before, number), "while one sink has committed and the other has not"
         assert all(committed <= written for committed, written in seen)
         assert topics.committed("slowest", "slow-in", 1) == {0: number + 1}
         assert ids(topics, "slow-out") == list(range(number + 1))

@@ -78,7 +78,7 @@ async def delete_from_partition(
 
 
 async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) -> tuple[Partition, int]:
-    """Where, and to which offset."""
+    """Advances the partition's log start; returns the partition and its new log start offset."""
     ctx.check_authorized(Operation.delete, Resource.topic(topic))
     existing = ctx.broker.image.topics.get(topic)
     if existing is not None and existing.is_internal:

@@ -42,7 +42,7 @@ async def describe_client_quotas(
     components = ((it.entity_type, it.match_type, it.match) for it in request.components)
     try:
         ctx.check_authorized(Operation.describe_configs, CLUSTER)
-        wanted = QuotaFilter.of(components, is_strict=request.strict)
+        wanted = QuotaFilter.from_components(components, is_strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(
             throttle_time=NO_THROTTLE, error_code=error.code, error_message=error.message or None, entries=None

@@ -136,7 +136,7 @@ class Appends:
 
 
 def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
-    """The partition that this broker leads. KafkaError with the partition's error."""
+    """The partition that this broker leads. Raises KafkaError with the partition's error."""
     if context.version < OLDEST_SUPPORTED:
         raise KafkaError(
             ErrorCode.unsupported_version, f"produce versions below {OLDEST_SUPPORTED} are only advertised"

@@ -18,6 +18,7 @@ from ottla_broker.config.description import ConfigEntry as ConfigEntry
 from ottla_broker.config.description import ConfigSource as ConfigSource
 from ottla_broker.config.description import ConfigSynonym as ConfigSynonym
 from ottla_broker.config.mirror_settings import *  # noqa: F403
+from ottla_broker.config.registry_settings import *  # noqa: F403
 from ottla_broker.config.security_settings import *  # noqa: F403
 from ottla_broker.config.server_properties import find_setting_problems as find_setting_problems
 from ottla_broker.config.server_properties import refers_to_place as refers_to_place

@@ -150,8 +150,8 @@ class Config:
     # Files that settings name
 
     def read_secrets_again(self, prefix: str) -> SecretValues:
-        """What settings with this prefix that were given by `${directory:PATH:FILE}` are now. Reads
-        files. Raises SettingError.
+        """Reads again the settings with this prefix that are given as `${directory:PATH:FILE}`, and
+        returns their present values. Raises SettingError.
         """
         return {
             key: key[2].parse(resolve_references(item._replace(text=item.reference)).text)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ListenerSettings(Protocol):
-    """What of a Config is needed here."""
+    """The part of Config that these functions need."""
 
     listeners: tuple[Listener, ...]
 

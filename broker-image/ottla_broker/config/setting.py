@@ -55,8 +55,8 @@ class BrokerDefault(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(Generic[T_co]):
     """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's. `no_effect`: why
-    the value is accepted and changes nothing. `broker_defaults`: of a topic setting; the first that
-    is set wins."""
+    the value is accepted and changes nothing. `broker_defaults`: for a topic setting, the broker
+    settings that are its default; the first that is set applies."""
 
     name: str
     type: ValueType[T_co]

@@ -38,8 +38,8 @@ class CoordinatorLoader:
         self._open_transactions: dict[int, dict[OffsetCommitKey, OffsetCommit | None]] = {}
 
     def load_chunk(self, chunk: Buffer) -> Iterator[None]:
-        """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names
-        the offset.
+        """Applies a chunk of whole batches, some records per step. Raises KafkaError:
+        CORRUPT_MESSAGE, with the offset.
         """
         return apply_records(chunk, self._apply)
 

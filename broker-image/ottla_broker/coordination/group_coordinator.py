@@ -43,8 +43,8 @@ class GroupCoordinator:
     # -- partitions of __consumer_offsets ----------------------------------------------------------
 
     async def load(self, partition: int, journal: Journal) -> None:
-        """This broker leads the partition now. Returns when its groups are served, or failed to
-        load.
+        """Loads the groups of a partition that this broker leads now. Returns when they are served,
+        or when loading has failed.
         """
         self.unload(partition)
         shard = self._shards[partition] = GroupCoordinatorShard(journal, self._runtime, self.config)
@@ -62,7 +62,9 @@ class GroupCoordinator:
             await shard.load()
 
     def unload(self, partition: int) -> None:
-        """This broker no longer leads the partition, or is about to load it again."""
+        """Drops the groups of a partition that this broker no longer leads, or is about to load
+        again.
+        """
         if (shard := self._shards.pop(partition, None)) is not None:
             shard.close()
 

@@ -28,7 +28,7 @@ class Journal(Protocol):
     epoch: int
 
     async def wait_until_recovered(self) -> None:
-        """Returns when every acknowledged record can be read. KafkaError when leadership was
+        """Returns when every acknowledged record can be read. Raises KafkaError when leadership was
         lost.
         """
         ...
@@ -70,7 +70,7 @@ class PartitionJournal:
         await partition.wait_in_epoch(partition.read_waiters, lambda: partition.has_reached_epoch_start)
 
     async def append(self, batch: bytes) -> int:
-        """The base offset, once the whole ISR has the batch. KafkaError."""
+        """The base offset, once the whole ISR has the batch. Raises KafkaError."""
         self._check()
         appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
         waiting = self._partition.commit_future(appended, ALL_REPLICAS)

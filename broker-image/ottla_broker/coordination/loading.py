@@ -21,7 +21,7 @@ ApplyRecord = Callable[[BatchHeader, bytes | None, bytes | None], None]
 
 
 class ShardState(Enum):
-    """Of one partition of an internal topic and the coordinator that it belongs to."""
+    """The state of a coordinator for one partition of an internal topic."""
 
     loading = auto()
     serving = auto()
@@ -54,8 +54,8 @@ async def run_in_slices(steps: Iterable[None], is_closed: Callable[[], bool]) ->
 
 
 def apply_records(chunk: Buffer, apply: ApplyRecord) -> Iterator[None]:
-    """Applies the records of whole batches, `RECORDS_PER_STEP` in a step. KafkaError
-    CORRUPT_MESSAGE names the offset.
+    """Applies the records of whole batches, `RECORDS_PER_STEP` in a step. Raises KafkaError:
+    CORRUPT_MESSAGE, with the offset.
     """
     count = 0
     for at, header in iter_batches(chunk):

@@ -36,7 +36,7 @@ class ProducerIdAllocator:
 
 
 async def request_producer_id_block(link: ControllerChannel, broker: int, epoch: int) -> range:
-    """Sends AllocateProducerIds to the controller. KafkaError with its error code."""
+    """Sends AllocateProducerIds to the controller. Raises KafkaError with its error code."""
     request = AllocateProducerIdsRequest(broker_id=BrokerId(broker), broker_epoch=i64(epoch))
     response: AllocateProducerIdsResponse = await link.send_request(request)
     if response.error_code is not ErrorCode.none:

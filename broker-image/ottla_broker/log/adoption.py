@@ -44,7 +44,8 @@ async def adopt_log(log: PartitionLog, now_ms: int) -> None:
 def fill_gaps(log: LogState) -> None:
     """Makes each segment end where the next one begins, and syncs it.
 
-    KafkaError KAFKA_STORAGE_ERROR when the disk fails. A corrupt segment takes the log offline.
+    Raises KafkaError: KAFKA_STORAGE_ERROR when the disk fails. A corrupt segment takes the log
+    offline.
     """
     for segment, following in pairwise(log.segments):
         try:

@@ -67,7 +67,7 @@ class SourceSegment:
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """What a cleaning needs to know of a log, gathered on the protocol's thread.
+    """The state of a log that a cleaning works with, gathered on the protocol's thread.
 
     `sources`: the segments from the log's start up to the end of `dirty`. `later_aborted`: aborted
     transactions in the indexes of the segments after those.
@@ -104,7 +104,7 @@ class CleaningJob:
 
 
 def summarize_segments(log: LogState) -> list[SegmentSummary]:
-    """What `log.cleaning_plan` needs of every segment. OSError, CorruptSegment.
+    """A summary of every segment for `log.cleaning_plan`. Raises OSError, CorruptSegment.
 
     Timestamps are read only if a setting needs them. Index sizes are the most that rebuilt indexes
     would have.
@@ -177,7 +177,7 @@ def group_sources(job: CleaningJob, end: int) -> list[list[SourceSegment]]:
 
 
 def build_offset_map(files: OpenFiles, job: CleaningJob, offsets: OffsetMap) -> Iterator[int]:
-    """The first pass: fills `offsets` from the dirty part. OSError, CorruptSegment."""
+    """The first pass: fills `offsets` from the dirty part. Raises OSError, CorruptSegment."""
     transactions = CleanedTransactions(job.aborted_transactions(files))
     first_dirty = offsets.first_dirty
     gil = GilYield()
@@ -211,8 +211,8 @@ def make_filter(
     groups: Sequence[Sequence[SourceSegment]],
     stats: CleanerStats,
 ) -> RecordFilter:
-    """The second pass's filter. Reads all transaction indexes: off the protocol's thread. OSError,
-    CorruptSegment."""
+    """The second pass's filter. Reads all transaction indexes: off the protocol's thread. Raises
+    OSError, CorruptSegment."""
     ends = frozenset((job.dirty.end, *(group[-1].next_base for group in groups)))
     transactions = CleanedTransactions(job.aborted_transactions(files))
     return RecordFilter(offsets, transactions, job.last_records, job.config, ends, job.now_ms, stats)
@@ -221,7 +221,7 @@ def make_filter(
 def clean_group(
     files: OpenFiles, group: Sequence[SourceSegment], record_filter: RecordFilter, new: Segment
 ) -> Iterator[int]:
-    """Writes what stays of a group into `new` and brings it to the device. OSError,
+    """Writes what stays of a group into `new` and brings it to the device. Raises OSError,
     CorruptSegment."""
     interval = record_filter.config.index_interval_bytes
     pending: list[Buffer] = []

@@ -172,10 +172,8 @@ class LastRecord(NamedTuple):
 class CleanerStats:
     """What a cleaning read and kept."""
 
-    batches_read: int = 0
     records_read: int = 0
     bytes_read: int = 0
-    batches_kept: int = 0
     records_kept: int = 0
     bytes_kept: int = 0
     without_key: int = 0
@@ -199,10 +197,9 @@ class RecordFilter:
 
     def filter_batch(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """Returns the batch with its remaining records: unchanged, smaller, or None if no record
-        remains. KafkaError when its records do not parse.
+        remains. Raises KafkaError when its records do not parse.
         """
         stats = self.stats
-        stats.batches_read += 1
         stats.records_read += header.count
         stats.bytes_read += header.size
         if header.base_offset > self.offsets.latest:
@@ -214,7 +211,6 @@ class RecordFilter:
         else:
             kept, count = self._filter_data(batch, header)
         if kept is not None:
-            stats.batches_kept += 1
             stats.records_kept += count
             stats.bytes_kept += len(kept)
         return kept

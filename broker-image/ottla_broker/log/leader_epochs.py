@@ -32,7 +32,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
-        """Reads the file. ValueError, with the file and the line, when it is damaged.
+        """Reads the file. Raises ValueError, with the file and the line, when it is damaged.
 
         An empty file, or the beginning of one without entries, is none: Kafka's is empty at first,
         and a loss of power can leave such a beginning.

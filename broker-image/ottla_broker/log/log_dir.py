@@ -48,8 +48,8 @@ class LogDir:
     """Open one with `attach` and `load`. `failure`: why the whole directory is offline; None while
     it works.
 
-    `previous_broker_epoch`: of the broker that stopped cleanly here (KIP-966). `broker_epoch`: of
-    this one; the broker sets it when it is registered, and the clean shutdown file keeps it.
+    `previous_broker_epoch`: of the broker that stopped cleanly here (KIP-966). `broker_epoch`: this
+    broker's epoch; set at the registration and stored in the clean shutdown file.
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class LogDir:
         """Opens the directory or makes it: lock, identity, checkpoint files. Its partitions come
         with `load`.
 
-        LogDirError: not writable, locked, of another node or cluster, unreadable files.
+        Raises LogDirError if it is not writable, is locked, belongs to another node or cluster, or
+        has unreadable files.
         """
         path = path.rstrip("/") or "/"
         with log_dir_errors(path):
@@ -149,8 +150,8 @@ class LogDir:
         """Opens the partitions that are not open yet, of one topic or of all; those that are
         damaged have `failure` set.
 
-        `config_of`: a topic's name → its log's settings. `gapless`: see `LogCheckpoint`.
-        LogDirError: the directory cannot be read.
+        `config_of`: a topic's name → its log's settings. `gapless`: see `LogCheckpoint`. Raises
+        LogDirError if the directory cannot be read.
         """
         points = self._unloaded[file_names.RECOVERY_POINTS]
         with log_dir_errors(self.path):
@@ -176,7 +177,9 @@ class LogDir:
         return log
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Names the cluster in `meta.properties`, once. LogDirError when it names another."""
+        """Names the cluster in `meta.properties`, once. Raises LogDirError when it names
+        another.
+        """
         if self.cluster_id is not None and self.cluster_id != cluster_id:
             raise LogDirError(describe_mismatch(self.path, "cluster.id", self.cluster_id, cluster_id))
         if self.cluster_id is None:
@@ -186,7 +189,7 @@ class LogDir:
 
     def move_to_cluster(self, cluster_id: str) -> None:
         """Names another cluster in `meta.properties`, as which the present one is recovered, and
-        keeps the id of the present one. LogDirError."""
+        keeps the id of the present one. Raises LogDirError."""
         if self.cluster_id == cluster_id:
             return
         previous = {} if self.cluster_id is None else {PREVIOUS_CLUSTER_ID: self.cluster_id}
@@ -302,11 +305,13 @@ class LogDir:
                 self._written[name] = data
 
     def write_checkpoints_now(self) -> None:
-        """Writes all checkpoint files on the protocol's thread. OSError."""
+        """Writes all checkpoint files on the protocol's thread. Raises OSError."""
         self._write_now(*_CHECKPOINTS)
 
     def _write_now(self, *names: str) -> None:
-        """Writes on the protocol's thread, where the next step must not come before it. OSError."""
+        """Writes on the protocol's thread, where the next step must not come before it. Raises
+        OSError.
+        """
         for name in names:
             data = self._encode_checkpoint(name)
             self.storage.disk.replace_file(f"{self.path}/{name}", data)

@@ -72,8 +72,8 @@ class FlushState:
 
 @dataclass(slots=True, eq=False, repr=False)
 class LogState:
-    """As constructed, a log without records that starts and ends at `start`; `log.recovery` fills
-    it.
+    """The state of a log. A new one has no records and starts and ends at `start`; `log.recovery`
+    fills it.
 
     Offsets count records. `start`: log start offset; `end`: log end offset, which the next record
     gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall

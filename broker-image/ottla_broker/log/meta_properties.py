@@ -33,7 +33,7 @@ def read_identity(
     disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
 ) -> tuple[UUID, str | None, str | None]:
     """Returns (directory id, cluster id, cluster id before a recovery) from `meta.properties`.
-    Creates the file or adds missing properties. LogDirError.
+    Creates the file or adds missing properties. Raises LogDirError.
     """
     file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(disk, file)

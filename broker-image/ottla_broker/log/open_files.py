@@ -36,7 +36,7 @@ class OpenFiles:
         self._open: OrderedDict[str, File] = OrderedDict()
 
     def get(self, path: str) -> File:
-        """The open file. FileNotFoundError if it does not exist."""
+        """The open file. Raises FileNotFoundError if it does not exist."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)

@@ -155,8 +155,8 @@ class PartitionLog(LogState):
         """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off
         is left out.
 
-        `leader_epoch`: of the leader that was asked; a batch of a newer one is not appended. Raises
-        KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (offsets below the end of this log),
+        `leader_epoch`: epoch of the leader that responded; a batch of a newer one is not appended.
+        Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (offsets below the end of this log),
         KAFKA_STORAGE_ERROR.
         """
         if self.failure is not None:

@@ -29,7 +29,7 @@ SEARCH_BYTES: Final = 16 << 20
 
 
 def rebuild_producer_states(log: LogState, end: int) -> ProducerStates:
-    """The producers just before offset `end`. Unreadable snapshots are removed. OSError,
+    """The producers just before offset `end`. Unreadable snapshots are removed. Raises OSError,
     CorruptSegment."""
     now_ms = log.storage.runtime.now_ms()
     producers, since = _load_newest_snapshot(log.snapshots, end, now_ms)

@@ -100,8 +100,8 @@ class ProducerSnapshots:
         return self._disk.read_file(self.path(offset))
 
     def write(self, offset: int, data: bytes) -> None:
-        """Writes without syncing: a torn snapshot is known by its CRC, and the one before it
-        replaces it."""
+        """Writes without syncing: a torn snapshot is detected by its CRC, and the one before it is
+        used instead."""
         write_file(self._disk, self.path(offset), data)
         self.add(offset)
 
@@ -120,6 +120,6 @@ class ProducerSnapshots:
             self.remove(above)
 
     def keep_only(self, bases: Collection[int]) -> None:
-        """Removes those at no segment's base, except the newest of all."""
+        """Removes the snapshots that are at no segment's base, except the newest one."""
         for other in [known for known in self.offsets[:-1] if known not in bases]:
             self.remove(other)

@@ -38,7 +38,7 @@ _FAILED_ROLL: Final = "it is empty and the segment before it has its offsets"
 
 @dataclass(frozen=True, slots=True)
 class LogCheckpoint:
-    """What the directory's checkpoint files say of a partition. `clean`: the last stop was clean.
+    """A partition's state by the directory's checkpoint files. `clean`: the last stop was clean.
 
     `gapless`: segments follow each other without a gap, as those that this broker writes do
     (`log.rolling`, `log.compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
@@ -53,7 +53,7 @@ class LogCheckpoint:
 def create_log(
     storage: Storage, directory: str, topic: str, partition: int, topic_id: UUID | None, config: LogConfig
 ) -> PartitionLog:
-    """A new partition's folder with one empty segment. OSError."""
+    """A new partition's folder with one empty segment. Raises OSError."""
     storage.disk.make_directory(directory)
     if topic_id is not None:
         write_file(storage.disk, f"{directory}/{file_names.PARTITION_METADATA}", encode_topic_id(topic_id))
@@ -100,7 +100,9 @@ class LogRecovery:
         self._unindexed: Segment | None = None
 
     def run(self) -> None:
-        """Recovers the log. OSError, CorruptSegment, ValueError (a small file that is damaged)."""
+        """Recovers the log. Raises OSError, CorruptSegment, ValueError (a small file that is
+        damaged).
+        """
         log, start = self.log, self.checkpoint.start
         log.topic_id = self._read_topic_id()
         names = finish_swaps(log.storage, log.directory)
@@ -187,8 +189,8 @@ class LogRecovery:
             return False
 
     def _rebuild_missing_indexes(self, names: set[str]) -> None:
-        """Not above the recovery point after a crash: there `_recover_after_crash` rebuilds all
-        indexes."""
+        """Rebuilds missing indexes, after a crash only those below the recovery point: above it
+        `_recover_after_crash` rebuilds all."""
         tail = (
             len(self.log.segments)
             if self.checkpoint.clean

@@ -50,7 +50,7 @@ def apply_retention(log: LogState, now_ms: int) -> int:
 
 def retention_offset(log: LogState, config: LogConfig, now_ms: int) -> int:
     """The offset below which these settings' time and size would delete everything; at most the
-    high watermark. OSError."""
+    high watermark. Raises OSError."""
     count = len(_expired(log, config, now_ms))
     if count == len(log.segments):
         return log.end

@@ -145,7 +145,9 @@ class Segment:
 
     @property
     def max_timestamp_and_offset(self) -> TimestampOffset:
-        """The newest timestamp, and the last offset of its batch. OSError, CorruptSegment."""
+        """The newest timestamp, and the last offset of its batch. Raises OSError,
+        CorruptSegment.
+        """
         if self._max_timestamp_and_offset is None:
             # Whenever an offset was indexed, so was the largest timestamp before it: only what
             # follows can be larger.
@@ -180,7 +182,7 @@ class Segment:
         self._max_timestamp_and_offset = TimestampOffset(-1, self.base)
 
     def rebuild_indexes(self, interval: int) -> None:
-        """Rebuilds the offset and time indexes from the batch headers. CorruptSegment if the
+        """Rebuilds the offset and time indexes from the batch headers. Raises CorruptSegment if the
         batches are wrong, too."""
         size = self.size
         headers = list(self.iter_headers())

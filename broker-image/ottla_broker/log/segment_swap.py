@@ -24,7 +24,7 @@ from ottla_broker.log.storage import Storage
 
 
 def create_cleaned_segment(files: OpenFiles, directory: str, base: int, now_ms: int) -> Segment:
-    """A new, empty segment under `.cleaned` names. OSError."""
+    """A new, empty segment under `.cleaned` names. Raises OSError."""
     segment = Segment(files, directory, base, created_ms=now_ms, suffix=file_names.CLEANED)
     remove_cleaned_segment(files.disk, segment)
     for path in segment.paths[:3]:
@@ -84,8 +84,8 @@ def finish_swaps(storage: Storage, directory: str) -> list[str]:
 
     Removes what is `.deleted`, and what is `.cleaned`, which a cleaning or a split was still
     writing. Finishes each `.swap`; but one at or above the smallest `.cleaned` belongs to an
-    unfinished split and is removed. Removes indexes without a `.log`. OSError; CorruptSegment of a
-    `.swap`.
+    unfinished split and is removed. Removes indexes without a `.log`. Raises OSError;
+    CorruptSegment of a `.swap`.
     """
     disk = storage.disk
     names = disk.list(directory)

@@ -8,7 +8,7 @@ from ottla_broker.log.segment import Segment
 
 
 class Segments:
-    """There is always at least one."""
+    """The segments of a log, ordered by base offset; at least one. `active`: the last one."""
 
     __slots__ = ("_bases", "_segments", "active")
 

@@ -102,8 +102,8 @@ class TailCache:
         return arena
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> bytes | memoryview | None:
-        """As `PartitionLog.read`. None if the offset is not here, or if the files have much more in
-        one piece."""
+        """Reads like `PartitionLog.read`. Returns None if the offset is not cached, or if one read
+        of the files would return much more."""
         arenas = self._arenas
         for at in range(len(arenas) - 1, -1, -1):
             arena = arenas[at]

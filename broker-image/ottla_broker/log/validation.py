@@ -94,7 +94,7 @@ def validate_crc(data: Buffer, at: int, fields: HeaderFields) -> None:
 
 
 def validate_base_offset(fields: HeaderFields) -> None:
-    """KafkaError INVALID_RECORD if a client's batch does not count its offsets from 0."""
+    """Raises KafkaError: INVALID_RECORD if the offsets in a client's batch do not start at 0."""
     if fields[0] != 0:
         raise KafkaError(ErrorCode.invalid_record, f"base offset {fields[0]}; a producer's batch starts at 0")
 
@@ -141,7 +141,7 @@ def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFi
     """(bytes, [(position, header)]) of the whole batches in what a leader sent; the last one may be
     cut off.
 
-    KafkaError: CORRUPT_MESSAGE.
+    Raises KafkaError: CORRUPT_MESSAGE.
     """
     at, end = 0, len(data)
     found: list[tuple[int, HeaderFields]] = []
@@ -211,8 +211,8 @@ def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_m
     and the records do not: readers take the batch's time for each of them. The CRC covers all of
     that and is computed anew.
 
-    KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE when the records do
-    not decompress.
+    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE; UNSUPPORTED_COMPRESSION_TYPE when the
+    records do not decompress.
     """
     if not needs_conversion(header, config):
         return memoryview(data)[: header.size]

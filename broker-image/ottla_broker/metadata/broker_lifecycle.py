@@ -102,8 +102,8 @@ class BrokerLifecycle:
         return self._hears_majority(self._leadership_timeout_s) is not False
 
     async def register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
-        """Returns when the controller has registered this broker. KafkaError when it rejects the
-        registration, or at `initial.broker.registration.timeout.ms`."""
+        """Returns when the controller has registered this broker. Raises KafkaError when it rejects
+        the registration, or at `initial.broker.registration.timeout.ms`."""
         self._request = self._registration_request(cluster_id, endpoints)
         timeout_s = self._config(INITIAL_BROKER_REGISTRATION_TIMEOUT_MS) / 1000
         last_error = KafkaError(ErrorCode.not_controller, "there was no controller")
@@ -176,8 +176,8 @@ class BrokerLifecycle:
         self._wake.set()
 
     def on_controller_resigned(self) -> None:
-        """This broker is no longer the controller: its session starts with a heartbeat to the next
-        one.
+        """Called when this broker is no longer the controller. Its session starts with a heartbeat
+        to the next controller.
         """
         self._controller_resigned_s = self._now()
 

@@ -126,7 +126,9 @@ class ClusterControl:
         await self._heartbeat_received.wait_for(are_all_heard, timeout_s=timeout_s)
 
     async def fence_broker(self, broker: int, epoch: int, reason: str, *, level: int = logging.WARNING) -> None:
-        """Does nothing when the broker is fenced, or registered with another epoch."""
+        """Fences a broker. Does nothing if it is fenced already, or registered with another
+        epoch.
+        """
         if await self._writer.apply_plan(lambda: self._plan_fencing(broker, epoch)):
             logger.log(level, "fenced broker %d: %s", broker, reason)
         self.heartbeats.remove(broker, epoch)

@@ -41,7 +41,7 @@ class DelegationTokenControl:
     async def create_token(
         self, owner: Principal, requester: Principal, renewers: Iterable[Principal], max_lifetime_ms: int
     ) -> DelegationToken:
-        """`max_lifetime_ms`: 0 or less: as long as is allowed."""
+        """`max_lifetime_ms`: 0 or less for the longest lifetime allowed."""
         token_secret(self._config)
         now_ms = self._runtime.now_ms()
         longest_ms = self._config(DELEGATION_TOKEN_MAX_LIFETIME_MS)
@@ -130,7 +130,9 @@ def check_may_renew(token: DelegationToken, principal: Principal) -> None:
 
 
 def _expiring(token: DelegationToken, wanted_ms: int) -> Decision[int]:
-    """The token with another expiry, no later than it may be."""
+    """Plans another expiry of the token, at most at the end of its maximum lifetime. Returns the
+    expiry in ms.
+    """
     expires_ms = min(token.max_ms, wanted_ms)
     return [DelegationTokenRecord(msgspec.structs.replace(token, expires_ms=expires_ms))], expires_ms
 

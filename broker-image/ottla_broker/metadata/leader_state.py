@@ -21,7 +21,6 @@ from ottla_broker.metadata.metadata_fetch import (
 )
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum import QuorumDescription, QuorumReplica
-from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import LeaderChangeRecord, MetadataRecord
 from ottla_broker.metadata.voter_set import (
     ReplicaKey,
@@ -36,12 +35,11 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True)
 class ReplicaState:
-    """`reported_log_end`: the log end in its last fetch; `acknowledged_offset`: offset up to which
-    its log equals this one. Times by the event loop's clock.
+    """`acknowledged_offset`: offset up to which its log equals this one. Times by the event loop's
+    clock.
     """
 
     key: ReplicaKey
-    reported_log_end: EpochAndOffset
     last_fetch_s: float
     last_caught_up_s: float
     acknowledged_offset: int = 0
@@ -204,9 +202,9 @@ class LeaderState:
         now_s = self._now()
         replica = self.replicas.get(key)
         if replica is None:
-            replica = self.replicas[key] = ReplicaState(key, request.log_end, now_s, self.started_s)
+            replica = self.replicas[key] = ReplicaState(key, now_s, self.started_s)
             self._notify()
-        replica.reported_log_end, replica.last_fetch_s = request.log_end, now_s
+        replica.last_fetch_s = now_s
         return replica
 
     def _build_response(

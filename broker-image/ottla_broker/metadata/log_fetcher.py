@@ -195,8 +195,8 @@ def is_fatal(reason: KafkaError) -> bool:
 
 @asynccontextmanager
 async def connect(channels: ChannelBuilder, endpoint: tuple[str, int], client_id: str) -> AsyncIterator[Channel]:
-    """A connection to another broker, closed at the end. OSError, ConnectionRefusedError among
-    them; TimeoutError.
+    """A connection to another broker, closed at the end. Raises OSError, ConnectionRefusedError
+    among them; TimeoutError.
     """
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
         channel = await channels.open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)

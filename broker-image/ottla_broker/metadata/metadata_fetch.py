@@ -27,8 +27,8 @@ class LeaderAndEpoch:
 @dataclass(frozen=True, slots=True)
 class MetadataFetchRequest:
     """A broker's fetch, or a consumer's with `replica_id` −1. `log_end`: the end of the sender's
-    log on its device; `leader_epoch`: of the leader that it follows; `high_watermark`: the newest
-    one it knows."""
+    log on its device; `leader_epoch`: epoch of the leader that it follows; `high_watermark`: the
+    newest one it knows."""
 
     replica_id: int
     directory_id: UUID | None

@@ -50,8 +50,8 @@ def assign_replicas(
     """Replicas of each new partition, the preferred leader first.
 
     `start`, `shift`: a running or random number, so that topics of one partition are not all on the
-    first broker. `replica_counts`: existing replicas by broker. ValueError when there are fewer
-    brokers than replicas.
+    first broker. `replica_counts`: existing replicas by broker. Raises ValueError when there are
+    fewer brokers than replicas.
     """
     if replication_factor < 1 or replication_factor > len(brokers):
         raise ValueError(

@@ -102,7 +102,7 @@ class MetadataQuorum(CommitLog, Protocol):
     def describe_replica(self) -> ReplicaDescription: ...
 
     async def run(self) -> None:
-        """Takes part in the quorum until cancelled. KafkaError when this broker cannot."""
+        """Takes part in the quorum until cancelled. Raises KafkaError when this broker cannot."""
         ...
 
     async def wait_until_caught_up(self) -> None:

@@ -148,8 +148,8 @@ def _leader(leader: int, epoch: int, nodes: Sequence[Any]) -> LeaderAndEpoch | N
 async def fetch_snapshot(
     channel: Channel, broker_id: int, epoch: int, snapshot_id: EpochAndOffset
 ) -> AsyncIterator[bytes]:
-    """The snapshot's bytes in order. KafkaError with the sender's code, SNAPSHOT_NOT_FOUND among
-    them; ConnectionError.
+    """The snapshot's bytes in order. Raises KafkaError with the sender's code, SNAPSHOT_NOT_FOUND
+    among them; ConnectionError.
     """
     position, size = 0, 1
     while position < size:
@@ -208,7 +208,7 @@ async def send_vote(
 async def send_begin_quorum_epoch(
     channel: Channel, receiver: ReplicaKey, leader: Voter, epoch: int, cluster_id: str | None
 ) -> None:
-    """Returns when the receiver follows `epoch`. OSError, KafkaError: INVALID_VOTER_KEY from
+    """Returns when the receiver follows `epoch`. Raises OSError, KafkaError: INVALID_VOTER_KEY from
     another broker.
     """
     host, port = leader.endpoint or ("", 0)
@@ -233,7 +233,7 @@ async def send_begin_quorum_epoch(
 async def send_end_quorum_epoch(
     channel: Channel, leader: Voter, epoch: int, successors: Sequence[ReplicaKey], cluster_id: str | None
 ) -> None:
-    """OSError, KafkaError."""
+    """Raises OSError, KafkaError."""
     host, port = leader.endpoint or ("", 0)
     partition = EndQuorumEpochPartition(
         partition_index=i32(0),
@@ -267,8 +267,8 @@ async def request_cluster_id(channel: Channel) -> str:
 
 
 async def request_replica(channel: Channel) -> DescribeMetadataReplicaResponse:
-    """The metadata replica of a broker, with or without a leader. KafkaError, ConnectionError,
-    MalformedMessage.
+    """The metadata replica of a broker, with or without a leader. Raises KafkaError,
+    ConnectionError, MalformedMessage.
     """
     key, request = int(ApiKey.DESCRIBE_METADATA_REPLICA), DescribeMetadataReplicaRequest()
     frame = await channel.send_in_version(key, OWN_VERSION, request)

@@ -29,7 +29,7 @@ RETRY_PAUSE_S = 0.2
 
 class QuorumPeers:
     """`bootstrap_servers`: of the inter-broker listener. `cluster_id` None: not known yet.
-    `timeout_s`: of one request.
+    `timeout_s`: timeout of one request.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class QuorumPeers:
 
     async def find_leader(self, endpoint: Endpoint) -> LeaderAndEpoch | None:
         """The leader as the broker at `endpoint` knows it. Learns the cluster id where this broker
-        has none. OSError, TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker belongs
-        to another cluster."""
+        has none. Raises OSError, TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker
+        belongs to another cluster."""
         from ottla_broker.metadata import quorum_messages
 
         async with asyncio.timeout(self._timeout_s), connect(self._channels, endpoint, self._client_id) as channel:

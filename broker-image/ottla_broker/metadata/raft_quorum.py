@@ -231,7 +231,7 @@ class RaftQuorum:
         await self._caught_up
 
     async def run(self) -> None:
-        """KafkaError INCONSISTENT_CLUSTER_ID, or the log's when it fails."""
+        """Raises KafkaError: INCONSISTENT_CLUSTER_ID, or the log's error when it fails."""
         generator: asyncio.Task[None] | None = None
         try:
             snapshot_generator.load_image(self.metadata_log)

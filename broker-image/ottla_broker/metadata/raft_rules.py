@@ -106,7 +106,7 @@ class Replica:
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
     """`epoch`: the epoch in which the candidate wants to lead; in a pre-vote the newest that it
-    knows. `log_end`: of its log.
+    knows. `log_end`: end of its log.
     """
 
     candidate: ReplicaKey

@@ -50,8 +50,8 @@ def begin_reassignment(
     """Reassigns to `targets`, completely if that adds no replica. None if this reassignment is
     ongoing; another one is replaced, and the replicas that only that one added are removed at once.
 
-    `directories`: of new replicas. Raises INVALID_REPLICA_ASSIGNMENT when no member of the ISR
-    would remain.
+    `directories`: log directories of new replicas. Raises INVALID_REPLICA_ASSIGNMENT when no member
+    of the ISR would remain.
     """
     original = original_replicas(old)
     adding = tuple(broker for broker in targets if broker not in original)

@@ -60,7 +60,7 @@ def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: flo
 
 async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffset:
     """Writes a snapshot of the committed state and deletes the log before the older snapshot.
-    KafkaError, OSError.
+    Raises KafkaError, OSError.
     """
     end, counted = log.image.end_offset, log.bytes_since_snapshot
     snapshot = EpochAndOffset(log.partition_log.epochs.epoch_for_offset(end - 1), end)

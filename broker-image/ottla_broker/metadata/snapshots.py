@@ -53,7 +53,7 @@ class SnapshotStore:
         return self._disk.file_size(self.path(snapshot))
 
     def read_bytes(self, snapshot: EpochAndOffset, position: int, count: int) -> bytes:
-        """`count` bytes of the file from `position`. OSError."""
+        """`count` bytes of the file from `position`. Raises OSError."""
         file = self._disk.open(self.path(snapshot), read_only=True)
         try:
             return file.read(count, position)
@@ -61,13 +61,15 @@ class SnapshotStore:
             file.close()
 
     def read_records(self, snapshot: EpochAndOffset) -> Iterator[MetadataRecord]:
-        """KafkaError CORRUPT_MESSAGE, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR."""
+        """Raises KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR."""
         for header, record in iter_records(self._read_file(snapshot)):
             if record.value is not None and not header.is_control:
                 yield decode_record(record.value)
 
     def read_voters(self, snapshot: EpochAndOffset) -> VoterSet:
-        """Empty in a snapshot of Ottla 0.1. KafkaError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR."""
+        """The voters in a snapshot; none in one of Ottla 0.1. Raises KafkaError: CORRUPT_MESSAGE,
+        KAFKA_STORAGE_ERROR.
+        """
         return next((voters for _, voters in iter_voter_sets(self._read_file(snapshot))), ())
 
     def _read_file(self, snapshot: EpochAndOffset) -> bytes:
@@ -79,7 +81,7 @@ class SnapshotStore:
             ) from error
 
     def write(self, snapshot: EpochAndOffset, voters: VoterSet, records: Sequence[MetadataRecord], now_ms: int) -> None:
-        """Blocks until synced. OSError."""
+        """Blocks until synced. Raises OSError."""
         batches = [encode_voters_batch(voters, now_ms, leader_epoch=snapshot.epoch)]
         batches += [
             encode_batch(
@@ -92,7 +94,7 @@ class SnapshotStore:
         self._disk.replace_file(self.path(snapshot), b"".join(batches))
 
     def create_partial(self, snapshot: EpochAndOffset) -> None:
-        """Starts a file for a snapshot that is received in chunks. OSError."""
+        """Starts a file for a snapshot that is received in chunks. Raises OSError."""
         self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX, create=True).close()
 
     def append_partial(self, snapshot: EpochAndOffset, data: bytes) -> None:
@@ -103,7 +105,7 @@ class SnapshotStore:
             file.close()
 
     def complete_partial(self, snapshot: EpochAndOffset) -> None:
-        """Syncs and renames the file. Blocks. OSError."""
+        """Syncs and renames the file. Blocks. Raises OSError."""
         file = self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX)
         try:
             file.sync()

@@ -92,7 +92,7 @@ class MirrorManager:
         return "" if fetchers is None else fetchers.source_error
 
     def on_leadership_gained(self, partition: Partition) -> None:
-        """This broker leads the partition in a new leader epoch."""
+        """Called when this broker leads the partition in a new leader epoch."""
         self._remove_partition(partition)
         self._truncate_diverged(partition)
         self._update_partition(partition)

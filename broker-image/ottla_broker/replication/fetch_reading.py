@@ -15,12 +15,14 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import NO_EPOCH, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponsePartition
 
-UNKNOWN: Final = -1  # a high watermark that a client must not see, because an earlier leader may have told a higher one
+UNKNOWN: Final = (
+    -1
+)  # a high watermark that a client must not see, because an earlier leader may have returned a higher one
 
 
 class NotYet(KafkaError):
-    """Nothing can be said of a partition now, but probably soon: the fetch waits before it sends
-    this error.
+    """A partition cannot be read now, but probably soon: the fetch waits before it sends this
+    error.
     """
 
 
@@ -187,7 +189,7 @@ def read_committed_records(
     if settled:
         data = FetchResponsePartition(request.topic, request.partition, ErrorCode.none, watermark, stable, log.start)
     elif offset < watermark:
-        # The previous leader may have told a higher one, and a high watermark never falls.
+        # The previous leader may have returned a higher one, and a high watermark never falls.
         data = FetchResponsePartition(request.topic, request.partition, ErrorCode.none, UNKNOWN, UNKNOWN, log.start)
     else:
         raise NotYet(ErrorCode.offset_not_available, "the leader has just begun")

@@ -32,8 +32,8 @@ _MAX_INT32 = 2**31 - 1
 
 
 class FetchedPartition(Protocol):
-    """`requested_offset`: of the last request that named it, which was the `named_in`th.
-    `retry_at_s`: it is not fetched before.
+    """`requested_offset`: offset in the last request that named it, which had the number
+    `named_in`. `retry_at_s`: it is not fetched before.
     """
 
     requested_offset: int

@@ -39,9 +39,9 @@ PartitionKey = tuple[Topic, int]
 class CachedPartition:
     """A partition of a session: the request, and the last response.
 
-    `has_more`: there was more to read than the last read returned. `topic_name`: of a topic that is
-    named by its id. Of followers' sessions: `position_recorded`: the leader has taken the request's
-    offset as the follower's log end; `must_answer`: the follower has sent a new
+    `has_more`: there was more to read than the last read returned. `topic_name`: name of a topic
+    that the request names by its id. Of followers' sessions: `position_recorded`: the leader has
+    taken the request's offset as the follower's log end; `must_answer`: the follower has sent a new
     request for the partition, and may have ignored the last response."""
 
     _session: "FetchSession"
@@ -138,7 +138,7 @@ class CachedPartition:
 @dataclass(slots=True, eq=False)
 class FetchSession:
     """`changed`: what to read next, in this order. `wake`: of the fetch that waits.
-    `sends_high_watermark_at_once`: of a follower that consumers read from (KIP-392). A fetch
+    `sends_high_watermark_at_once`: true for a follower that consumers read from (KIP-392). A fetch
     without a session has one of its own, with id 0."""
 
     id: int
@@ -179,9 +179,9 @@ class FetchSession:
                 gone.unwatch()
 
     def on_response(self, cached: CachedPartition, data: FetchResponsePartition) -> None:
-        """What gave records stands behind what did not, so that every partition gets its turn. A
-        follower asks for another offset or leaves what it was given; a consumer may ask for the
-        same again."""
+        """Moves a partition that returned records behind the others, so that every partition gets
+        its turn. A follower's next fetch has another offset or waits; a consumer may fetch the same
+        offset again."""
         if not self.id:
             return
         if self.is_replica:

@@ -52,12 +52,12 @@ class FetcherOwner(Protocol[P_contra]):
     def max_partition_bytes(self) -> int: ...
 
     async def connect(self) -> tuple[Channel, int]:
-        """A connection, and the version of Fetch to speak over it. OSError, KafkaError."""
+        """A connection, and the version of Fetch to speak over it. Raises OSError, KafkaError."""
         ...
 
     def next_request(self) -> FetchRequest:
-        """Returns a request without session and partitions. ConnectionError when a new connection
-        is needed.
+        """Returns a request without session and partitions. Raises ConnectionError when a new
+        connection is needed.
         """
         ...
 

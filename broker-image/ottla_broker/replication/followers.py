@@ -38,8 +38,8 @@ class Follower:
     uncounted_fetch: tuple[int, int, int] | None = None
 
     def record_fetch(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
-        """It fetches from `offset`: everything below is in its log, with `flush.messages=1` on its
-        device.
+        """Records a fetch from `offset`, below which every record is in the follower's log, and
+        with `flush.messages=1` on its device.
         """
         if offset >= leader_end:
             self.caught_up_s = now_s

@@ -4,11 +4,10 @@ ISR that it proposes.
 Invariants:
 - The high watermark is the smallest log end over the maximal ISR (`IsrState`), never falls, and
   does not move while the committed ISR is smaller than `min.insync.replicas` (rule 3). The leader's
-  own log end counts as far as the topic wants it durable: all of it, or with `flush.messages=1`
-  what is fsynced.
+  own log counts up to its end, or with `flush.messages=1` as far as it is fsynced.
 - A follower outside of the ISR joins it only in the broker epoch that is registered (rule 4).
 - Until the high watermark has reached `epoch_start_offset` the leader may know an older one than
-  its predecessor told."""
+  its predecessor returned to clients."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -119,8 +118,8 @@ class PartitionLeader:
 
     @property
     def low_watermark(self) -> int:
-        """Below it no live replica has any record; −1 while one of them has not fetched in this
-        epoch.
+        """The lowest log start offset of the live replicas; −1 while one of them has not fetched in
+        this epoch.
         """
         return self.followers.least_start(self._log.start, self._cluster.is_alive)
 
@@ -137,7 +136,7 @@ class PartitionLeader:
             return
         if self._log_start_waiters.waiting:
             self._log_start_waiters.notify_all()
-        if follower in self.followers.out_of_sync:
+        if broker not in self.registration.isr:
             self._expand_isr((follower,))
         self.advance_high_watermark()
 
@@ -148,8 +147,8 @@ class PartitionLeader:
         for follower in self.followers:
             if follower.uncounted_fetch is not None:
                 self.record_fetch(follower.broker, *follower.uncounted_fetch)
-        if self.followers.out_of_sync:
-            self._expand_isr(self.followers.out_of_sync)
+        if outside := [follower for follower in self.followers if follower.broker not in self.registration.isr]:
+            self._expand_isr(outside)
         self._log_start_waiters.notify_all()  # the low watermark no longer waits for a dead broker
 
     # --- the ISR
@@ -184,7 +183,7 @@ class PartitionLeader:
         self._send_isr_change()
 
     def on_isr_change_rejected(self, change: IsrChange) -> None:
-        """It will never be committed."""
+        """Drops a proposal that will never be committed."""
         if self.isr.reject(change):
             self.update_maximal_isr()
             if self.isr.has_waiting_followers:

@@ -64,8 +64,8 @@ class ProduceForwarder:
 
     async def forward(self, leader: int, frame: bytes, timeout_ms: int) -> bytes | None:
         """The response to a client's request, with its size in front; None when the new leader
-        could not be asked. OSError when it was asked, and it is not known whether the records were
-        appended."""
+        could not be asked. Raises OSError when it was asked, and it is not known whether the
+        records were appended."""
         opening = self._channel_to(leader)
         if opening is None:
             return None

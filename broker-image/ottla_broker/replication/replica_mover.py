@@ -142,8 +142,8 @@ class ReplicaMover:
                 return
 
     async def _assign_directory(self, topic_id: UUID, partition: int, directory: UUID) -> None:
-        """Return when the controller knows the replica's directory. KafkaError when it rejects
-        it.
+        """Return when the controller knows the replica's directory. Raises KafkaError when it
+        rejects it.
         """
         topic = TopicData(topic_id=topic_id, partitions=(PartitionData(partition_index=i32(partition)),))
         while True:

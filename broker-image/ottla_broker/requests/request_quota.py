@@ -55,8 +55,8 @@ class RequestQuota:
         return self.throttle_ms
 
     def max_fetch_bytes(self) -> int | None:
-        """What is left to a consumer, but at least what it may use in one window: for less it
-        waits. None: no limit.
+        """Bytes that the consumer's quota leaves now, but at least those of one window: a fetch
+        waits for more. None without a quota.
         """
         if (fetch := self._quotas.fetch) is None:
             return None

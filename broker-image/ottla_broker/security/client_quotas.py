@@ -101,7 +101,7 @@ class QuotaFilter:
     is_strict: bool
 
     @classmethod
-    def of(cls, components: Iterable[tuple[str, int, str | None]], *, is_strict: bool) -> "QuotaFilter":
+    def from_components(cls, components: Iterable[tuple[str, int, str | None]], *, is_strict: bool) -> "QuotaFilter":
         """Builds a filter from (type, match type, name) triples. Raises INVALID_REQUEST;
         UNSUPPORTED_VERSION for an unknown type.
         """

@@ -45,7 +45,9 @@ class DelegationToken(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """What a login by a token is checked by, and what it gives."""
+    """The credential that a login with a token is checked against, and the owner as whom the client
+    is logged in.
+    """
 
     owner: Principal
     credential: ScramCredential = field(repr=False)

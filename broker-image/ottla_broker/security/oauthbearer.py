@@ -55,8 +55,8 @@ class OauthExchange:
         self.lifetime_s: float | None = None
 
     async def prepare(self, message: bytes) -> None:
-        """Before `respond`: what may have to wait. Raises nothing: `respond` rejects what is
-        invalid.
+        """Fetches the keys that `respond` needs, which may take time. Raises nothing: `respond`
+        rejects an invalid message.
         """
         try:
             await self._validator.prepare(read_first_message(message)[1])

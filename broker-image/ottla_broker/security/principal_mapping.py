@@ -80,8 +80,8 @@ def _parse_rule(text: str) -> Rule | None:
 
 
 def _parse_replacement(rule: str, text: str, pattern: re.Pattern[str]) -> list[str | int]:
-    """As Java's Matcher.appendReplacement, but that a number without a group is literal (as in
-    Kafka).
+    """Parses a replacement like Java's Matcher.appendReplacement, but a number without a group is
+    literal, as in Kafka.
     """
     parts: list[str | int] = []
     for found in _REPLACEMENT_PART.finditer(text):

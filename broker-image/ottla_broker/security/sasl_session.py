@@ -130,7 +130,7 @@ class SaslSession:
             self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential, self._find_token)
 
     async def prepare(self, token: bytes) -> None:
-        """Before `respond`: waits for what it needs to know."""
+        """Waits for what `respond` needs, such as the keys of OAuth tokens."""
         if isinstance(self._exchange, OauthExchange):
             await self._exchange.prepare(token)
 

@@ -20,11 +20,11 @@ class TokenBucket:
         self._tokens = self.tokens(limit, now_s) - value
 
     def throttle_time_s(self, limit: float, now_s: float) -> float:
-        """How long until there is no debt; 0 without one."""
+        """Seconds until there is no debt; 0 without one."""
         return max(-self.tokens(limit, now_s) / limit, 0.0)
 
     def is_full(self, limit: float, now_s: float) -> bool:
-        """True if nothing tells it from a new one."""
+        """True if it equals a new bucket."""
         return self.tokens(limit, now_s) >= self._burst_s * limit
 
     def tokens(self, limit: float, now_s: float) -> float:

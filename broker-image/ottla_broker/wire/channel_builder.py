@@ -28,8 +28,8 @@ class ChannelBuilder:
         self._logged: dict[tuple[str, int], float] = {}
 
     async def open_channel(self, host: str, port: int, client_id: str, *, software: str = "ottla") -> Channel:
-        """Connects and logs in. OSError, also when the login fails: the other broker may accept it
-        later.
+        """Connects and logs in. Raises OSError, also when the login fails: the other broker may
+        accept it later.
         """
         try:
             return await open_channel(host, port, client_id, software=software, security=self.security)
@@ -41,7 +41,9 @@ class ChannelBuilder:
             raise
 
     async def open_probe(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
-        """Connects without logging in: a broker answers ApiVersions to everybody. OSError."""
+        """Connects without logging in: a broker answers ApiVersions to everybody. Raises
+        OSError.
+        """
         context = self.security.ssl_context()
         name, timeout_s = (host, TLS_TIMEOUT_S) if context else (None, None)
         _, probe = await asyncio.get_running_loop().create_connection(

@@ -79,8 +79,8 @@ def write_fetch_response(
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> list[Buffer]:
-    """A whole response as the buffers to send in order, with its size in front. `endpoints`: of the
-    leaders that it names."""
+    """A whole response as the buffers to send in order, with its size in front. `endpoints`:
+    endpoints of the leaders in it."""
     flexible = version >= FLEXIBLE_SINCE
     out = bytearray(8)
     buffers: list[Buffer] = [out]

@@ -159,7 +159,7 @@ def write_produce_response(
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> bytearray:
-    """A whole response, with its size in front. `endpoints`: of the leaders that it names."""
+    """A whole response, with its size in front. `endpoints`: endpoints of the leaders in it."""
     out = bytearray(8)
     flexible = version >= FLEXIBLE_SINCE
     if flexible:

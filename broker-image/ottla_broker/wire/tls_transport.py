@@ -30,8 +30,7 @@ _scratch = memoryview(bytearray(PIECE_BYTES))
 
 
 class HandshakeTracker(Protocol):
-    """Is called for every connection: `begin`, which may refuse it, and then `complete` or
-    `fail`.
+    """Gets calls for every connection: `begin`, which may refuse it, and then `complete` or `fail`.
 
     The reason of `fail` is empty if the client sent nothing. `log_failure` is called when TLS fails
     after the handshake.
@@ -47,7 +46,7 @@ class HandshakeTracker(Protocol):
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """Has those methods of asyncio.Transport that a server's connections use.
+    """A TLS transport with the methods of asyncio.Transport that a server's connections use.
 
     `create_protocol` creates the protocol above.
     """

@@ -34,7 +34,7 @@ COLUMNS: Final = {
     "resource": "RESOURCE",
     "name": "NAME",
 }
-PATTERN_HELP: Final = "; NAME* is a prefix, * every one."
+PATTERN_HELP: Final = "; NAME* is a prefix, * stands for all."
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", "-p", metavar="USER", help="User, or a principal such as User:CN=alice.")
 ]
@@ -70,7 +70,7 @@ def list_(
     cluster: OfCluster = False,
     literal: Literal = False,
     matching: Annotated[
-        bool, typer.Option("--matching", help="Rules that apply to the named resource, by whatever pattern.")
+        bool, typer.Option("--matching", help="Include rules with other patterns that apply to the named resource.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -197,7 +197,7 @@ def explain_(
     command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
-    """Show which rule decides, without trying the operation.
+    """Show which access rule allows or denies an operation.
 
     Exits with 1 if the operation is refused.
 

@@ -52,7 +52,7 @@ def consume(
     ] = None,
     count: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Maximum number of records.")] = None,
     until_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Exit at the log end as of the start of the command.")
+        bool, typer.Option("--exit", "-e", help="Exit after the records that existed when the command started.")
     ] = False,
     output: Annotated[
         RecordFormat, typer.Option("--output", "-o", help="text: values. json: records with all fields, one per line.")

@@ -45,14 +45,14 @@ def operator(
     pull_policy: Annotated[
         str,
         typer.Option(
-            envvar="OTTLA_SPARK_PULL_POLICY", help="Pull policy of that image: Always, IfNotPresent or Never."
+            envvar="OTTLA_SPARK_PULL_POLICY", help="Pull policy of the pipelines' image: Always, IfNotPresent or Never."
         ),
     ] = "IfNotPresent",
     broker_pull_policy: Annotated[
         str,
         typer.Option(
             envvar="OTTLA_BROKER_PULL_POLICY",
-            help="Pull policy of the brokers' image: Always, IfNotPresent or Never. Default: Kubernetes' own.",
+            help="Pull policy of the brokers' image: Always, IfNotPresent or Never. Default: Kubernetes' default.",
         ),
     ] = "",
     pull_secret: Annotated[

@@ -52,7 +52,7 @@ def produce(
         typer.Option(
             "--lines",
             metavar="FILE",
-            help="File to read records from, instead: JSON lines with topic, key, value, and optionally partition, "
+            help="File of JSON lines to use instead of --file, each with topic, key, value, and optionally partition, "
             "timestamp and headers.",
         ),
     ] = None,
@@ -84,7 +84,7 @@ def produce(
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Resume an earlier run with the same lines: skip as many of each partition as it has."
+            "--resume", help="Resume an earlier run with the same lines: skip those that their partitions already have."
         ),
     ] = False,
     partitions_file: Annotated[
@@ -92,7 +92,7 @@ def produce(
         typer.Option(
             metavar="FILE",
             help=(
-                "With --resume: file that remembers the number of partitions of each topic, in case "
+                "With --resume: file in which the number of partitions of each topic is stored, in case "
                 "partitions are added."
             ),
         ),

@@ -25,7 +25,9 @@ POLL_INTERVAL_S: Final = 1.0
 
 Throttle = Annotated[
     str | None,
-    typer.Option(metavar="BYTES", help="Bytes per second that each broker may receive, and send, such as 50M."),
+    typer.Option(
+        metavar="BYTES", help="Maximum bytes per second that each broker receives, and that it sends, such as 50M."
+    ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show the progress and wait until it is complete.")]
 

@@ -42,7 +42,7 @@ def recover(
             "-b",
             envvar="OTTLA_BOOTSTRAP",
             metavar="HOST:PORT,…",
-            help="Addresses of ALL brokers that still have a disk. Voters that their metadata name are asked too.",
+            help="Addresses of ALL brokers that still have a disk. Other voters in their metadata logs are asked too.",
         ),
     ],
     yes: Yes = False,
@@ -51,11 +51,11 @@ def recover(
 ) -> None:
     """Recover a cluster that has lost a majority of its voters for good.
 
-    Goes on from the most advanced metadata log that a broker still has, under a new cluster id.
-    What only the lost disks had is gone. Lost brokers that come back are refused, because their
+    Continues from the most advanced metadata log of the remaining brokers, under a new cluster id.
+    Data that only the lost disks had is lost. Lost brokers that return are refused, because their
     disks belong to the old cluster.
 
-    A cluster with a majority of its voters elects a leader by itself, and is not changed.
+    A cluster with a majority of its voters elects a leader by itself and is not changed.
     """
     security = read_security(command_config)
 

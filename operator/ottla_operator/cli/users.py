@@ -21,11 +21,14 @@ app = new_app("Manage users with passwords (SCRAM).")
 
 DEFAULT_MECHANISMS: Final = ("SCRAM-SHA-512",)
 Name = Annotated[str, typer.Argument(metavar="USER", help="Name that clients log in with.")]
-MechanismOption = Annotated[
+_MECHANISM_HELP: Final = f"{' or '.join(MECHANISMS)}. Repeatable. Default: "
+NewMechanism = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mechanism", "-m", metavar="MECHANISM", help=f"{' or '.join(MECHANISMS)}. Repeatable. Default: SCRAM-SHA-512."
-    ),
+    typer.Option("--mechanism", "-m", metavar="MECHANISM", help=f"{_MECHANISM_HELP}SCRAM-SHA-512."),
+]
+ExistingMechanism = Annotated[
+    list[str] | None,
+    typer.Option("--mechanism", "-m", metavar="MECHANISM", help=f"{_MECHANISM_HELP}every one that the user has."),
 ]
 PasswordFile = Annotated[
     Path | None,
@@ -59,7 +62,7 @@ def list_(
 @app.command()
 def create(
     name: Name,
-    mechanism: MechanismOption = None,
+    mechanism: NewMechanism = None,
     password_file: PasswordFile = None,
     password_env: PasswordEnv = None,
     iterations: Iterations = DEFAULT_ITERATIONS,
@@ -88,7 +91,7 @@ def create(
 @app.command()
 def alter(
     name: Name,
-    mechanism: MechanismOption = None,
+    mechanism: ExistingMechanism = None,
     password_file: PasswordFile = None,
     password_env: PasswordEnv = None,
     iterations: Iterations = DEFAULT_ITERATIONS,
@@ -97,8 +100,7 @@ def alter(
 ) -> None:
     """Change a user's password.
 
-    Without --mechanism the password of every mechanism that the user has. Connections that are open
-    stay.
+    Connections that are open stay open.
     """
     chosen = _read_mechanisms(mechanism or ())
     password = read_password(password_file, password_env)

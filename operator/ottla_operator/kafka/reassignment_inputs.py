@@ -15,8 +15,8 @@ from ottla_operator.plan.moves import PartitionReplicas
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentInputs:
-    """`brokers`: those that are up. `partitions`: of all topics; one that is being reassigned has
-    its target replicas.
+    """`brokers`: those that are up. `partitions`: replicas of every partition; for one that is
+    being reassigned the target replicas.
     """
 
     brokers: tuple[UsableBroker, ...]

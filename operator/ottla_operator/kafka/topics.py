@@ -99,8 +99,8 @@ async def describe_existing_topics(client: KafkaClient, names: Iterable[str]) ->
 async def create_topic(
     client: KafkaClient, name: str, partitions: int, replicas: int, config: Mapping[str, str]
 ) -> UUID | None:
-    """Creates a topic and returns its id, if the brokers report it. -1 is the brokers' default of a
-    number.
+    """Creates a topic and returns its id, if the brokers report it. `partitions`, `replicas`: -1
+    for the brokers' default.
     """
     topic = CreatableTopic(
         name=TopicName(name),
@@ -130,7 +130,7 @@ async def delete_topic(client: KafkaClient, name: str) -> None:
 
 
 async def delete_topic_by_id(client: KafkaClient, topic_id: UUID) -> bool:
-    """Deletes a topic, and not another one that has its name by now. False if it did not exist."""
+    """Deletes a topic, but not a later topic with its name. Returns False if it did not exist."""
     request = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=topic_id),), timeout=TIMEOUT)
     (result,) = (await client.send_to_controller(request)).responses
     subject = f"topic {result.name or topic_id!s}"

@@ -37,7 +37,7 @@ Login = Callable[[], kopf.ConnectionInfo]
 
 
 class ApiError(PlatformError):
-    """The API server refused a request. `status`: of HTTP; 0 if it did not answer."""
+    """The API server refused a request. `status`: HTTP status; 0 without a response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

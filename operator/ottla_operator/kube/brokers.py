@@ -244,8 +244,8 @@ class PodBrokerSet:
 
 @dataclass(frozen=True, slots=True)
 class _Outdated:
-    """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: of the desired
-    template.
+    """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: hash of the
+    desired template.
     """
 
     cluster: Cluster

@@ -38,7 +38,7 @@ def log_in() -> kopf.ConnectionInfo:
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
     """`namespaces`: to watch; empty for all. `lease_namespace`, `lease_name`: of the Lease by which
-    operators elect one. `http_listener`: of health and metrics; None for none.
+    operators elect one. `http_listener`: address that serves health and metrics; None for none.
     """
 
     namespaces: Sequence[str]

@@ -33,7 +33,7 @@ from ottla_operator.resources.user import User
 
 
 class KubePlatform:
-    """`identity`: of this operator."""
+    """`identity`: this operator's identity."""
 
     roll_timeout_s = 600.0
 

@@ -26,7 +26,7 @@ async def find_creation_failure(api: ApiClient, cluster: Cluster, observed: Clus
 
 
 async def add_start_failures(api: ApiClient, cluster: Cluster, observed: ClusterObjects) -> None:
-    """Puts what events say into the `problem` of pods that are not ready and show none."""
+    """Sets the `problem` of pods that are not ready and show none to what their events say."""
     now = datetime.datetime.now(datetime.UTC)
     for id_, pod in observed.pods.items():
         if pod.is_ready or pod.is_terminating or pod.problem or not pod.node or now - pod.since < ASK_AFTER:

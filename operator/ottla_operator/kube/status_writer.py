@@ -67,7 +67,7 @@ class StatusWriter:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """`identity`: of this operator. `now`: wall time."""
+    """`identity`: this operator's identity. `now`: wall time."""
 
     api: ApiClient
     identity: str

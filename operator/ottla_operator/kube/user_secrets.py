@@ -58,8 +58,8 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping
 
 
 def _is_of(secret: Json, user_uid: str) -> bool:
-    """False if the Secret is that of a User of the same name that was deleted, and which Kubernetes
-    is about to delete too. Raises Blocked if it is none of a User's.
+    """True if the Secret belongs to this User. False if it belongs to a deleted User of the same
+    name: Kubernetes is about to delete it too. Raises Blocked if it belongs to no User.
     """
     name, owners = secret["metadata"]["name"], secret["metadata"].get("ownerReferences") or []
     users = [it for it in owners if it["kind"] == "User"]

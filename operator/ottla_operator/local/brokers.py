@@ -114,9 +114,9 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class BrokerProcesses:
-    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: of every
-    desired broker and of those that still run. `by_id`: in the order of ids. `on_change`: called
-    when a broker becomes ready or stops being ready.
+    """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: plans of
+    every desired broker and of those that still run. `by_id`: in the order of ids. `on_change`:
+    called when a broker becomes ready or stops being ready.
     """
 
     name: str
@@ -209,7 +209,7 @@ class BrokerProcesses:
         write_state(self.home.cluster(self.name), count, state)
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
-        """Nothing is left over: a removed broker's folder stays."""
+        """Does nothing: the folder of a removed broker is kept."""
 
     async def stop(self) -> bool:
         """Stops all brokers. True if all have exited by themselves."""

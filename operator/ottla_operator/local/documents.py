@@ -37,7 +37,7 @@ class InvalidFiles(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One resource as written. `lines`: of each field, from 1."""
+    """One resource as written. `lines`: line number of each field, from 1."""
 
     file: Path
     data: dict[str, Json]

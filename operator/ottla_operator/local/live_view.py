@@ -46,7 +46,7 @@ class BrokerRow:
 @dataclass(slots=True)
 class TopicRow:
     """`records`: log end minus log start of all partitions, so records that compaction has removed
-    still count. `lag_records`: of `lag_group`, the group with the largest lag."""
+    still count. `lag_records`: lag of `lag_group`, the group with the largest lag."""
 
     cluster: str
     name: str

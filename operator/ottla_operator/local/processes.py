@@ -29,7 +29,9 @@ MAX_LOG_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """`started`: its start time as the system prints it. `hash`: of what it was started with."""
+    """`started`: its start time as the system prints it. `hash`: hash of the command that it was
+    started with.
+    """
 
     pid: int
     started: str

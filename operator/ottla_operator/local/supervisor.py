@@ -20,8 +20,8 @@ READY_POLL_S: Final = 0.02
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
     """`reason`: why it is retrying, failed or stopping. `restart_in_s`: None if no restart is
-    planned. `exits`: consecutive exits. `exit_code`: of the last run; None if none has ended or it
-    is unknown.
+    planned. `exits`: consecutive exits. `exit_code`: exit code of the last run; None if none has
+    ended or it is unknown.
     """
 
     state: State = State.waiting
@@ -43,11 +43,11 @@ class ProcessStatus:
 
 @dataclass(slots=True)
 class Supervisor:
-    """`hash`: of the command. A process of an earlier run with another hash is stopped; None: any
-    is adopted. `on_status`: called at every change. `is_ready`: decides from the output whether a
-    run is ready. `find_obstacle`: why it cannot be started now. `before_start`: called just before
-    each start. `permanent_codes`: exit codes after which a restart is useless; `success_codes`:
-    exit codes of a finished process.
+    """`hash`: hash of the command. A process of an earlier run is adopted if it has this hash, and
+    stopped otherwise; None to adopt any. `on_status`: called at every change. `is_ready`: decides
+    from the output whether a run is ready. `find_obstacle`: returns why it cannot be started now.
+    `before_start`: called just before each start. `permanent_codes`: exit codes after which a
+    restart is useless; `success_codes`: exit codes of a finished process.
     """
 
     folder: Path

@@ -29,9 +29,9 @@ FIRST_MESSAGE: Final = "first message"
 
 @dataclass(slots=True)
 class TopicMetrics:
-    """`addresses`: of ready brokers. `is_managed`: whether a Topic resource describes the topic of
-    this name. `measured`: set once topics were measured: records that exist by then are not the
-    first message.
+    """`addresses`: the addresses of ready brokers. `is_managed`: whether a Topic resource describes
+    the topic of this name. `measured`: set after the first measurement; records that existed then
+    are not reported as the first message.
     """
 
     cluster: str

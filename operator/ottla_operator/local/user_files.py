@@ -1,5 +1,5 @@
-"""What `ottla up` keeps of users: a folder of files for the clients of each, readable by its owner
-alone, and records of those that have credentials, rules or quotas.
+"""Files of users under `ottla up`: a folder for the clients of each, readable by its owner alone,
+and records of the users that have credentials, rules or quotas.
 """
 
 import json
@@ -35,7 +35,9 @@ def read_user_secret(folder: Path) -> dict[str, str]:
 
 
 def write_user_secret(folder: Path, data: Mapping[str, str]) -> None:
-    """The password last: a folder that was only partly written has none, and it is set again."""
+    """Writes the files, the password last: in a folder that was partly written it is missing, and
+    is set again.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in sorted(data, key=lambda it: it == "password"):
         replace_file(folder / name, data[name], mode=_PRIVATE)

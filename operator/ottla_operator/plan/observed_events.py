@@ -15,8 +15,8 @@ def creation_failure(events: Iterable[Json], newest_pod: str) -> str:
     """Why a StatefulSet cannot create a pod: quota, Pod Security, a missing service account; empty
     if nothing is known.
 
-    `events`: of the StatefulSet. `newest_pod`: creation time of its newest pod; empty if it has
-    none. Events before that are outdated.
+    `events`: events of the StatefulSet. `newest_pod`: creation time of its newest pod; empty if it
+    has none. Events before that are outdated.
     """
     failures = [it for it in events if it.get("reason") == FAILED_CREATE and _time(it) >= newest_pod]
     return _message(max(failures, key=_time)) if failures else ""

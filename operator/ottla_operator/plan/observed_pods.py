@@ -58,9 +58,9 @@ class DriverPod:
     """A pod of a Pipeline: a driver's or an executor's; on one machine, a driver's process.
 
     `settings`: name of the ConfigMap it was started with, which names the pipeline's spec.
-    `address`: host:port of its runner; empty before it has one. `exit_code`: of the last run that
-    has ended; None if none has. `last_message`: the last line of that run. `problem`: what keeps it
-    from running.
+    `address`: host:port of its runner; empty before it has one. `exit_code`: exit code of the last
+    run that has ended; None if none has. `last_message`: the last line of that run. `problem`: what
+    keeps it from running.
     """
 
     name: str

@@ -22,7 +22,7 @@ NOTHING: Final = "Nothing."
 
 
 class Reason(NamedTuple):
-    """`kinds`: of the resources that show it. `action`: the next step of a person."""
+    """`kinds`: kinds of resources that show it. `action`: the next step of a person."""
 
     name: str
     kinds: str

@@ -72,9 +72,9 @@ class ReplicaLayout:
     Rules: a partition never has two replicas on one broker; no step brings the replicas of a
     partition into fewer racks than they are in.
 
-    `replicas`: of each partition, by its index in `partitions`; changed in place. `targets`:
-    brokers that may be given replicas, with their racks; other brokers keep theirs unless these are
-    removed. `count`: replicas on each target.
+    `replicas`: replicas of each partition, by its index in `partitions`; changed in place.
+    `targets`: brokers that may be given replicas, with their racks; other brokers keep theirs
+    unless these are removed. `count`: replicas on each target.
     """
 
     def __init__(self, partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker]) -> None:

@@ -21,7 +21,7 @@ class InvalidPlan(ValueError):
 
 
 def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
-    """The new replicas of each (topic, partition). `name`: of the file, for errors. Raises
+    """The new replicas of each (topic, partition). `name`: the file's name, for errors. Raises
     InvalidPlan.
     """
     try:

@@ -60,7 +60,9 @@ def update_records(
 
 
 def resources_to_look_up(records: Mapping[str, DeletionRecord], resources: Iterable[TopicResource]) -> set[str]:
-    """Names of resources that no watch shows, and whose deletion none has shown: do they exist?"""
+    """Names of resources whose existence must be looked up: no watch has shown them or their
+    deletion.
+    """
     known = {it.uid for it in resources}
     return {record.resource for uid, record in records.items() if uid not in known and not record.is_deleted}
 

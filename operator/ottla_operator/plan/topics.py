@@ -35,7 +35,7 @@ class ObservedTopic:
     config: Mapping[str, str] = field(default_factory=dict)
     topic_id: str = ""
     most_replicas: int = 0
-    moving: bool = False
+    is_moving: bool = False
     brokers: int = 0
 
     def has_replicas(self, count: int) -> bool:
@@ -55,7 +55,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """`partitions`: in all."""
+    """`partitions`: the new total."""
 
     event: ClassVar[str] = "PartitionsAdded"
 
@@ -106,7 +106,7 @@ def plan_topic_changes(topic: Topic, observed: ObservedTopic | None) -> tuple[Pl
     if spec.partitions is not None and spec.partitions < observed.partitions:
         reason = f"the topic has {observed.partitions} partitions and cannot shrink to {spec.partitions}"
         planned.append(UnsatisfiableSpec(name, "partitions", reason))
-    if spec.replicas is not None and not observed.has_replicas(spec.replicas) and not observed.moving:
+    if spec.replicas is not None and not observed.has_replicas(spec.replicas) and not observed.is_moving:
         if spec.replicas <= observed.brokers:
             planned.append(ChangeReplicationFactor(name, spec.replicas))
         else:
@@ -202,6 +202,6 @@ def evaluate_topic(
         return Reconciling("CreatingTopic", f"creating topic {name}")
     if remaining:
         return Reconciling("ChangingTopic", f"changing topic {name}")
-    if observed.moving:
+    if observed.is_moving:
         return Reconciling("MovingPartitions", f"partitions of topic {name} are being reassigned")
     return Ready(f"topic {name} has {format_count(observed.partitions, 'partition')}.")

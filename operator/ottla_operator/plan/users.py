@@ -41,7 +41,7 @@ class DesiredUser:
 
 @dataclass(frozen=True, slots=True)
 class ObservedUser:
-    """What brokers have of a user. `acls`: of the principal User:NAME."""
+    """A user on the brokers. `acls`: entries of the principal User:NAME."""
 
     mechanisms: frozenset[ScramMechanism] = frozenset()
     acls: frozenset[AccessControlEntry] = frozenset()

@@ -38,7 +38,9 @@ class Reconciler(Protocol):
 
 
 class Controller:
-    """`update` takes in what watches show; between `start` and `stop` the reconcilers act on it."""
+    """`update` gets the objects of watches; between `start` and `stop` the reconcilers act on
+    them.
+    """
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Controller:
             await loops.stop()
 
     def update(self, body: Mapping[str, Json], *, is_deleted: bool = False) -> None:
-        """Takes in what a watch has shown."""
+        """Updates the cache with an object from a watch, and reconciles what depends on it."""
         if (key := self.cache.update(body, is_deleted=is_deleted)) is not None:
             self.wake(body["kind"], key)
 
@@ -95,7 +97,7 @@ class Controller:
         self.wake(resource["kind"], self.cache.forget(resource))
 
     def wake(self, kind: str, key: Key) -> None:
-        """Reconciles what a changed resource concerns. `key`: see `reconcile_key`."""
+        """Reconciles a changed resource and those that depend on it. `key`: see `reconcile_key`."""
         self._loops[kind].wake(key)
         if kind == "Cluster":
             self._wake_dependents(key)
@@ -103,13 +105,13 @@ class Controller:
             self.wake_waiting_pipelines(key)
 
     def wake_cluster(self, key: Key) -> None:
-        """One of the Cluster's brokers, or an object around them, has changed."""
+        """Reconciles a Cluster of which a broker or an owned object has changed."""
         if key in self.cache.clusters:
             self._reachable.discard(key)
             self._loops["Cluster"].wake(key)
 
     def wake_pipeline(self, key: Key) -> None:
-        """The Pipeline's driver, or an object around it, has changed."""
+        """Reconciles a Pipeline of which the driver or an owned object has changed."""
         if key in self.cache.pipelines:
             self._loops["Pipeline"].wake(key)
 
@@ -146,8 +148,9 @@ class Controller:
 
 
 def _unless_unavailable(report_error: ReportError) -> ReportError:
-    """An API server that is down or overloaded says nothing about a resource and takes no status:
-    what was reported stays, with the generation that it was reported for."""
+    """Reports no error of an API server that is down or overloaded: it says nothing about the
+    resource, and the server would not store the status. The last status stays, with its generation.
+    """
 
     async def report(key: Key, error: Exception) -> None:
         if isinstance(error, PlatformError) and error.is_unavailable:

@@ -75,11 +75,12 @@ class BrokerSet(Protocol):
     """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or
     the removal of one.
 
-    `brokers`: those that exist. `count`: how many there are to be now, those being removed
-    included. `desired`: settings of each broker of the spec. `addresses`: of ready brokers, for the
-    reconciler's own requests; `replica_addresses`: of all that run. `certificate_error`: why no
-    broker may be restarted. `certificate`: that of the listeners with TLS. `creation_error`: why a
-    missing broker cannot be created; empty if none is missing, or nothing is known.
+    `brokers`: existing brokers. `count`: number of brokers that must exist now, including those
+    being removed. `desired`: settings of each broker of the spec. `addresses`: addresses of ready
+    brokers, for the reconciler's own requests; `replica_addresses`: addresses of all running
+    brokers. `certificate_error`: why no broker may be restarted. `certificate`: certificate of the
+    listeners with TLS. `creation_error`: why a missing broker cannot be created; empty if none is
+    missing, or nothing is known.
     """
 
     @property
@@ -217,8 +218,8 @@ class Platform(Protocol):
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 
     async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
-        """What was written for the user's clients; empty if nothing was. Raises Blocked if another
-        object has its name, SecretUnusable if it may not be read.
+        """The data of the Secret for the user's clients; empty if there is none. Raises Blocked if
+        another object has its name, SecretUnusable if it may not be read.
         """
 
     async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:

@@ -37,8 +37,7 @@ have it.
 @dataclass(slots=True)
 class Scaled:
     """`count`: brokers that there are to be now. `in_progress`: what is being done, in words.
-    `blocked`: why it cannot be. `events`: reasons and messages. `moves_started`: partitions, and
-    `moves_reason`."""
+    `blocked`: why it cannot be. `events`: reasons and messages. `moves_started`: partitions."""
 
     count: int
     state: ReconcileState
@@ -46,7 +45,6 @@ class Scaled:
     blocked: str = ""
     events: list[tuple[str, str]] = field(default_factory=list)
     moves_started: int = 0
-    moves_reason: str = ""
 
 
 def is_scaled(cluster: Cluster, brokers: BrokerSet) -> bool:
@@ -119,7 +117,7 @@ async def _move(
             return
         await set_throttle(client, moves, int(parse_quantity(rebalance.throttle)), inputs.broker_ids)
     await reassign_partitions(client, {(it.topic, it.partition): it.after for it in moves})
-    scaled.moves_started, scaled.moves_reason = len(moves), reason
+    scaled.moves_started = len(moves)
     scaled.events.append(("MovingPartitions", scaled.in_progress))
 
 

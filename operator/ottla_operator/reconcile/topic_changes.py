@@ -22,7 +22,7 @@ from ottla_operator.resources.topic import Topic
 
 
 async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
-    """Those of the topics that exist, by name. Configs and reassignments are requested only where
+    """The existing ones of the topics, by name. Configs and reassignments are requested only where
     specs manage them.
     """
     found = await topics.describe_topics(client, {it.topic_name for it in desired})

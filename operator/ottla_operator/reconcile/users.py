@@ -48,8 +48,8 @@ TRANSIENT_ERRORS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StatusFields:
-    """`previous_until`: until when the password of the previous type stays valid; None: there is
-    none.
+    """`previous_until`: until when the password of the previous type remains valid; None without
+    one.
     """
 
     secret: str
@@ -191,15 +191,16 @@ class UserReconciler:
             except Blocked as blocked:
                 await self._report(it, blocked.readiness)
                 return
-            await self._tell_changes(it, change.changes, is_password_known=credentials.is_password_set)
+            await self._record_changes(it, change.changes, is_password_known=credentials.is_password_set)
             status = StatusFields(credentials.secret_name, change.previous_until)
             await self._report(it, _evaluate(it, parsed, observed), status)
 
         await for_each(resources, finish)
 
-    async def _tell_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
-        """What is changed although the spec was fulfilled before was changed by others, unless the
-        password has another source by now or the time of the previous one is over.
+    async def _record_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
+        """Records an event for the changes. Changes to a user that was Ready for the same spec are
+        reported as drift, unless the source of the password has changed or the previous password
+        has expired.
         """
         if not changes:
             return
@@ -258,7 +259,7 @@ class UserReconciler:
 
 
 def _readiness_of(error: KafkaError) -> Readiness:
-    """What brokers reject for good takes a person; the rest is retried."""
+    """Stalled for an error that a person must resolve; Reconciling for one that is retried."""
     if error.code in TRANSIENT_ERRORS:
         return Reconciling("RetryingAfterError", str(error))
     return Stalled("RejectedByBrokers", str(error))
@@ -294,7 +295,7 @@ def _plan(resource: UserResource, credentials: ClientCredentials, observed: Obse
 
 
 def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers) -> Readiness:
-    """Once the changes are applied."""
+    """The readiness of a user after its changes were applied."""
     assert resource.user is not None
     spec, name = resource.user.spec, resource.user.user_name
     if spec.acls and not has_access_rules(cluster):

@@ -118,7 +118,7 @@ class GroupMember:
         default_factory=dict
     )  # the highest offset whose commit was acknowledged
     failures: list[str] = field(default_factory=list)
-    recovered_errors: list[str] = field(default_factory=list)  # what it was told and got over
+    recovered_errors: list[str] = field(default_factory=list)  # errors that it was sent and recovered from
     settings: dict[str, str] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
 

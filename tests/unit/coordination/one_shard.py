@@ -41,7 +41,7 @@ class CoordinatorBroker:
         return [record for _, record in iter_records(bytes(self.journal.log))]
 
 
-def scenario(
+def run_with_broker(
     test: Callable[[CoordinatorBroker], Awaitable[None]], settings: GroupCoordinatorConfig | None = None
 ) -> None:
     async def main() -> None:

@@ -16,7 +16,7 @@ from tests.unit.coordination.one_shard import (
     commits,
     error_of,
     join_as_only_member,
-    scenario,
+    run_with_broker,
 )
 
 
@@ -31,7 +31,7 @@ def test_group_without_a_member_and_offsets_is_removed() -> None:
         assert broker.groups.list_groups() == []
         assert broker.journal.end == 0
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_group_whose_first_member_was_rejected_exists_and_can_be_deleted() -> None:
@@ -43,7 +43,7 @@ def test_group_whose_first_member_was_rejected_exists_and_can_be_deleted() -> No
         assert broker.groups.list_groups() == []
         assert broker.journal.end == 0
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_group_exists_after_the_deletion_of_its_offsets_with_their_topic() -> None:
@@ -55,7 +55,7 @@ def test_group_exists_after_the_deletion_of_its_offsets_with_their_topic() -> No
         assert (await unknown).error is ErrorCode.unknown_member_id
         assert await broker.groups.delete_offsets("g", [("t", 0)]) == [ErrorCode.none]
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_deleted_group_and_its_offsets_do_not_return_after_a_restart() -> None:
@@ -71,7 +71,7 @@ def test_deleted_group_and_its_offsets_do_not_return_after_a_restart() -> None:
         assert broker.groups.list_groups() == []
         assert broker.groups.fetch_offsets("g") == {}
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_deletion_waits_for_pending_commits() -> None:
@@ -85,7 +85,7 @@ def test_deletion_waits_for_pending_commits() -> None:
         await broker.restart()
         assert broker.groups.fetch_offsets("g") == {}
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_group_whose_deletion_failed_still_exists() -> None:
@@ -96,7 +96,7 @@ def test_group_whose_deletion_failed_still_exists() -> None:
         assert broker.groups.describe_group("g").state is GroupState.empty
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 1
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
@@ -108,7 +108,7 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
         assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none, ErrorCode.none]
         assert list(broker.groups.fetch_offsets("g")) == ["t"]
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_offsets_of_a_deleted_topic_are_deleted_and_those_of_a_recreated_topic_kept() -> None:
@@ -120,7 +120,7 @@ def test_offsets_of_a_deleted_topic_are_deleted_and_those_of_a_recreated_topic_k
         await broker.restart()
         assert list(broker.groups.fetch_offsets("g")["t"]) == [1]
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_topic_deletion_does_not_fail_if_its_offsets_cannot_be_deleted() -> None:
@@ -132,7 +132,7 @@ def test_topic_deletion_does_not_fail_if_its_offsets_cannot_be_deleted() -> None
         await broker.groups.delete_offsets_of_topics({"t": TOPIC_ID})
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 1
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_offsets_expire_after_the_last_member_has_left() -> None:
@@ -157,7 +157,7 @@ def test_offsets_expire_after_the_last_member_has_left() -> None:
         await broker.restart()
         assert broker.groups.list_groups() == []
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_offsets_of_a_client_outside_of_the_group_expire_after_their_commit() -> None:
@@ -171,4 +171,4 @@ def test_offsets_of_a_client_outside_of_the_group_expire_after_their_commit() ->
         await asyncio.sleep(50 * 60)
         assert broker.groups.list_groups() == []
 
-    scenario(test)
+    run_with_broker(test)

@@ -33,7 +33,7 @@ from tests.unit.coordination.one_shard import (
     error_of,
     join_as_only_member,
     join_request,
-    scenario,
+    run_with_broker,
 )
 
 
@@ -48,7 +48,7 @@ def test_group_survives_a_restart() -> None:
         await asyncio.sleep(10.1)
         assert broker.groups.describe_group("g").state is GroupState.empty, "the member sent one heartbeat and no other"
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_commit_is_acknowledged_when_it_is_replicated() -> None:
@@ -63,7 +63,7 @@ def test_commit_is_acknowledged_when_it_is_replicated() -> None:
         await write
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 7
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_write_that_is_not_replicated_in_time_fails() -> None:
@@ -75,7 +75,7 @@ def test_write_that_is_not_replicated_in_time_fails() -> None:
         )
         assert broker.groups.fetch_offsets("g") == {}
 
-    scenario(test)
+    run_with_broker(test)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_errors_of_the_partition_become_errors_of_the_coordinator(
         broker.journal.failure = KafkaError(partition_error)
         assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is client_error
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_simultaneous_commits_are_written_as_one_batch() -> None:
@@ -103,7 +103,7 @@ def test_simultaneous_commits_are_written_as_one_batch() -> None:
         assert broker.journal.batches == 1
         assert [broker.groups.fetch_offsets(f"g{n}")["t"][0].offset for n in range(100)] == list(range(100))
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_commit_of_a_disconnected_client_is_completed() -> None:
@@ -115,7 +115,7 @@ def test_commit_of_a_disconnected_client_is_completed() -> None:
         await asyncio.sleep(1.0)
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 7
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
@@ -144,7 +144,7 @@ def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
         assert journal.error is ErrorCode.coordinator_load_in_progress
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() -> None:
@@ -195,7 +195,7 @@ def test_partition_unloaded_during_loading_keeps_no_group(monkeypatch: pytest.Mo
         await asyncio.sleep(60)
         assert broker.journal.end == written
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_partition_that_moved_before_loading_began_is_ignored() -> None:
@@ -209,7 +209,7 @@ def test_partition_that_moved_before_loading_began_is_ignored() -> None:
         assert broker.groups.list_groups() == []
         assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_partition_with_a_corrupt_log_is_not_available() -> None:
@@ -222,7 +222,7 @@ def test_partition_with_a_corrupt_log_is_not_available() -> None:
             is ErrorCode.coordinator_not_available
         )
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_waiting_requests_fail_when_the_partition_moves() -> None:
@@ -232,7 +232,7 @@ def test_waiting_requests_fail_when_the_partition_moves() -> None:
         broker.groups.unload(0)
         assert (await waiting).error is ErrorCode.not_coordinator
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_broker_without_a_session_serves_no_group() -> None:
@@ -247,7 +247,7 @@ def test_broker_without_a_session_serves_no_group() -> None:
         with pytest.raises(KafkaError):
             broker.groups.list_groups()
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
@@ -277,7 +277,7 @@ def test_session_timeout_out_of_bounds_is_rejected(session_ms: int) -> None:
         request = JoinRequest("", None, "c", "/h", 60_000, session_ms, "consumer", (("range", b""),))
         assert await error_of(broker.groups.join_group("g", request)) is ErrorCode.invalid_session_timeout
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_empty_group_ids_and_unknown_members_are_rejected() -> None:
@@ -296,7 +296,7 @@ def test_empty_group_ids_and_unknown_members_are_rejected() -> None:
         )  # the empty group id may store offsets, as in Kafka
         assert broker.groups.list_groups()[0].protocol_type is None, "no member has joined"
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_idle_group_has_one_timer_and_an_empty_group_none() -> None:
@@ -311,7 +311,7 @@ def test_idle_group_has_one_timer_and_an_empty_group_none() -> None:
         await asyncio.sleep(60)
         assert not shard._timers
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_records_have_kafkas_format() -> None:
@@ -329,7 +329,7 @@ def test_records_have_kafkas_format() -> None:
         assert (group.value or b"")[:2] == b"\x00\x03"
         assert (offset.value or b"")[:2] == b"\x00\x04"
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_transactional_commits_are_valid_if_their_transaction_is_committed() -> None:
@@ -360,7 +360,7 @@ def test_transactional_commits_are_valid_if_their_transaction_is_committed() -> 
             2: 4,
         }
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_records_of_other_group_types_are_ignored() -> None:
@@ -372,7 +372,7 @@ def test_records_of_other_group_types_are_ignored() -> None:
         await broker.restart()
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_group_above_a_lowered_size_limit_rebalances_after_loading() -> None:
@@ -383,4 +383,4 @@ def test_group_above_a_lowered_size_limit_rebalances_after_loading() -> None:
         await broker.restart()
         assert broker.groups.describe_group("g").state is GroupState.preparing
 
-    scenario(test)
+    run_with_broker(test)

@@ -70,7 +70,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _scripts() -> Iterator[None]:
-    """They listen on no port."""
+    """Brokers are scripts that listen on no port."""
     with (
         mock.patch.object(local_brokers, "broker_command", script_command),
         mock.patch.object(processes, "find_port_conflict", lambda _: None),

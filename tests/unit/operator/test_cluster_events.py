@@ -15,8 +15,10 @@ HEALTHY = ClusterObservations(
 WITHOUT_2 = replace(HEALTHY, brokers={**BROKERS, 2: ObservedBroker(2, False, {}, problem="OOMKilled")})
 
 
-def told(before: ClusterObservations | None, now: ClusterObservations) -> list[tuple[str, str]]:
-    """`before`: what the status was written from; None for a new Cluster."""
+def events_between(before: ClusterObservations | None, now: ClusterObservations) -> list[tuple[str, str]]:
+    """(reason, message) of the events between two observations. `before`: those of the last status;
+    None for a new Cluster.
+    """
     resource: dict[str, Any] = {}
     if before is not None:
         available = availability(before)
@@ -30,9 +32,9 @@ def after(before: ClusterObservations, **changes: Any) -> ClusterObservations:
     return replace(before, was_rolling=before.is_rolling, restarted=None, moves_started=0, **changes)
 
 
-def test_nothing_is_told_while_nothing_changes() -> None:
+def test_no_event_is_recorded_while_nothing_changes() -> None:
     for it in (HEALTHY, WITHOUT_2, replace(HEALTHY, outdated={1: "image i:2"}), replace(HEALTHY, scales_from=2)):
-        assert told(it, after(it)) == []
+        assert events_between(it, after(it)) == []
 
 
 def test_a_roll_is_told_from_its_start_to_the_return_of_the_last_broker() -> None:
@@ -42,57 +44,59 @@ def test_a_roll_is_told_from_its_start_to_the_return_of_the_last_broker() -> Non
     first = replace(HEALTHY, outdated={1: "image i:2", 2: "image i:2"}, restarted=1)
     assert find_roll_start(first.outdated, {"status": status_fields(first, {}, "", {})}) is None
     down = after(first, outdated={2: "image i:2"}, brokers={**BROKERS, 1: ObservedBroker(1, False, {})})
-    assert told(first, down) == [], "its restart was told"
+    assert events_between(first, down) == [], "its restart was recorded"
     back = after(down, brokers=BROKERS)
-    assert told(down, back) == [("BrokerReady", "broker 1 serves; 1 broker left to restart")]
+    assert events_between(down, back) == [("BrokerReady", "broker 1 serves; 1 broker left to restart")]
     last = after(back, outdated={}, brokers={**BROKERS, 2: ObservedBroker(2, False, {})})
-    assert last.is_rolling and told(back, last) == []
-    assert told(last, after(last, brokers=BROKERS)) == [
+    assert last.is_rolling and events_between(back, last) == []
+    assert events_between(last, after(last, brokers=BROKERS)) == [
         ("RollCompleted", "every broker that had to be restarted serves again"),
         ("BrokerReady", "broker 2 serves"),
     ]
 
 
 def test_a_lost_broker_and_its_return_are_told() -> None:
-    assert told(HEALTHY, WITHOUT_2) == [("BrokerNotReady", "broker 2 no longer serves: OOMKilled")]
-    assert told(WITHOUT_2, after(WITHOUT_2, brokers=BROKERS)) == [("BrokerReady", "broker 2 serves")]
+    assert events_between(HEALTHY, WITHOUT_2) == [("BrokerNotReady", "broker 2 no longer serves: OOMKilled")]
+    assert events_between(WITHOUT_2, after(WITHOUT_2, brokers=BROKERS)) == [("BrokerReady", "broker 2 serves")]
 
 
 def test_a_broker_that_is_lost_during_a_roll_is_told_as_well() -> None:
     rolling = replace(HEALTHY, outdated={2: "image", 3: "image"}, was_rolling=True)
     lost = after(rolling, brokers={1: BROKERS[1], 2: BROKERS[2]})
-    assert told(rolling, lost) == [("BrokerNotReady", "broker 3 no longer serves: its pod or process is gone")]
+    assert events_between(rolling, lost) == [
+        ("BrokerNotReady", "broker 3 no longer serves: its pod or process is gone")
+    ]
 
 
 def test_an_outage_and_the_recovery_are_told() -> None:
     offline = replace(HEALTHY, offline_partitions=2)
-    assert told(HEALTHY, offline) == [("PartitionsOffline", "2 partitions without a leader")]
-    assert told(offline, HEALTHY) == [("Available", "clients are served: every partition has a leader")]
+    assert events_between(HEALTHY, offline) == [("PartitionsOffline", "2 partitions without a leader")]
+    assert events_between(offline, HEALTHY) == [("Available", "clients are served: every partition has a leader")]
 
 
 def test_of_brokers_that_the_operator_cannot_reach_no_loss_is_told() -> None:
     unreachable = replace(HEALTHY, registered=frozenset(), connect_error="cannot reach the brokers")
-    assert told(HEALTHY, unreachable) == [("NoBrokerReady", "cannot reach the brokers")]
+    assert events_between(HEALTHY, unreachable) == [("NoBrokerReady", "cannot reach the brokers")]
 
 
 @pytest.mark.parametrize(("before", "after_", "message"), [(3, 5, "from 3 to 5 brokers"), (3, 1, "from 3 to 1 broker")])
 def test_a_scaling_is_told_once_from_start_to_end(before: int, after_: int, message: str) -> None:
     scaling = replace(HEALTHY, replicas=after_, scales_from=before)
-    assert told(HEALTHY, scaling) == [("ScalingStarted", f"scaling {message}")]
-    assert told(scaling, scaling) == []
-    assert told(scaling, replace(scaling, scales_from=None)) == [("ScalingCompleted", f"scaled {message}")]
+    assert events_between(HEALTHY, scaling) == [("ScalingStarted", f"scaling {message}")]
+    assert events_between(scaling, scaling) == []
+    assert events_between(scaling, replace(scaling, scales_from=None)) == [("ScalingCompleted", f"scaled {message}")]
 
 
 def test_a_scaling_whose_goal_changes_is_told_again() -> None:
     scaling = replace(HEALTHY, replicas=5, scales_from=3)
-    assert told(scaling, replace(scaling, replicas=4)) == [("ScalingStarted", "scaling from 3 to 4 brokers")]
+    assert events_between(scaling, replace(scaling, replicas=4)) == [("ScalingStarted", "scaling from 3 to 4 brokers")]
 
 
 def test_the_end_of_a_reassignment_is_told_also_by_another_operator_and_if_it_was_quick() -> None:
     moving = replace(HEALTHY, moving_partitions=4)
-    assert told(moving, HEALTHY) == [("PartitionsMoved", "4 partitions moved")]
-    assert told(HEALTHY, replace(HEALTHY, moves_started=2)) == [("PartitionsMoved", "2 partitions moved")]
+    assert events_between(moving, HEALTHY) == [("PartitionsMoved", "4 partitions moved")]
+    assert events_between(HEALTHY, replace(HEALTHY, moves_started=2)) == [("PartitionsMoved", "2 partitions moved")]
 
 
 def test_brokers_of_a_new_cluster_are_told_as_they_come() -> None:
-    assert told(None, WITHOUT_2) == [("BrokerReady", "broker 1 serves"), ("BrokerReady", "broker 3 serves")]
+    assert events_between(None, WITHOUT_2) == [("BrokerReady", "broker 1 serves"), ("BrokerReady", "broker 3 serves")]

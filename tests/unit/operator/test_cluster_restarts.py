@@ -48,5 +48,5 @@ def test_kubectl_rollout_restart_is_answered_once(api: FakeApi, operator: Operat
     annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-02T03:04:05Z"
     operator.reconcile()
     operator.reconcile()
-    told = [message for reason, message in api.events if reason == "RolloutRestartIgnored"]
-    assert len(told) == 1 and "Set spec.restartAt: 2026-01-02T03:04:05Z in Cluster demo" in told[0]
+    messages = [message for reason, message in api.events if reason == "RolloutRestartIgnored"]
+    assert len(messages) == 1 and "Set spec.restartAt: 2026-01-02T03:04:05Z in Cluster demo" in messages[0]

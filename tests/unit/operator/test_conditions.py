@@ -47,14 +47,14 @@ def test_kstatus_is_correct_after_each_step(history: list[tuple[Readiness, list[
             )
         now = f"2026-01-01T00:00:{moment:02}Z"
         found = render_conditions(Conditions(verdict, generation, aspects), before, now)
-        told = {it["type"]: it for it in found}
+        by_type = {it["type"]: it for it in found}
         resource = {
             "metadata": {"generation": generation},
             "status": {"observedGeneration": generation, "conditions": found},
         }
         assert kstatus(resource) == MEANT[type(verdict)]
-        assert {"Ready", "Reconciling", "Stalled"} <= told.keys()
-        assert sum(told[it]["status"] == "True" for it in ("Ready", "Reconciling", "Stalled")) == 1
+        assert {"Ready", "Reconciling", "Stalled"} <= by_type.keys()
+        assert sum(by_type[it]["status"] == "True" for it in ("Ready", "Reconciling", "Stalled")) == 1
         assert {it["observedGeneration"] for it in found} == {generation}
         for it in found:
             Condition.parse(it)

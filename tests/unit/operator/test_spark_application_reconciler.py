@@ -47,7 +47,7 @@ def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: Fak
 
 
 @pytest.mark.parametrize(
-    ("state", "attempts", "told", "kstatus_"),
+    ("state", "attempts", "expected_state", "kstatus_"),
     [
         ("SUBMISSION_FAILED", 0, "Failing", "InProgress"),
         ("FAILING", 1, "Failing", "InProgress"),
@@ -59,13 +59,13 @@ def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: Fak
     ],
 )
 def test_states_of_a_spark_application(
-    api: FakeApi, world: PipelineWorld, state: str, attempts: int, told: str, kstatus_: str
+    api: FakeApi, world: PipelineWorld, state: str, attempts: int, expected_state: str, kstatus_: str
 ) -> None:
     api.unserved.clear()
     world.reconcile()
     world.application(state, executionAttempts=attempts)
     world.reconcile()
-    assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == (told, kstatus_)
+    assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == (expected_state, kstatus_)
 
 
 def test_a_spark_application_that_has_ended_is_replaced_when_suspended(api: FakeApi, world: PipelineWorld) -> None:

@@ -124,7 +124,7 @@ def test_the_replication_factor_is_changed_if_there_are_enough_brokers() -> None
     assert plan_topic_changes(topic, ObservedTopic("flights", 1, 3, most_replicas=4, brokers=4)) == (
         ChangeReplicationFactor("flights", 3),
     )
-    assert plan_topic_changes(topic, ObservedTopic("flights", 1, 1, brokers=3, moving=True)) == ()
+    assert plan_topic_changes(topic, ObservedTopic("flights", 1, 1, brokers=3, is_moving=True)) == ()
     (unsatisfiable,) = plan_topic_changes(topic, ObservedTopic("flights", 1, 1, brokers=2))
     assert unsatisfiable == UnsatisfiableSpec("flights", "replicas", "3 replicas need as many brokers, and 2 are up")
 

@@ -35,7 +35,7 @@ async def test_a_change_to_retain_is_recorded_while_no_broker_answers() -> None:
     world.delete("gone")
     await world.reconcile()
     assert await world.recorded() == {"gone": True}
-    after = world.another_operator()
+    after = world.start_another_operator()
     after.is_unreachable = False
     await after.reconcile()
     assert after.topics.keys() == {"kept"}, "another operator has the records of the first"
@@ -67,7 +67,7 @@ async def test_a_topic_that_is_created_again_while_no_operator_watches_needs_bot
         world.create(name, deletionPolicy="Delete")
     await world.reconcile()
     before = dict(world.topics)
-    after = world.another_operator()
+    after = world.start_another_operator()
     after.create("delete", deletionPolicy="Delete")
     after.create("retain")
     after.create("other", deletionPolicy="Delete", topicName="elsewhere")
@@ -87,7 +87,7 @@ async def test_a_topic_whose_resource_was_deleted_while_no_operator_watched_keep
     world.create("flights", deletionPolicy="Delete")
     await world.reconcile()
     world.api.objects.pop(("Topic", KEY.namespace, "flights"))
-    after = world.another_operator()
+    after = world.start_another_operator()
     await after.reconcile()
     assert "flights" in after.topics and not await after.recorded()
     assert any(it.startswith("TopicRetained: ") and it.endswith(": flights") for it in after.events)

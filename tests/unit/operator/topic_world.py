@@ -60,8 +60,8 @@ class TopicWorld:
         self._platform = KubePlatform(cast(ApiClient, self.api), self.cache, "test", *images)
         self._controller = Controller(self._platform, self.cache)
 
-    def another_operator(self) -> "TopicWorld":
-        """Its watches have shown what exists now, and no deletion."""
+    def start_another_operator(self) -> "TopicWorld":
+        """Another operator, whose watches have shown what exists now, and no deletion."""
         cache = WatchCache()
         for it in self.api.of("Topic").values():
             cache.update(it, is_deleted=False)

@@ -156,9 +156,13 @@ def test_follower_that_catches_up_while_it_is_removed_rejoins_without_another_fe
     assert view.proposed == [(1,), (1, 2)]
 
 
-def test_follower_that_catches_up_while_a_proposal_is_rejected_joins_without_another_fetch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replicas", [(1, 2), (1, 2, 3)])
+def test_follower_that_registers_again_while_a_proposal_is_rejected_joins_without_another_fetch(
+    tmp_path: Path, replicas: tuple[int, ...]
+) -> None:
     view = FakeClusterView()
     partition = create_leader(tmp_path, view, isr=(1,))
+    update_metadata(partition, replicas=replicas)
     record_fetch(partition, 2, 0)  # an incarnation that the controller has just replaced
     proposal = partition.pending_isr_change
     assert proposal is not None

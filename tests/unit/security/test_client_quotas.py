@@ -89,10 +89,10 @@ def test_filter_selects_what_a_naive_reading_of_it_selects(
     types = [kind for kind, _, _ in wanted]
     if "ip" in types and len(types) > 1:
         with pytest.raises(KafkaError, match="ip"):
-            QuotaFilter.of(wanted, is_strict=is_strict)
+            QuotaFilter.from_components(wanted, is_strict=is_strict)
         return
     parts = dict(entity)
     naive = all(kind in parts and (how == 2 or parts[kind] == name) for kind, how, name in wanted)
     if is_strict:
         naive = naive and set(parts) == set(types)
-    assert QuotaFilter.of(wanted, is_strict=is_strict).selects(entity) == naive
+    assert QuotaFilter.from_components(wanted, is_strict=is_strict).selects(entity) == naive

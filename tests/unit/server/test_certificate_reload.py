@@ -44,7 +44,7 @@ def write_keystore(file: Path, certificate: Path, key: Path) -> None:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """In one step, as Kubernetes replaces a mounted Secret."""
+    """Replace a file in one step, as Kubernetes replaces a mounted Secret."""
     written = file.with_suffix(".new")
     written.write_text(text)
     written.replace(file)

@@ -32,8 +32,8 @@ def connector(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_driver_submits_in_client_mode() -> None:
     line = container_command(["driver", "--class", "Main", "local:///x.py"], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.6"})
     assert line[0].endswith("/pyspark/bin/spark-submit")
-    told = ["--conf", "spark.driver.bindAddress=10.0.0.6", "--deploy-mode", "client"]
-    assert line[1:] == [*told, "--class", "Main", "local:///x.py"]
+    arguments = ["--conf", "spark.driver.bindAddress=10.0.0.6", "--deploy-mode", "client"]
+    assert line[1:] == [*arguments, "--class", "Main", "local:///x.py"]
 
 
 def test_executor_is_configured_by_the_environment() -> None:

@@ -41,9 +41,9 @@ def ran() -> ProgressSnapshot:
 
 
 def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
-    told = ran().to_json()
-    assert told.pop("lastProgress").endswith("Z")
-    assert told == {
+    snapshot = ran().to_json()
+    assert snapshot.pop("lastProgress").endswith("Z")
+    assert snapshot == {
         "pipeline": "hourly",
         "state": "running",
         "error": None,

@@ -12,7 +12,7 @@ CHARACTERS = st.characters(exclude_categories=["Cs"])
 
 
 def escaped(text: str, *, key: bool) -> str:
-    """As java.util.Properties.store writes it, except that characters beyond ASCII are not
+    """The text as java.util.Properties.store writes it, except that characters beyond ASCII are not
     escaped.
     """
     written = ""

@@ -78,7 +78,7 @@ def broker_settings(
     if not external_listeners(cluster):
         return found
     host = names.pod_host(cluster, broker)
-    told = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
+    advertised = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
     for it in cluster.listeners:
         at = (
             advertised_address(cluster, it, broker, addresses)
@@ -86,8 +86,8 @@ def broker_settings(
             else f"{host}:{it.port}"
         )
         assert at is not None, f"broker {broker} has no address yet"
-        told.append(f"{it.name.upper()}://{at}")
-    return {"advertised.listeners": ",".join(told), **found}
+        advertised.append(f"{it.name.upper()}://{at}")
+    return {"advertised.listeners": ",".join(advertised), **found}
 
 
 def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) -> Json:

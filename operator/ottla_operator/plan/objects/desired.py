@@ -18,13 +18,13 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class ObjectInputs:
-    """What the objects depend on beside the Cluster.
+    """The state that the objects depend on beside the Cluster.
 
-    `brokers`: pods that the StatefulSet is to have now. `state_annotations`: the operator's, on the
-    StatefulSet. `common`: settings of all brokers, where they differ from those of the Cluster
-    because running brokers reject some. `certificates`: digest of the listeners' certificates.
-    `restart_at`: the time of a restart by hand that has come. `ports_in_use`: between brokers of
-    existing pods.
+    `brokers`: number of pods that the StatefulSet must have now. `state_annotations`: annotations
+    of the StatefulSet in which the operator keeps state. `common`: settings of all brokers, if they
+    differ from those of the Cluster because running brokers reject some. `certificates`: digest of
+    the listeners' certificates. `restart_at`: the last time `restartAt` that has passed.
+    `ports_in_use`: ports between brokers of existing pods.
     """
 
     brokers: int

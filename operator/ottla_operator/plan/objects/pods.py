@@ -19,7 +19,7 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
 SETTINGS_PATH: Final = "/etc/ottla"
-PLACE_PATH: Final = "/etc/ottla-place"
+RACK_PATH: Final = "/etc/ottla-place"
 TERMINATION_GRACE_S: Final = 60
 DEFAULT_RESOURCES: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}}
 """An idle broker needs less. Without requests its pod would be the first to be evicted from a full
@@ -31,8 +31,8 @@ RACK_TIMEOUT_S: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class BrokerImages:
-    """`repository`: of the brokers' image. `version`: of Clusters that name none, the image's tag.
-    `pull_policy`: empty for Kubernetes' own default."""
+    """The images of brokers. `repository`: without a tag. `version`: the tag for Clusters that name
+    no version. `pull_policy`: empty for Kubernetes' default."""
 
     repository: str
     version: str
@@ -47,7 +47,7 @@ def pod_template(
     cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "", restart_at: str = ""
 ) -> Json:
     """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates.
-    `restart_at`: the time of a restart by hand that has come; empty if none has."""
+    `restart_at`: the last time `restartAt` that has passed; empty if there is none."""
     hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
     template = _template(cluster, images, settings)
     started_with = {names.CERTIFICATES: certificates, names.RESTART_AT: restart_at}
@@ -68,10 +68,14 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
         "enableServiceLinks": False,
         "securityContext": pod_security(images.defaults),
         **pull_secrets(images.defaults),
-        "topologySpreadConstraints": _spread(cluster),
+        "topologySpreadConstraints": _topology_spread(cluster),
         **({"initContainers": [_wait_for_rack(cluster, images)]} if cluster.spec.rack else {}),
         "containers": [_broker(cluster, images)],
-        "volumes": [{"name": "settings", "configMap": {"name": settings}}, *_certificates(cluster), *_place(cluster)],
+        "volumes": [
+            {"name": "settings", "configMap": {"name": settings}},
+            *_certificates(cluster),
+            *_rack_volumes(cluster),
+        ],
     }
     metadata: Json = {"labels": names.labels(cluster)}
     return apply_pod_template({"metadata": metadata, "spec": spec}, cluster.spec.pod_template)
@@ -135,34 +139,34 @@ def _environment(cluster: Cluster) -> list[Json]:
 def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
     """A pod cannot read its node's labels: the operator annotates the pod with the rack once it has
     a node, and this container waits for that."""
-    script = f"n=0; until [ -s {PLACE_PATH}/rack ] || [ $n -ge {RACK_TIMEOUT_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
+    script = f"n=0; until [ -s {RACK_PATH}/rack ] || [ $n -ge {RACK_TIMEOUT_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
     return {
         "name": "rack",
         "image": images.of(cluster),
         **({"imagePullPolicy": images.pull_policy} if images.pull_policy else {}),
         "command": ["sh", "-c", script],
         "securityContext": container_security(),
-        "volumeMounts": [{"name": "place", "mountPath": PLACE_PATH, "readOnly": True}],
+        "volumeMounts": [{"name": "place", "mountPath": RACK_PATH, "readOnly": True}],
     }
 
 
 def _certificates(cluster: Cluster) -> list[Json]:
-    """The Secret itself is mounted: nothing of it is copied."""
+    """The volume with the Secret of the certificates, which is mounted and not copied."""
     if not (secret := tls.secret_name(cluster)):
         return []
     items = [{"key": it, "path": it} for it in tls.required_keys(cluster)]
     return [{"name": "certificates", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}]
 
 
-def _place(cluster: Cluster) -> list[Json]:
+def _rack_volumes(cluster: Cluster) -> list[Json]:
     if not cluster.spec.rack:
         return []
     rack = {"path": "rack", "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{names.RACK}']"}}
     return [{"name": "place", "downwardAPI": {"items": [rack]}}]
 
 
-def _spread(cluster: Cluster) -> list[Json]:
-    """Strictly over racks; over nodes where possible: a laptop has one."""
+def _topology_spread(cluster: Cluster) -> list[Json]:
+    """Spreads pods strictly over racks, and over nodes where possible: a laptop has one node."""
     over = {"labelSelector": {"matchLabels": names.selector(cluster)}, "maxSkew": 1}
     found = [{"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", **over}]
     if (rack := cluster.spec.rack) and rack.topology_key != "kubernetes.io/hostname":

@@ -90,7 +90,7 @@ def _service(cluster: Cluster, name: str, spec: Json) -> Json:
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
     """The addresses that Kubernetes has assigned to a Service. `node_port`: of its first port.
-    `host`: of its load balancer.
+    `host`: host of its load balancer.
     """
 
     node_port: int | None = None

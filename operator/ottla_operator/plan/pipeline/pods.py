@@ -33,7 +33,7 @@ _NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark")
 
 @dataclass(frozen=True, slots=True)
 class PipelineImage:
-    """`reference`: of the pipelines' image, where a Pipeline names no other."""
+    """`reference`: image of Pipelines that name no other."""
 
     reference: str
     pull_policy: str = "IfNotPresent"

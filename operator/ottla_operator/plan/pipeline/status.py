@@ -49,7 +49,7 @@ class RunnerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
-    """`state`: of the status. `error`: the last one; empty if none is known."""
+    """`state`: `status.state`. `error`: the last one; empty if none is known."""
 
     state: str
     readiness: Readiness

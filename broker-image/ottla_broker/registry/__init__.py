@@ -1,0 +1,6 @@
+"""The schema registry: Confluent's REST interface over the compacted topic `_schemas`.
+
+Pure: `schema`, `subject_names`, `record_format`, `state`, `registrations`, `deletions`,
+`settings`, `compatibility` and `languages`. The topic is read and written by `schemas_topic`, HTTP
+is served by `rest`. Nothing here is imported by a broker without `schema.registry.listener`.
+"""

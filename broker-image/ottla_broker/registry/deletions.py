@@ -1,0 +1,96 @@
+"""Deleting subjects and versions, softly first and then for good. Pure.
+
+A softly deleted version is no longer offered or checked against, and its id is still resolved, so
+that records stay readable. What other schemas refer to is not deleted.
+"""
+
+from ottla_broker.registry import errors
+from ottla_broker.registry.modes import check_writable
+from ottla_broker.registry.record_format import (
+    DeleteSubjectValue,
+    SchemasRecord,
+    SchemaValue,
+    config_key,
+    delete_subject_key,
+    mode_key,
+    schema_key,
+)
+from ottla_broker.registry.state import RegistryState, SchemaVersion
+
+
+def plan_subject_deletion(
+    state: RegistryState, subject: str, *, permanent: bool
+) -> tuple[list[int], list[SchemasRecord]]:
+    """The deleted versions, and the records. Raises RegistryError."""
+    check_writable(state, subject)
+    existing, active = state.versions(subject, deleted=True), state.versions(subject)
+    if not existing:
+        raise errors.subject_not_found(subject)
+    if permanent and active:
+        raise errors.subject_not_soft_deleted(subject)
+    if not (permanent or active):
+        raise errors.subject_soft_deleted(subject)
+    chosen = existing if permanent else active
+    for version in chosen:
+        _check_unreferenced(state, version, permanent=permanent)
+    if permanent:
+        records = [SchemasRecord(schema_key(subject, one.version), None) for one in chosen]
+    else:
+        last = DeleteSubjectValue(subject, chosen[-1].version)
+        records = [SchemasRecord(delete_subject_key(subject), last), *_settings_removals(state, subject)]
+    return [one.version for one in chosen], records
+
+
+def plan_version_deletion(
+    state: RegistryState, subject: str, number: int, *, permanent: bool
+) -> tuple[int, list[SchemasRecord]]:
+    """The deleted version, and the records. Raises RegistryError."""
+    check_writable(state, subject)
+    if not state.versions(subject, deleted=True):
+        raise errors.subject_not_found(subject)
+    version = state.version(subject, number, deleted=True)
+    if version is None:
+        raise errors.version_not_found(number)
+    if permanent and not version.deleted:
+        raise errors.version_not_soft_deleted(subject, version.version)
+    if version.deleted and not permanent:
+        raise errors.version_soft_deleted(subject, version.version)
+    _check_unreferenced(state, version, permanent=permanent)
+    key = schema_key(subject, version.version)
+    if permanent:
+        return version.version, [SchemasRecord(key, None)]
+    records = [SchemasRecord(key, softly_deleted(version))]
+    if len(state.versions(subject)) == 1:
+        records += _settings_removals(state, subject)
+    return version.version, records
+
+
+def softly_deleted(version: SchemaVersion) -> SchemaValue:
+    schema = version.schema
+    return SchemaValue(
+        version.subject,
+        version.version,
+        version.id,
+        schema.text,
+        schema.type,
+        schema.references,
+        schema.metadata,
+        schema.rule_set,
+        schema.guid(),
+        deleted=True,
+    )
+
+
+def _check_unreferenced(state: RegistryState, version: SchemaVersion, *, permanent: bool) -> None:
+    """A soft deletion is refused for active referrers, a permanent one for deleted ones too."""
+    if state.referrers(version.subject, version.version, deleted=permanent):
+        raise errors.reference_exists(version.subject, version.version)
+
+
+def _settings_removals(state: RegistryState, subject: str) -> list[SchemasRecord]:
+    found = []
+    if subject in state.modes:
+        found.append(SchemasRecord(mode_key(subject), None))
+    if subject in state.configs:
+        found.append(SchemasRecord(config_key(subject), None))
+    return found

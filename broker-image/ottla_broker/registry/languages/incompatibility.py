@@ -1,0 +1,22 @@
+"""Why one schema cannot read what another one has written."""
+
+import msgspec
+
+
+class SchemaError(ValueError):
+    """A schema is invalid; the sentence says where and why."""
+
+
+class Incompatibility(msgspec.Struct, frozen=True):
+    """`kind`: Confluent's name of the rule. `path`: a JSON pointer into the reader's schema.
+    `subject`: the field, symbol or type that the rule is about.
+    """
+
+    kind: str
+    description: str
+    path: str = ""
+    subject: str = ""
+
+    def __str__(self) -> str:
+        """In the form that clients of Confluent's registry print."""
+        return f"{{errorType:'{self.kind}', description:'{self.description}', additionalInfo:'{self.subject}'}}"

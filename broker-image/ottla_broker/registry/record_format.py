@@ -1,0 +1,156 @@
+"""Records of the topic `_schemas`, in Confluent's format: JSON keys and values.
+
+Another registry can take the topic over, and this one takes over another's. Unknown fields of
+values are dropped when a record is written again; records of unknown types are ignored.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from ottla_broker.registry.schema import JsonObject, Reference, SchemaType
+
+SCHEMA_MAGIC: Final = 1
+OTHER_MAGIC: Final = 0
+
+
+class RecordKey(msgspec.Struct, omit_defaults=False):
+    keytype: str
+    subject: str | None = None
+    version: int | None = None
+    magic: int = 0
+    tenant: str | None = None
+    context: str | None = None
+
+
+class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set": "ruleSet"}):
+    """`deleted`: softly."""
+
+    subject: str
+    version: int
+    id: int
+    schema: str
+    schema_type: str = SchemaType.avro
+    references: tuple[Reference, ...] = ()
+    metadata: JsonObject | None = None
+    rule_set: JsonObject | None = None
+    guid: str | None = None
+    deleted: bool = False
+
+
+class ConfigValue(msgspec.Struct, omit_defaults=True):
+    """Settings of a subject, a context, or of everything (without a subject).
+
+    `fields`: as in the REST interface, `compatibilityLevel` among them."""
+
+    fields: JsonObject
+
+
+class ModeValue(msgspec.Struct):
+    mode: str
+
+
+class DeleteSubjectValue(msgspec.Struct):
+    """Versions up to `version` are softly deleted."""
+
+    subject: str
+    version: int
+
+
+Value = SchemaValue | ConfigValue | ModeValue | DeleteSubjectValue | None
+
+_decode_key: Final = msgspec.json.Decoder(RecordKey).decode
+_decode_schema: Final = msgspec.json.Decoder(SchemaValue).decode
+_decode_mode: Final = msgspec.json.Decoder(ModeValue).decode
+_decode_deletion: Final = msgspec.json.Decoder(DeleteSubjectValue).decode
+_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class SchemasRecord(msgspec.Struct):
+    """`value` None: the key is deleted for good."""
+
+    key: RecordKey
+    value: Value
+
+
+def decode_record(key: bytes, value: bytes | None) -> SchemasRecord | None:
+    """None: a record of a type that means nothing here, such as NOOP. Raises ValueError."""
+    try:
+        decoded = _decode_key(key)
+        match decoded.keytype:
+            case "SCHEMA":
+                return SchemasRecord(decoded, None if value is None else _decode_schema(value))
+            case "CONFIG":
+                return SchemasRecord(decoded, None if value is None else _config_value(_decode_object(value)))
+            case "MODE":
+                return SchemasRecord(decoded, None if value is None else _decode_mode(value))
+            case "DELETE_SUBJECT":
+                return SchemasRecord(decoded, None if value is None else _decode_deletion(value))
+            case "CLEAR_SUBJECT":
+                return SchemasRecord(decoded, None)
+    except msgspec.MsgspecError as reason:
+        raise ValueError(f"a record of _schemas cannot be read: {reason}") from reason
+    return None
+
+
+def _config_value(value: JsonObject) -> ConfigValue:
+    return ConfigValue({name: each for name, each in value.items() if name != "subject" and each is not None})
+
+
+def encode_record(record: SchemasRecord) -> tuple[bytes, bytes | None]:
+    return encode_key(record.key), encode_value(record.key, record.value)
+
+
+def encode_key(key: RecordKey) -> bytes:
+    fields: JsonObject = {"keytype": key.keytype, "subject": key.subject}
+    if key.keytype == "SCHEMA":
+        fields["version"] = key.version
+    fields["magic"] = key.magic
+    return msgspec.json.encode(fields)
+
+
+def encode_value(key: RecordKey, value: Value) -> bytes | None:
+    match value:
+        case None:
+            return None
+        case SchemaValue():
+            return msgspec.json.encode(_schema_fields(value))
+        case ConfigValue():
+            subject = {} if key.subject is None else {"subject": key.subject}
+            return msgspec.json.encode(subject | value.fields)
+        case ModeValue():
+            subject = {} if key.subject is None else {"subject": key.subject}
+            return msgspec.json.encode(subject | {"mode": value.mode})
+        case DeleteSubjectValue():
+            return msgspec.json.encode(value)
+
+
+def _schema_fields(value: SchemaValue) -> JsonObject:
+    fields: JsonObject = {"subject": value.subject, "version": value.version, "id": value.id}
+    if value.guid:
+        fields["guid"] = value.guid
+    if value.schema_type != SchemaType.avro:
+        fields["schemaType"] = value.schema_type
+    if value.references:
+        fields["references"] = value.references
+    if value.metadata:
+        fields["metadata"] = value.metadata
+    if value.rule_set:
+        fields["ruleSet"] = value.rule_set
+    return fields | {"schema": value.schema, "deleted": value.deleted}
+
+
+def schema_key(subject: str, version: int) -> RecordKey:
+    return RecordKey("SCHEMA", subject, version, SCHEMA_MAGIC)
+
+
+def config_key(subject: str | None) -> RecordKey:
+    return RecordKey("CONFIG", subject, magic=OTHER_MAGIC)
+
+
+def mode_key(subject: str | None) -> RecordKey:
+    return RecordKey("MODE", subject, magic=OTHER_MAGIC)
+
+
+def delete_subject_key(subject: str) -> RecordKey:
+    return RecordKey("DELETE_SUBJECT", subject, magic=OTHER_MAGIC)

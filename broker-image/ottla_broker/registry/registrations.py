@@ -1,0 +1,168 @@
+"""Registering a schema: its version, its id, and what it has to be compatible with. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla_broker.registry import errors
+from ottla_broker.registry.compatibility import (
+    CompatibilityLevel,
+    compatibility_group,
+    level_of,
+    versions_to_check,
+)
+from ottla_broker.registry.modes import Mode, check_writable, mode_of
+from ottla_broker.registry.record_format import SchemasRecord, SchemaValue, schema_key
+from ottla_broker.registry.schema import LATEST, NamedSchema, Reference, Schema
+from ottla_broker.registry.state import RegistryState, SchemaVersion
+from ottla_broker.registry.subject_names import context_of, is_valid_subject, qualify_subject
+
+MAX_REFERENCES = 1000
+MAX_REFERENCED_CHARACTERS = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """`schema.text` is in the form that its language prints. `id`, `version`: what an import asks
+    for.
+    """
+
+    subject: str
+    schema: Schema
+    id: int | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityCheck:
+    """What a new schema is checked against, the newest version first."""
+
+    level: CompatibilityLevel
+    versions: tuple[SchemaVersion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """The records that register a schema, after `check` has found it compatible."""
+
+    version: int
+    id: int
+    records: tuple[SchemasRecord, ...]
+    check: CompatibilityCheck
+
+
+def plan_registration(state: RegistryState, wanted: Registration) -> SchemaVersion | NewVersion:
+    """A version of the subject that has the schema already, or a new one. Raises RegistryError."""
+    subject = wanted.subject
+    if not is_valid_subject(subject):
+        raise errors.invalid_subject(subject)
+    check_writable(state, subject)
+    is_import = mode_of(state, subject) is Mode.import_
+    if wanted.id is not None and not is_import:
+        raise errors.operation_not_permitted(f"Subject {subject} is not in import mode")
+    existing = state.find_in_subject(subject, wanted.schema)
+    if existing is not None and (wanted.id in (None, existing.id)) and (wanted.version in (None, existing.version)):
+        return existing
+    if is_import:
+        return _plan_import(state, wanted)
+    number = next_version(state, subject)
+    if wanted.version not in (None, number):
+        raise errors.invalid_version(f"{wanted.version}, and the next version is {number}")
+    return _new_version(wanted, number, allocate_id(state, wanted), plan_check(state, subject, wanted.schema))
+
+
+def _plan_import(state: RegistryState, wanted: Registration) -> NewVersion:
+    schema_id = allocate_id(state, wanted) if wanted.id is None else wanted.id
+    context = state.contexts.get(context_of(wanted.subject))
+    known = None if context is None else context.schemas.get(schema_id)
+    if known is not None and known.fingerprint() != wanted.schema.fingerprint():
+        raise errors.id_does_not_match(schema_id)
+    number = wanted.version or next_version(state, wanted.subject)
+    return _new_version(wanted, number, schema_id, CompatibilityCheck(CompatibilityLevel.none, ()))
+
+
+def _new_version(wanted: Registration, number: int, schema_id: int, check: CompatibilityCheck) -> NewVersion:
+    schema = wanted.schema
+    value = SchemaValue(
+        wanted.subject,
+        number,
+        schema_id,
+        schema.text,
+        schema.type,
+        schema.references,
+        schema.metadata,
+        schema.rule_set,
+        schema.guid(),
+    )
+    record = SchemasRecord(schema_key(wanted.subject, number), value)
+    return NewVersion(number, schema_id, (record,), check)
+
+
+def next_version(state: RegistryState, subject: str) -> int:
+    return max(state.subjects.get(subject, {}), default=0) + 1
+
+
+def allocate_id(state: RegistryState, wanted: Registration) -> int:
+    """The id that the schema has in its context already, or the next one."""
+    context = state.contexts.get(context_of(wanted.subject))
+    if context is None:
+        return 1
+    known = context.ids.get(wanted.schema.fingerprint())
+    return context.max_id + 1 if known is None else known
+
+
+def plan_check(state: RegistryState, subject: str, schema: Schema) -> CompatibilityCheck:
+    level = level_of(state, subject)
+    config = state.configs.get(subject) or state.configs.get(None) or {}
+    group = compatibility_group(config, schema.metadata)
+    versions = state.versions(subject)
+    if config.get("compatibilityGroup") is not None:
+        versions = [one for one in versions if compatibility_group(config, one.schema.metadata) == group]
+    return CompatibilityCheck(level, tuple(versions_to_check(level, versions)))
+
+
+# -- references
+
+
+def pin_references(state: RegistryState, subject: str, references: Sequence[Reference]) -> tuple[Reference, ...]:
+    """With "latest" replaced by the version that it names now. Raises RegistryError."""
+    return tuple(Reference(one.name, one.subject, _referred(state, subject, one).version) for one in references)
+
+
+def resolve_references(state: RegistryState, subject: str, schema: Schema) -> list[NamedSchema]:
+    """The schemas that a schema needs, each once, what others need before them. Raises
+    RegistryError.
+    """
+    found: dict[str, NamedSchema] = {}
+    visited: set[tuple[str, str, int]] = set()
+    characters = 0
+    stack: list[tuple[str, Reference, bool]] = [(subject, one, False) for one in reversed(schema.references)]
+    while stack:
+        of_subject, reference, is_expanded = stack.pop()
+        version = _referred(state, of_subject, reference)
+        place = (reference.name, version.subject, version.version)
+        if is_expanded:
+            found.setdefault(reference.name, NamedSchema(reference.name, version.schema.type, version.schema.text))
+            continue
+        if place in visited:
+            continue
+        visited.add(place)
+        characters += len(version.schema.text)
+        if len(visited) > MAX_REFERENCES or characters > MAX_REFERENCED_CHARACTERS:
+            raise errors.invalid_schema(
+                f"it refers to more than {MAX_REFERENCES} schemas or {MAX_REFERENCED_CHARACTERS} characters"
+            )
+        stack.append((of_subject, reference, True))
+        stack += [(version.subject, one, False) for one in reversed(version.schema.references)]
+    return list(found.values())
+
+
+def _referred(state: RegistryState, subject: str, reference: Reference) -> SchemaVersion:
+    name = qualify_subject(reference.subject, context_of(subject))
+    number = LATEST if reference.version < 0 else reference.version
+    # A softly deleted version is still read by those that refer to it.
+    version = state.version(name, number, deleted=number != LATEST)
+    if version is None:
+        raise errors.invalid_schema(
+            f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
+        )
+    return version

@@ -1,0 +1,1 @@
+"""HTTP of the schema registry: Confluent's REST interface."""

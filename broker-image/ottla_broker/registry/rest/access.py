@@ -1,0 +1,147 @@
+"""Who sends a request to the registry, and whether the cluster's rules allow it.
+
+The registry has the TLS and the logins of one of the broker's listeners
+(`schema.registry.security.listener`). Where that listener asks for SASL, HTTP basic authentication
+is checked against the same users. A subject maps to the topic that it is named after: reading it
+needs DESCRIBE on the topic, which READ and WRITE imply, registering WRITE, deleting DELETE, its
+settings ALTER_CONFIGS.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import SCHEMA_REGISTRY_SECURITY_LISTENER, SSL_PRINCIPAL_MAPPING_RULES
+from ottla_broker.config.listener_security import listener_sasl
+from ottla_broker.registry.errors import RegistryError
+from ottla_broker.registry.subject_names import topic_of
+from ottla_broker.security.audit import AuditedResource, AuditEvent
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
+from ottla_broker.security.principal_mapping import NoMatchingRule
+from ottla_broker.security.sasl_session import ListenerSasl
+from ottla_broker.security.scram import MECHANISMS, ScramMechanism, decoy_credential, make_credential
+from ottla_broker.wire.client_security import PLAIN, SASL_PROTOCOLS, TLS_PROTOCOLS
+
+MAX_REMEMBERED: Final = 1000
+"""Passwords that were right, by a keyed hash: checking one takes milliseconds."""
+DENIED: Final = "denied"
+
+
+class RegistryAccess:
+    def __init__(self, broker: Broker) -> None:
+        config = broker.config
+        self._broker = broker
+        self.listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
+        self.protocol = config.security_protocol(self.listener)
+        self._secret = secrets.token_bytes(32)
+        self._remembered: OrderedDict[bytes, bytes] = OrderedDict()
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in TLS_PROTOCOLS
+
+    # -- authentication
+
+    async def authenticate(self, request: web.Request) -> Principal:
+        """Raises RegistryError 401."""
+        if self.protocol not in SASL_PROTOCOLS:
+            return self._certificate_principal(request)
+        name, password = read_basic_credentials(request.headers.get("Authorization", ""))
+        sasl = listener_sasl(self._broker.config, self.listener)
+        if name and await self._is_right(sasl, name, password):
+            return Principal("User", name)
+        await asyncio.sleep(sasl.failure_delay_s)
+        raise RegistryError(401, "Unauthorized: a user's name and password are needed (HTTP basic authentication)")
+
+    def _certificate_principal(self, request: web.Request) -> Principal:
+        tls: Any = None if request.transport is None else request.transport.get_extra_info("ssl_object")
+        if self.protocol != "SSL" or tls is None:
+            return ANONYMOUS
+        mapper = self._broker.config.of_listener(self.listener, SSL_PRINCIPAL_MAPPING_RULES)
+        try:
+            return principal_from_certificate(tls.getpeercert(), mapper)
+        except NoMatchingRule as reason:
+            raise RegistryError(401, f"Unauthorized: {reason}") from None
+
+    async def _is_right(self, sasl: ListenerSasl, name: str, password: str) -> bool:
+        if PLAIN in sasl.mechanisms and (expected := sasl.plain_users.get(name)) is not None:
+            return hmac.compare_digest(password.encode(), expected.encode())
+        mechanisms = [MECHANISMS[one] for one in sasl.mechanisms if one in MECHANISMS]
+        # One after the other, also for unknown users: the time does not tell who exists.
+        found = [await self._matches_scram(mechanism, name, password) for mechanism in mechanisms]
+        return any(found)
+
+    async def _matches_scram(self, mechanism: ScramMechanism, name: str, password: str) -> bool:
+        stored = self._broker.image.scram_credentials.get((name, mechanism))
+        credential = stored or decoy_credential(mechanism, name, self._secret)
+        proof = f"{mechanism}\0{name}\0{password}".encode()
+        key = hmac.new(self._secret, proof, hashlib.sha256).digest()
+        stored_key = self._remembered.get(key)
+        if stored_key is None:
+            made = await self._broker.runtime.run_in_thread(
+                make_credential, mechanism, password, credential.salt, credential.iterations
+            )
+            stored_key = made.stored_key
+        is_right = hmac.compare_digest(stored_key, credential.stored_key) and stored is not None
+        if is_right:
+            self._remembered[key] = stored_key
+            if len(self._remembered) > MAX_REMEMBERED:
+                self._remembered.popitem(last=False)
+        else:
+            self._remembered.pop(key, None)
+        return is_right
+
+    # -- authorization
+
+    def may(self, principal: Principal, host: str, operation: Operation, subject: str | None) -> bool:
+        """`subject` None: the operation is one on the cluster."""
+        return self._broker.authorizer.allows(principal, host, operation, resource_of(subject))
+
+    def check(self, principal: Principal, host: str, operation: Operation, subject: str | None, api: str) -> None:
+        """Raises RegistryError 403, which is in the audit log."""
+        if self.may(principal, host, operation, subject):
+            return
+        resource = resource_of(subject)
+        at = datetime.fromtimestamp(self._broker.runtime.now_ms() / 1000, UTC)
+        self._broker.audit_log.record(
+            AuditEvent(
+                at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                str(principal),
+                host,
+                "schema.registry.listener",
+                None,
+                api,
+                0,
+                operation.name.upper(),
+                AuditedResource(resource.kind.name.upper(), resource.name),
+                DENIED,
+            )
+        )
+        what = f"topic {resource.name!r}" if subject is not None else "the cluster"
+        raise RegistryError(40301, f"{principal} is denied operation {operation.name.upper()} on {what}")
+
+
+def resource_of(subject: str | None) -> Resource:
+    return CLUSTER if subject is None else Resource.topic(topic_of(subject))
+
+
+def read_basic_credentials(header: str) -> tuple[str, str]:
+    """Name and password; empty ones for a header that has none."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    return name, password

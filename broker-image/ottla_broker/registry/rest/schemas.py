@@ -1,0 +1,113 @@
+"""/schemas: schemas by id and by GUID, and the types that there are."""
+
+from aiohttp import web
+
+from ottla_broker.registry import errors
+from ottla_broker.registry.rest import requests
+from ottla_broker.registry.rest.requests import flag, id_of, page, respond
+from ottla_broker.registry.rest.subjects import matches_prefix
+from ottla_broker.registry.schema import SCHEMA_TYPES, JsonObject, Schema
+from ottla_broker.registry.schema_registry import SchemaRegistry
+from ottla_broker.registry.state import SchemaVersion
+from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName, context_of, parse_subject
+
+
+class SchemasApi:
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+
+    async def list_types(self, request: web.Request) -> web.Response:
+        return respond(sorted(SCHEMA_TYPES, reverse=True))
+
+    async def list_schemas(self, request: web.Request) -> web.Response:
+        prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
+        deleted, latest_only, state = flag(request, "deleted"), flag(request, "latestOnly"), self._registry.state
+        found: list[SchemaVersion] = []
+        for subject in sorted(state.subjects):
+            if matches_prefix(subject, prefix) and request["may_describe"](subject):
+                versions = state.versions(subject, deleted=deleted)
+                found += versions[-1:] if latest_only else versions
+        return respond([requests.version_fields(request, one, one.schema.text) for one in page(request, found)])
+
+    async def get_schema(self, request: web.Request) -> web.Response:
+        context, _, schema = self._find(request)
+        text = await self._text(request, context, schema)
+        fields = requests.schema_fields(request, schema, text)
+        if flag(request, "fetchMaxId"):
+            fields["maxId"] = self._registry.state.contexts[context].max_id
+        return respond(fields)
+
+    async def get_schema_text(self, request: web.Request) -> web.Response:
+        context, _, schema = self._find(request)
+        return web.Response(text=await self._text(request, context, schema), content_type=requests.CONTENT_TYPE)
+
+    async def list_subjects(self, request: web.Request) -> web.Response:
+        return respond(page(request, sorted({version.subject for version in self._uses(request)})))
+
+    async def list_versions(self, request: web.Request) -> web.Response:
+        found = sorted((version.subject, version.version) for version in self._uses(request))
+        versions: list[JsonObject] = [{"subject": subject, "version": version} for subject, version in found]
+        return respond(page(request, versions))
+
+    async def get_by_guid(self, request: web.Request) -> web.Response:
+        guid = request.match_info["guid"]
+        found = self._registry.state.guids.get(guid)
+        if found is None:
+            raise errors.schema_not_found(guid)
+        context, schema_id = found
+        schema = self._registry.state.contexts[context].schemas[schema_id]
+        self._check_described(request, context, schema_id)
+        return respond(requests.schema_fields(request, schema, await self._text(request, context, schema)))
+
+    async def list_ids_of_guid(self, request: web.Request) -> web.Response:
+        guid, contexts = request.match_info["guid"], self._registry.state.contexts
+        if guid not in self._registry.state.guids:
+            raise errors.schema_not_found(guid)
+        schema = contexts[self._registry.state.guids[guid][0]].schemas[self._registry.state.guids[guid][1]]
+        fingerprint = schema.fingerprint()
+        ids = {name: one.ids[fingerprint] for name, one in contexts.items() if fingerprint in one.ids}
+        return respond([{"context": name, "id": schema_id} for name, schema_id in sorted(ids.items())])
+
+    async def _text(self, request: web.Request, context: str, schema: Schema) -> str:
+        return await self._registry.format_schema(
+            str(SubjectName(context, "")), schema, request.query.get("format", "")
+        )
+
+    def _find(self, request: web.Request) -> tuple[str, int, Schema]:
+        """The id in the context that the request names; without one, in the default context, and
+        then in the others. Raises RegistryError.
+        """
+        schema_id, state = id_of(request), self._registry.state
+        subject = request.query.get("subject", "")
+        named = context_of(requests.qualified(request, subject))
+        contexts = [named]
+        if named == DEFAULT_CONTEXT:
+            contexts += sorted(
+                (name for name in state.contexts if name != named),
+                key=lambda name: str(SubjectName(name, parse_subject(subject).name)) not in state.subjects,
+            )
+        for context in contexts:
+            known = state.contexts.get(context)
+            if known is not None and schema_id in known.schemas:
+                self._check_described(request, context, schema_id)
+                return context, schema_id, known.schemas[schema_id]
+        raise errors.schema_not_found(schema_id)
+
+    def _check_described(self, request: web.Request, context: str, schema_id: int) -> None:
+        """Raises RegistryError 403 for clients that may describe none of the schema's subjects."""
+        uses = self._registry.state.contexts[context].uses[schema_id]
+        if not any(request["may_describe"](subject) for subject in {version.subject for version in uses}):
+            raise errors.RegistryError(40301, f"schema {schema_id} is of no subject that you may describe")
+
+    def _uses(self, request: web.Request) -> list[SchemaVersion]:
+        """Raises RegistryError."""
+        context, schema_id, _ = self._find(request)
+        deleted, subject = flag(request, "deleted"), request.query.get("subject", "")
+        name = parse_subject(subject).name
+        return [
+            version
+            for version in self._registry.state.contexts[context].uses[schema_id]
+            if (deleted or not version.deleted)
+            and (not name or parse_subject(version.subject).name == name)
+            and request["may_describe"](version.subject)
+        ]

@@ -1,0 +1,147 @@
+"""/subjects: subjects, their versions, registration, look-up and deletion."""
+
+from functools import partial
+
+from aiohttp import web
+
+from ottla_broker.registry import errors
+from ottla_broker.registry.deletions import plan_subject_deletion, plan_version_deletion
+from ottla_broker.registry.record_format import SchemasRecord
+from ottla_broker.registry.registrations import Registration
+from ottla_broker.registry.rest import requests
+from ottla_broker.registry.rest.requests import flag, page, respond, subject_of, version_of
+from ottla_broker.registry.schema import LATEST
+from ottla_broker.registry.schema_registry import SchemaRegistry
+from ottla_broker.registry.state import RegistryState, SchemaVersion
+from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, WILDCARD, SubjectName, parse_subject
+
+
+class SubjectsApi:
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+
+    async def list_subjects(self, request: web.Request) -> web.Response:
+        prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
+        deleted, only_deleted = flag(request, "deleted"), flag(request, "deletedOnly") or flag(request, "deleted_only")
+        state = self._registry.state
+        names = sorted(
+            subject
+            for subject in state.subjects
+            if matches_prefix(subject, prefix)
+            and is_listed(state, subject, deleted=deleted, only_deleted=only_deleted)
+            and request["may_describe"](subject)
+        )
+        return respond(page(request, names))
+
+    async def list_versions(self, request: web.Request) -> web.Response:
+        subject, only_deleted = subject_of(request), flag(request, "deletedOnly") or flag(request, "deleted_only")
+        versions = self._registry.state.versions(subject, deleted=flag(request, "deleted") or only_deleted)
+        if only_deleted:
+            versions = [version for version in versions if version.deleted]
+        if not versions:
+            raise errors.subject_not_found(subject)
+        return respond(page(request, [version.version for version in versions]))
+
+    async def get_version(self, request: web.Request) -> web.Response:
+        version = self._find_version(request)
+        return respond(requests.version_fields(request, version, await self._text(request, version)))
+
+    async def get_version_text(self, request: web.Request) -> web.Response:
+        version = self._find_version(request)
+        return web.Response(text=await self._text(request, version), content_type=requests.CONTENT_TYPE)
+
+    async def _text(self, request: web.Request, version: SchemaVersion) -> str:
+        return await self._registry.format_schema(version.subject, version.schema, request.query.get("format", ""))
+
+    async def list_referrers(self, request: web.Request) -> web.Response:
+        version = self._find_version(request)
+        referrers = self._registry.state.referrers(version.subject, version.version, deleted=flag(request, "deleted"))
+        return respond(page(request, sorted({one.id for one in referrers})))
+
+    async def get_by_metadata(self, request: web.Request) -> web.Response:
+        """The newest version with all of the metadata properties key=value."""
+        subject = subject_of(request)
+        wanted = dict(zip(request.query.getall("key", []), request.query.getall("value", []), strict=False))
+        versions = self._registry.state.versions(subject, deleted=flag(request, "deleted"))
+        if not versions:
+            raise errors.subject_not_found(subject)
+        for version in reversed(versions):
+            properties = (version.schema.metadata or {}).get("properties") or {}
+            if wanted.items() <= properties.items():
+                text = await self._text(request, version)
+                return respond(requests.version_fields(request, version, text))
+        raise errors.schema_not_found()
+
+    def _find_version(self, request: web.Request) -> SchemaVersion:
+        """Raises RegistryError."""
+        subject, number, state = subject_of(request), version_of(request), self._registry.state
+        deleted = flag(request, "deleted")
+        version = state.version(subject, number, deleted=deleted)
+        if version is not None:
+            return version
+        if not state.versions(subject, deleted=deleted):
+            raise errors.subject_not_found(subject)
+        raise errors.version_not_found(number)
+
+    async def look_up(self, request: web.Request) -> web.Response:
+        """POST /subjects/SUBJECT: the version that has the schema."""
+        subject, body, state = subject_of(request), await requests.read_schema_body(request), self._registry.state
+        deleted = flag(request, "deleted")
+        if not state.versions(subject, deleted=deleted):
+            raise errors.subject_not_found(subject)
+        schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=flag(request, "normalize"))
+        version = self._registry.state.find_in_subject(subject, schema, deleted=deleted)
+        if version is None:
+            raise errors.schema_not_found()
+        return respond(requests.version_fields(request, version, await self._text(request, version)))
+
+    async def register(self, request: web.Request) -> web.Response:
+        subject, body = subject_of(request), await requests.read_schema_body(request)
+        schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=self._normalizes(request))
+        wanted_id = body.id if body.id is not None and body.id >= 0 else None
+        wanted_version = body.version if body.version is not None and body.version > 0 else None
+        registration = Registration(subject, schema, wanted_id, wanted_version)
+        version, schema_id = await self._registry.register(registration)
+        if not requests.accepts_unknown(request):
+            return respond({"id": schema_id})
+        fields = requests.schema_fields(request, schema, schema.text)
+        return respond({"id": schema_id, "version": version} | fields)
+
+    def _normalizes(self, request: web.Request) -> bool:
+        if flag(request, "normalize"):
+            return True
+        state, subject = self._registry.state, subject_of(request)
+        found = (state.configs.get(scope, {}).get("normalize") for scope in state.setting_scopes(subject))
+        return next((bool(value) for value in found if value is not None), False)
+
+    async def delete_subject(self, request: web.Request) -> web.Response:
+        decide = partial(plan_subject_deletion, subject=subject_of(request), permanent=flag(request, "permanent"))
+        return respond(await self._registry.write(decide))
+
+    async def delete_version(self, request: web.Request) -> web.Response:
+        subject, number, permanent = subject_of(request), version_of(request), flag(request, "permanent")
+
+        def decide(state: RegistryState) -> tuple[int, list[SchemasRecord]]:
+            chosen = number
+            if number == LATEST:
+                latest = state.version(subject, LATEST, deleted=permanent)
+                if latest is None:
+                    raise errors.subject_not_found(subject)
+                chosen = latest.version
+            return plan_version_deletion(state, subject, chosen, permanent=permanent)
+
+        return respond(await self._registry.write(decide))
+
+
+def matches_prefix(subject: str, prefix: str) -> bool:
+    """A prefix without a context is one of the default context's; `:*:` one of every context's."""
+    if prefix.startswith(WILDCARD):
+        return parse_subject(subject).name.startswith(prefix.removeprefix(WILDCARD))
+    wanted, found = parse_subject(prefix), parse_subject(subject)
+    return found.context == (wanted.context or DEFAULT_CONTEXT) and found.name.startswith(wanted.name)
+
+
+def is_listed(state: RegistryState, subject: str, *, deleted: bool, only_deleted: bool) -> bool:
+    versions = state.subjects[subject].values()
+    is_active = any(not version.deleted for version in versions)
+    return not is_active if only_deleted else deleted or is_active

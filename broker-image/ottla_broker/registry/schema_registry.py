@@ -1,0 +1,155 @@
+"""The registry's operations on schemas: parse, look up, check, register, delete.
+
+Schemas are parsed and compared by the worker process; decisions are pure and rest on the state of
+the topic `_schemas`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from ottla_broker.registry import errors
+from ottla_broker.registry.compatibility import CompatibilityLevel
+from ottla_broker.registry.languages.dispatch import SchemaSource
+from ottla_broker.registry.record_format import SchemasRecord
+from ottla_broker.registry.registrations import (
+    CompatibilityCheck,
+    NewVersion,
+    Registration,
+    pin_references,
+    plan_registration,
+    resolve_references,
+)
+from ottla_broker.registry.schema import SCHEMA_TYPES, Schema
+from ottla_broker.registry.schemas_topic import SchemasTopic
+from ottla_broker.registry.state import RegistryState, SchemaVersion
+from ottla_broker.registry.subject_names import context_of
+from ottla_broker.registry.worker import CompareRequest, FormatRequest, PrintRequest
+from ottla_broker.registry.worker_process import SchemaWorker
+
+MAX_CACHED: Final = 2000
+MAX_CACHED_CHARACTERS: Final = 64 << 10
+"""Of one schema; longer ones are parsed again each time."""
+MAX_ATTEMPTS: Final = 5
+
+T = TypeVar("T")
+
+
+class SchemaRegistry:
+    def __init__(self, topic: SchemasTopic, worker: SchemaWorker) -> None:
+        self.topic = topic
+        self._worker = worker
+        self._printed: OrderedDict[tuple[bytes, str, bool], str] = OrderedDict()
+
+    @property
+    def state(self) -> RegistryState:
+        return self.topic.state
+
+    async def write(self, decide: Callable[[RegistryState], tuple[T, list[SchemasRecord]]]) -> T:
+        """Raises RegistryError, NotLeader."""
+        return await self.topic.write(decide)
+
+    # -- schemas of requests
+
+    async def parse_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> Schema:
+        """The schema as it is kept: in the form that its language prints. Raises RegistryError."""
+        if schema.type not in SCHEMA_TYPES:
+            raise errors.invalid_schema(f"unknown schemaType {schema.type!r}; allowed: {', '.join(SCHEMA_TYPES)}")
+        references = pin_references(self.state, subject, schema.references)
+        schema = msgspec.structs.replace(schema, references=references)
+        fingerprint = schema.fingerprint()
+        context = self.state.contexts.get(context_of(subject))
+        if not normalize and context is not None and fingerprint in context.ids:
+            return schema
+        key = fingerprint, context_of(subject), normalize
+        if (text := self._printed.get(key)) is not None:
+            self._printed.move_to_end(key)
+            return msgspec.structs.replace(schema, text=text)
+        response = await self._worker.send(PrintRequest(self.source(subject, schema), normalize))
+        if len(response.text) <= MAX_CACHED_CHARACTERS:
+            self._printed[key] = response.text
+            if len(self._printed) > MAX_CACHED:
+                self._printed.popitem(last=False)
+        return msgspec.structs.replace(schema, text=response.text)
+
+    def source(self, subject: str, schema: Schema) -> SchemaSource:
+        """Raises RegistryError for a reference to nothing."""
+        return SchemaSource(schema.type, schema.text, tuple(resolve_references(self.state, subject, schema)))
+
+    async def format_schema(self, subject: str, schema: Schema, form: str) -> str:
+        """Raises RegistryError."""
+        if not form:
+            return schema.text
+        return (await self._worker.send(FormatRequest(self.source(subject, schema), form))).text
+
+    # -- compatibility
+
+    async def find_incompatibilities(
+        self, subject: str, schema: Schema, level: CompatibilityLevel, versions: Sequence[SchemaVersion]
+    ) -> list[str]:
+        """Why the schema is incompatible with the first of the versions that it is incompatible
+        with. Raises RegistryError.
+        """
+        new = None
+        for version in versions:
+            if version.schema.fingerprint() == schema.fingerprint():
+                continue
+            if version.schema.type != schema.type:
+                found = [f"Incompatible because of different schema type: {version.schema.type} and {schema.type}"]
+            else:
+                new = new or self.source(subject, schema)
+                found = await self._compare(new, self.source(version.subject, version.schema), level)
+            if found:
+                return [
+                    *found,
+                    f"{{oldSchemaVersion: {version.version}}}",
+                    f"{{oldSchema: '{version.schema.text}'}}",
+                    f"{{compatibility: '{level}'}}",
+                ]
+        return []
+
+    async def _compare(self, new: SchemaSource, old: SchemaSource, level: CompatibilityLevel) -> list[str]:
+        found = []
+        if level.new_reads_old:
+            found += (await self._worker.send(CompareRequest(new, old))).incompatibilities
+        if level.old_reads_new:
+            found += (await self._worker.send(CompareRequest(old, new))).incompatibilities
+        return [str(one) for one in found]
+
+    # -- registration
+
+    async def register(self, wanted: Registration) -> tuple[int, int]:
+        """The version and the id that the schema has in the subject: those it had, or new ones.
+
+        Compatibility is checked before the write, and again if the subject has changed meanwhile.
+        Raises RegistryError, NotLeader.
+        """
+        planned = plan_registration(self.state, wanted)
+        for _ in range(MAX_ATTEMPTS):
+            if isinstance(planned, SchemaVersion):
+                return planned.version, planned.id
+            await self._check(wanted, planned.check)
+            checked = planned.check
+
+            def decide(
+                state: RegistryState, checked: CompatibilityCheck = checked
+            ) -> tuple[SchemaVersion | NewVersion, list[SchemasRecord]]:
+                again = plan_registration(state, wanted)
+                if isinstance(again, NewVersion) and again.check == checked:
+                    return again, list(again.records)
+                return again, []
+
+            planned = await self.write(decide)
+            if isinstance(planned, NewVersion) and planned.check == checked:
+                return planned.version, planned.id
+        raise errors.operation_timed_out(f"other clients keep changing subject {wanted.subject!r}")
+
+    async def _check(self, wanted: Registration, check: CompatibilityCheck) -> None:
+        found = await self.find_incompatibilities(wanted.subject, wanted.schema, check.level, check.versions)
+        if found:
+            raise errors.incompatible(
+                "Schema being registered is incompatible with an earlier schema for subject "
+                f'"{wanted.subject}", details: [{", ".join(found)}]'
+            )

@@ -1,0 +1,58 @@
+"""Compatibility of subjects, of contexts, and of everything, and what goes with it. Pure."""
+
+from typing import Final
+
+from ottla_broker.registry import errors
+from ottla_broker.registry.compatibility import DEFAULT_LEVEL, parse_level
+from ottla_broker.registry.record_format import ConfigValue, SchemasRecord, config_key
+from ottla_broker.registry.schema import JsonObject
+from ottla_broker.registry.state import RegistryState
+
+KEPT_FIELDS: Final = (
+    "alias",
+    "normalize",
+    "validateFields",
+    "validateRules",
+    "compatibilityGroup",
+    "compatibilityPolicy",
+    "defaultMetadata",
+    "overrideMetadata",
+    "defaultRuleSet",
+    "overrideRuleSet",
+)
+"""Fields of a config that are kept and returned, beside the level."""
+
+
+def plan_config(state: RegistryState, subject: str | None, request: JsonObject) -> list[SchemasRecord]:
+    """Fields that the request leaves out keep their values. Raises RegistryError."""
+    fields = dict(state.configs.get(subject, {}))
+    level = request.get("compatibility", request.get("compatibilityLevel"))
+    if level is not None:
+        fields["compatibilityLevel"] = str(parse_level(level))
+    for name in KEPT_FIELDS:
+        if name in request:
+            fields[name] = request[name]
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if not fields:
+        raise errors.invalid_compatibility(level)
+    return [SchemasRecord(config_key(subject), ConfigValue(fields))]
+
+
+def plan_config_removal(state: RegistryState, subject: str | None) -> tuple[JsonObject, list[SchemasRecord]]:
+    """The settings that were, and the records. Raises RegistryError."""
+    if subject is not None and subject not in state.configs:
+        raise errors.subject_not_found(subject)
+    return dict(state.configs.get(subject, {})), [SchemasRecord(config_key(subject), None)]
+
+
+def describe_config(state: RegistryState, subject: str | None, *, with_defaults: bool) -> JsonObject:
+    """Raises RegistryError for a subject without settings of its own, unless `with_defaults`."""
+    if subject is not None and not with_defaults:
+        own = state.configs.get(subject)
+        if own is None:
+            raise errors.compatibility_not_configured(subject)
+        return own
+    fields: JsonObject = {"compatibilityLevel": str(DEFAULT_LEVEL)}
+    for scope in reversed(list(state.setting_scopes(subject))):
+        fields |= state.configs.get(scope, {})
+    return fields

@@ -1,0 +1,174 @@
+"""What the records of `_schemas` say: subjects with their versions, schemas by id, settings.
+
+State is a function of the records, in their order: every broker with the registry has the same.
+A schema is held once, however many subjects have it.
+"""
+
+from collections.abc import Iterator
+
+from ottla_broker.registry.record_format import (
+    ConfigValue,
+    DeleteSubjectValue,
+    ModeValue,
+    RecordKey,
+    SchemasRecord,
+    SchemaValue,
+)
+from ottla_broker.registry.schema import LATEST, JsonObject, Reference, Schema
+from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, GLOBAL_CONTEXT, context_of, qualify_subject
+
+
+class SchemaVersion:
+    """One version of a subject. `deleted`: softly."""
+
+    __slots__ = ("deleted", "id", "schema", "subject", "version")
+
+    def __init__(self, subject: str, version: int, schema_id: int, schema: Schema, deleted: bool) -> None:
+        self.subject = subject
+        self.version = version
+        self.id = schema_id
+        self.schema = schema
+        self.deleted = deleted
+
+
+class Context:
+    """`schemas`: by id. `ids`: by the schema's fingerprint. `uses`: versions that have an id."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, Schema] = {}
+        self.ids: dict[bytes, int] = {}
+        self.uses: dict[int, list[SchemaVersion]] = {}
+        self.max_id = 0
+
+
+class RegistryState:
+    """`configs` and `modes`: by subject, by `:.context:`, and None for everything.
+
+    `references`: versions of other subjects by the (subject, version) that they refer to.
+    """
+
+    def __init__(self) -> None:
+        self.subjects: dict[str, dict[int, SchemaVersion]] = {}
+        self.contexts: dict[str, Context] = {DEFAULT_CONTEXT: Context()}
+        self.configs: dict[str | None, JsonObject] = {}
+        self.modes: dict[str | None, str] = {}
+        self.references: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        self.guids: dict[str, tuple[str, int]] = {}
+
+    # -- records
+
+    def apply(self, record: SchemasRecord) -> None:
+        key, value = record.key, record.value
+        match value:
+            case SchemaValue():
+                self._put_version(value)
+            case ConfigValue():
+                self.configs[key.subject] = value.fields
+            case ModeValue():
+                self.modes[key.subject] = value.mode
+            case DeleteSubjectValue():
+                for version in self.subjects.get(value.subject, {}).values():
+                    version.deleted = version.deleted or version.version <= value.version
+            case None:
+                self._remove(key)
+
+    def _put_version(self, value: SchemaValue) -> None:
+        subject, number = value.subject, value.version
+        context = self.contexts.setdefault(context_of(subject), Context())
+        previous = self.subjects.get(subject, {}).get(number)
+        if previous is not None:
+            if previous.id == value.id and previous.schema.text == value.schema:
+                previous.deleted = value.deleted
+                return
+            self._remove_version(previous)
+        schema = Schema(value.schema_type, value.schema, value.references, value.metadata, value.rule_set)
+        known = context.schemas.get(value.id)
+        fingerprint = schema.fingerprint()
+        if known is not None and known.fingerprint() == fingerprint:
+            schema = known
+        else:
+            context.schemas[value.id] = schema
+            context.ids.setdefault(fingerprint, value.id)
+        context.max_id = max(context.max_id, value.id)
+        self.guids.setdefault(value.guid or schema.guid(), (context_of(subject), value.id))
+        version = SchemaVersion(subject, number, value.id, schema, value.deleted)
+        self.subjects.setdefault(subject, {})[number] = version
+        context.uses.setdefault(value.id, []).append(version)
+        for reference in schema.references:
+            self.references.setdefault(self._referred(subject, reference), set()).add((subject, number))
+
+    def _referred(self, subject: str, reference: Reference) -> tuple[str, int]:
+        return qualify_subject(reference.subject, context_of(subject)), reference.version
+
+    def _remove(self, key: RecordKey) -> None:
+        match key.keytype:
+            case "SCHEMA" if key.subject is not None and key.version is not None:
+                if (version := self.subjects.get(key.subject, {}).get(key.version)) is not None:
+                    self._remove_version(version)
+            case "CLEAR_SUBJECT" if key.subject is not None:
+                for version in list(self.subjects.get(key.subject, {}).values()):
+                    self._remove_version(version)
+            case "CONFIG":
+                self.configs.pop(key.subject, None)
+            case "MODE":
+                self.modes.pop(key.subject, None)
+
+    def _remove_version(self, version: SchemaVersion) -> None:
+        """The id keeps naming its schema only while a version has it."""
+        versions = self.subjects[version.subject]
+        del versions[version.version]
+        if not versions:
+            del self.subjects[version.subject]
+        context = self.contexts[context_of(version.subject)]
+        uses = context.uses[version.id]
+        uses.remove(version)
+        if not uses:
+            del context.uses[version.id]
+            schema = context.schemas.pop(version.id)
+            if context.ids.get(schema.fingerprint()) == version.id:
+                del context.ids[schema.fingerprint()]
+            self.guids.pop(schema.guid(), None)
+        for reference in version.schema.references:
+            self.references.get(self._referred(version.subject, reference), set()).discard(
+                (version.subject, version.version)
+            )
+
+    # -- questions
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[SchemaVersion]:
+        """In their order; with `deleted`, softly deleted ones too."""
+        found = self.subjects.get(subject, {})
+        return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
+
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> SchemaVersion | None:
+        """`number` LATEST: the newest."""
+        if number == LATEST:
+            versions = self.versions(subject, deleted=deleted)
+            return versions[-1] if versions else None
+        found = self.subjects.get(subject, {}).get(number)
+        return found if found is not None and (deleted or not found.deleted) else None
+
+    def find_in_subject(self, subject: str, schema: Schema, *, deleted: bool = False) -> SchemaVersion | None:
+        """The newest version of the subject that has the schema."""
+        fingerprint = schema.fingerprint()
+        found = self.subjects.get(subject, {})
+        for number in sorted(found, reverse=True):
+            version = found[number]
+            if (deleted or not version.deleted) and version.schema.fingerprint() == fingerprint:
+                return version
+        return None
+
+    def referrers(self, subject: str, number: int, *, deleted: bool = False) -> list[SchemaVersion]:
+        """Versions whose schemas refer to this one."""
+        found = (self.subjects[by][at] for by, at in sorted(self.references.get((subject, number), ())))
+        return [version for version in found if deleted or not version.deleted]
+
+    def setting_scopes(self, subject: str | None) -> Iterator[str | None]:
+        """Where a setting of the subject is looked for: the subject, its context, everything."""
+        if subject:
+            yield subject
+            context = context_of(subject)
+            if context != DEFAULT_CONTEXT and subject != f":{context}:":
+                yield f":{context}:"
+        yield None
+        yield f":{GLOBAL_CONTEXT}:"

@@ -1,0 +1,66 @@
+"""Names of subjects: `orders-value`, or `:.context:orders-value` in a context other than the
+default one.
+
+A context is a registry within the registry: it has ids of its own.
+"""
+
+from typing import Final, NamedTuple
+
+DEFAULT_CONTEXT: Final = "."
+GLOBAL_CONTEXT: Final = ".__GLOBAL"
+WILDCARD: Final = ":*:"
+"""As a prefix: subjects of every context."""
+EMPTY_NAME: Final = "__EMPTY"
+GLOBAL_NAME: Final = "__GLOBAL"
+RESERVED_NAMES: Final = frozenset({EMPTY_NAME, GLOBAL_NAME})
+SUFFIXES: Final = ("-value", "-key")
+
+
+class SubjectName(NamedTuple):
+    context: str
+    name: str
+
+    @property
+    def is_context(self) -> bool:
+        """True for `:.context:`, which stands for the whole context."""
+        return not self.name and self.context != DEFAULT_CONTEXT
+
+    def __str__(self) -> str:
+        return self.name if self.context == DEFAULT_CONTEXT else f":{self.context}:{self.name}"
+
+
+def parse_subject(text: str) -> SubjectName:
+    if text.startswith(":.") or text == "::":
+        context, separator, name = text[1:].partition(":")
+        if not separator:
+            return SubjectName(context, "")
+        return SubjectName(context or DEFAULT_CONTEXT, name)
+    return SubjectName(DEFAULT_CONTEXT, text)
+
+
+def context_of(text: str) -> str:
+    return parse_subject(text).context
+
+
+def qualify_subject(subject: str, context: str) -> str:
+    """The subject that a schema of `context` names in a reference."""
+    if subject.startswith(":.") or context == DEFAULT_CONTEXT:
+        return subject
+    return str(SubjectName(context, subject))
+
+
+def is_valid_subject(text: str) -> bool:
+    """Control characters and the registry's own names are refused, as Confluent's does."""
+    name = parse_subject(text).name
+    return bool(name) and name not in RESERVED_NAMES and not any(ord(it) < 32 or ord(it) == 127 for it in text)
+
+
+def topic_of(subject: str) -> str:
+    """The topic whose rules of access hold for the subject (TopicNameStrategy); else a topic of the
+    subject's own name.
+    """
+    name = parse_subject(subject).name
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name

@@ -1,0 +1,87 @@
+"""`python -m ottla_broker.registry.worker`: parses and compares schemas for one broker.
+
+Requests and responses are msgpack, each after its length in 4 bytes, on standard input and output.
+The process may use a bounded amount of memory; the broker ends it when a request takes too long.
+"""
+
+import resource
+import struct
+import sys
+from typing import BinaryIO, Final
+
+import msgspec
+
+from ottla_broker.registry.languages.dispatch import (
+    SchemaSource,
+    find_incompatibilities,
+    format_schema,
+    print_schema,
+)
+from ottla_broker.registry.languages.incompatibility import Incompatibility, SchemaError
+
+MAX_MEMORY_BYTES: Final = 2 << 30
+"""Address space: what libraries map counts too."""
+MAX_RECURSION: Final = 4000
+LENGTH: Final = struct.Struct(">I")
+
+
+class PrintRequest(msgspec.Struct, tag="print"):
+    source: SchemaSource
+    normalize: bool
+
+
+class CompareRequest(msgspec.Struct, tag="compare"):
+    reader: SchemaSource
+    writer: SchemaSource
+
+
+class FormatRequest(msgspec.Struct, tag="format"):
+    source: SchemaSource
+    form: str
+
+
+Request = PrintRequest | CompareRequest | FormatRequest
+
+
+class Response(msgspec.Struct):
+    """`error`: why a schema is invalid."""
+
+    text: str = ""
+    incompatibilities: list[Incompatibility] = []
+    error: str = ""
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    sys.setrecursionlimit(MAX_RECURSION)
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+def serve(requests: BinaryIO, responses: BinaryIO) -> None:
+    """Until the broker closes its end."""
+    decode = msgspec.msgpack.Decoder(Request).decode
+    while len(head := requests.read(LENGTH.size)) == LENGTH.size:
+        response = msgspec.msgpack.encode(respond(decode(requests.read(*LENGTH.unpack(head)))))
+        responses.write(LENGTH.pack(len(response)) + response)
+        responses.flush()
+
+
+def respond(request: Request) -> Response:
+    try:
+        match request:
+            case PrintRequest():
+                return Response(print_schema(request.source, normalize=request.normalize))
+            case CompareRequest():
+                return Response(incompatibilities=find_incompatibilities(request.reader, request.writer))
+            case FormatRequest():
+                return Response(format_schema(request.source, request.form))
+    except SchemaError as reason:
+        return Response(error=str(reason))
+    except RecursionError:
+        return Response(error="it is nested too deeply")
+    except MemoryError:
+        return Response(error="it needs too much memory")
+
+
+if __name__ == "__main__":
+    main()

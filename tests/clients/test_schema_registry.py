@@ -1,0 +1,199 @@
+"""The schema registry of a broker with confluent-kafka's registry client and serialisers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+import requests
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from tests.brokers import BrokerProcess
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.ports import free_port
+
+USER = '{"type": "record", "name": "User", "namespace": "shop", "fields": [{"name": "name", "type": "string"}]}'
+USER_PRINTED = '{"type":"record","name":"User","namespace":"shop","fields":[{"name":"name","type":"string"}]}'
+
+
+def user(*fields: str) -> str:
+    return USER_PRINTED.replace("]}", "".join(f",{field}" for field in fields) + "]}")
+
+
+AGE = '{"name":"age","type":"int"}'
+AGE_OR_0 = '{"name":"age","type":"int","default":0}'
+
+
+@pytest.fixture(scope="module")
+def registry_broker(new_broker: NewBroker) -> Iterator[tuple[BrokerProcess, str]]:
+    port = free_port()
+    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{port}"}) as broker:
+        yield broker, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def url(registry_broker: tuple[BrokerProcess, str]) -> str:
+    return registry_broker[1]
+
+
+@pytest.fixture
+def client(url: str) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": url})
+
+
+def test_avro_records_pass_from_a_serializer_to_a_deserializer(
+    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, name: str
+) -> None:
+    broker, url = registry_broker
+    serialize = AvroSerializer(client, USER)
+    context = SerializationContext(name, MessageField.VALUE)
+    data = serialize({"name": "Ottla"}, context)
+    assert data is not None and data[0] == 0
+    rd.create_topic(broker.bootstrap, name)
+    producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(name, data)
+    assert producer.flush(30) == 0
+    [message] = rd.consume(broker.bootstrap, name, 1)
+    deserialize = AvroDeserializer(SchemaRegistryClient({"url": url}))
+    assert deserialize(message.value(), context) == {"name": "Ottla"}
+    assert client.get_latest_version(f"{name}-value").schema.schema_str == USER_PRINTED
+
+
+def test_a_schema_keeps_its_version_and_id_when_it_is_registered_again(client: SchemaRegistryClient, name: str) -> None:
+    first = client.register_schema(name, Schema(USER, "AVRO"))
+    again = SchemaRegistryClient(client.config()).register_schema(name, Schema(USER_PRINTED, "AVRO"))
+    other = client.register_schema(f"{name}-other", Schema(USER, "AVRO"))
+    assert first == again == other
+    assert client.get_versions(name) == [1]
+    assert client.lookup_schema(name, Schema(USER, "AVRO")).version == 1
+    assert {one.subject for one in client.get_schema_versions(first)} >= {name, f"{name}-other"}
+
+
+def test_an_incompatible_schema_is_refused_with_the_name_of_the_field(client: SchemaRegistryClient, name: str) -> None:
+    client.register_schema(name, Schema(USER, "AVRO"))
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema(name, Schema(user(AGE), "AVRO"))
+    assert refused.value.error_code == 40901 and refused.value.http_status_code == 409
+    assert "READER_FIELD_MISSING_DEFAULT_VALUE" in str(refused.value) and "'age'" in str(refused.value)
+    assert not client.test_compatibility(name, Schema(user(AGE), "AVRO"))
+    assert client.test_compatibility(name, Schema(user(AGE_OR_0), "AVRO"))
+    client.set_compatibility(name, "FORWARD")
+    assert client.test_compatibility(name, Schema(user(AGE), "AVRO"))
+    client.register_schema(name, Schema(user(AGE), "AVRO"))
+    assert client.get_versions(name) == [1, 2]
+
+
+def test_a_transitive_level_checks_every_version(client: SchemaRegistryClient, name: str) -> None:
+    client.set_compatibility(name, "NONE")
+    for text in ('"string"', '"int"', '"long"'):
+        client.register_schema(name, Schema(text, "AVRO"))
+    client.set_compatibility(name, "BACKWARD")
+    assert client.test_compatibility_all_versions(name, Schema('"double"', "AVRO"))
+    client.set_compatibility(name, "BACKWARD_TRANSITIVE")
+    assert not client.test_compatibility_all_versions(name, Schema('"double"', "AVRO"))
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda c, name: c.get_latest_version(name), 40401),
+        (lambda c, name: c.get_version(name, 7), 40401),
+        (lambda c, name: c.get_schema(4711), 40403),
+        (lambda c, name: c.lookup_schema(name, Schema(USER, "AVRO")), 40401),
+        (lambda c, name: c.delete_subject(name), 40401),
+        (lambda c, name: c.get_compatibility(name), 40408),
+        (lambda c, name: c.get_mode(name), 40409),
+        (lambda c, name: c.set_compatibility(name, "SOMETIMES"), 42203),
+        (lambda c, name: c.update_mode(name, "SOMETIMES"), 42204),
+        (lambda c, name: c.register_schema(name, Schema('{"type": "recor"}', "AVRO")), 42201),
+        (lambda c, name: c.register_schema(name, Schema("{", "AVRO")), 42201),
+        (lambda c, name: c.register_schema(name, Schema('"int"', "XML")), 42201),
+    ],
+)
+def test_errors_have_the_codes_that_clients_look_for(
+    client: SchemaRegistryClient, name: str, call: Any, code: int
+) -> None:
+    with pytest.raises(SchemaRegistryError) as refused:
+        call(client, name)
+    assert refused.value.error_code == code
+
+
+def test_subjects_are_deleted_softly_and_then_for_good(client: SchemaRegistryClient, name: str, url: str) -> None:
+    schema_id = client.register_schema(name, Schema(f'{{"type":"fixed","name":"{name.replace("-", "_")}","size":4}}'))
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.delete_subject(name, permanent=True)
+    assert refused.value.error_code == 40405
+    assert client.delete_subject(name) == [1]
+    assert name not in client.get_subjects() and name in client.get_subjects(deleted=True)
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.delete_subject(name)
+    assert refused.value.error_code == 40404
+    assert SchemaRegistryClient({"url": url}).get_schema(schema_id)  # records stay readable
+    assert client.delete_subject(name, permanent=True) == [1]
+    assert name not in client.get_subjects(deleted=True)
+    with pytest.raises(SchemaRegistryError):
+        SchemaRegistryClient({"url": url}).get_schema(schema_id)
+
+
+def test_a_version_that_is_referred_to_is_not_deleted(client: SchemaRegistryClient, name: str) -> None:
+    client.register_schema(f"{name}-user", Schema(USER, "AVRO"))
+    order = '{"type":"record","name":"Order","fields":[{"name":"by","type":"shop.User"}]}'
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema(name, Schema(order, "AVRO"))
+    assert refused.value.error_code == 42201 and "shop.User" in str(refused.value)
+    reference = SchemaReference("shop.User", f"{name}-user", 1)
+    schema_id = client.register_schema(name, Schema(order, "AVRO", [reference]))
+    assert client.get_referenced_by(f"{name}-user", 1) == [schema_id]
+    assert client.get_version(name, 1).schema.references == [reference]
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.delete_version(f"{name}-user", 1)
+    assert refused.value.error_code == 42206
+    serialize = AvroSerializer(client, Schema(order, "AVRO", [reference]), conf={"auto.register.schemas": False})
+    context = SerializationContext(name.removesuffix("-value"), MessageField.VALUE)
+    client.register_schema(f"{context.topic}-value", Schema(order, "AVRO", [reference]))
+    assert serialize({"by": {"name": "Ottla"}}, context)
+
+
+def test_a_read_only_subject_takes_no_schema(client: SchemaRegistryClient, name: str) -> None:
+    client.update_mode(name, "READONLY")
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema(name, Schema(USER, "AVRO"))
+    assert refused.value.error_code == 42205
+    client.delete_mode(name)
+    assert client.register_schema(name, Schema(USER, "AVRO"))
+
+
+def test_metadata_rules_and_contexts_are_kept(url: str, name: str) -> None:
+    body: Any = {
+        "schema": USER,
+        "metadata": {"properties": {"owner": "o"}},
+        "ruleSet": {"domainRules": [{"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE"}]},
+        "unknown": 1,
+    }
+    subject = f":.lab:{name}"
+    answer = requests.post(f"{url}/subjects/{subject}/versions", json=body, timeout=30)
+    assert answer.json() == {"id": 1}, "a context has ids of its own, and no field that older clients do not know"
+    kept = requests.get(f"{url}/subjects/{subject}/versions/latest", timeout=30).json()
+    assert kept["metadata"] == body["metadata"] and kept["ruleSet"] == body["ruleSet"]
+    assert set(kept) == {"subject", "version", "id", "metadata", "ruleSet", "schema"}
+    assert requests.get(f"{url}/contexts/.lab/subjects", timeout=30).json() == [subject]
+    assert subject not in requests.get(f"{url}/subjects", timeout=30).json()
+    assert ".lab" in requests.get(f"{url}/contexts", timeout=30).json()
+
+
+def test_a_restarted_broker_has_the_schemas_again(new_broker: NewBroker) -> None:
+    port = free_port()
+    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{port}"}) as broker:
+        client = SchemaRegistryClient({"url": f"http://127.0.0.1:{port}"})
+        assert client.get_subjects() == []
+        client.register_schema("a-value", Schema(USER, "AVRO"))
+        client.set_compatibility("a-value", "FULL")
+        broker.stop()
+        broker.start()
+        restarted = SchemaRegistryClient({"url": f"http://127.0.0.1:{port}"})
+        rd_versions = restarted.get_versions("a-value")
+        assert rd_versions == [1] and restarted.get_compatibility("a-value") == "FULL"
+        assert restarted.register_schema("a-value", Schema(USER, "AVRO")) == 1
