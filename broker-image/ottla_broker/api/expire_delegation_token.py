@@ -25,6 +25,9 @@ async def expire_delegation_token(
 ) -> ExpireDelegationTokenResponse:
     period_ms = to_milliseconds(request.expiry_time_period)
     code, expires_at = await change_expiry(
-        ctx, lambda tokens: tokens.expire_token(request.hmac, ctx.connection.principal, period_ms)
+        ctx,
+        "EXPIRE_TOKEN",
+        request.hmac,
+        lambda tokens: tokens.expire_token(request.hmac, ctx.connection.principal, period_ms),
     )
     return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp=expires_at, throttle_time=NO_THROTTLE)

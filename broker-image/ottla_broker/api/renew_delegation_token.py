@@ -25,6 +25,9 @@ async def renew_delegation_token(
 ) -> RenewDelegationTokenResponse:
     period_ms = to_milliseconds(request.renew_period)
     code, expires_at = await change_expiry(
-        ctx, lambda tokens: tokens.renew_token(request.hmac, ctx.connection.principal, period_ms)
+        ctx,
+        "RENEW_TOKEN",
+        request.hmac,
+        lambda tokens: tokens.renew_token(request.hmac, ctx.connection.principal, period_ms),
     )
     return RenewDelegationTokenResponse(error_code=code, expiry_timestamp=expires_at, throttle_time=NO_THROTTLE)

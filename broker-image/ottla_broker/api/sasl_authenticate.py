@@ -27,7 +27,7 @@ async def sasl_authenticate(ctx: RequestContext, request: SaslAuthenticateReques
     if session is None:
         return error_response(ErrorCode.illegal_sasl_state, "this listener has no SASL")
     try:
-        token = await respond_to_token(ctx.connection, session, request.auth_bytes)
+        token = await respond_to_token(ctx, session, request.auth_bytes)
     except KafkaError as error:
         return error_response(error.code, error.message)
     return SaslAuthenticateResponse(

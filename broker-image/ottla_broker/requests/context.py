@@ -38,6 +38,7 @@ def _do_nothing_for(_: float) -> None:
 
 
 DENIED: Final = "denied"
+DONE: Final = "done"
 API_KEYS: Final = frozenset(int(key) for key in ApiKey)
 
 

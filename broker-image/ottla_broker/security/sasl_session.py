@@ -148,6 +148,11 @@ class SaslSession:
         return response
 
     @property
+    def claimed_user(self) -> str:
+        """As whom the client tries to log in, as far as it has said; not of an OAuth token."""
+        return "" if self._exchange is None else self._exchange.username
+
+    @property
     def lifetime_ms(self) -> int:
         """Milliseconds until the session expires; 0: never, or not authenticated yet."""
         return 0 if self.expires_s is None else max(0, round((self.expires_s - self._now_s()) * 1000))
@@ -184,6 +189,7 @@ class PlainExchange:
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
+        self.username = ""
         self.principal: Principal | None = None
 
     def respond(self, token: bytes) -> bytes:
@@ -192,7 +198,7 @@ class PlainExchange:
             raise ScramError("Authentication failed: Invalid SASL/PLAIN response: expected 3 tokens")
         authorization_id, name, password = parts
         try:
-            username = name.decode()
+            self.username = username = name.decode()
         except UnicodeDecodeError:
             raise ScramError(INVALID_USER) from None
         expected = self._users.get(username)
@@ -231,6 +237,10 @@ class ScramExchange:
         else:
             self.principal, self.lifetime_s = self._token.owner, self._token.lifetime_s
         return response
+
+    @property
+    def username(self) -> str:
+        return self._server.username
 
     @property
     def login(self) -> ScramLogin:
