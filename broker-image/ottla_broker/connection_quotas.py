@@ -13,6 +13,7 @@ The limits are those of the config at the time.
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
@@ -105,6 +106,8 @@ class ConnectionQuotas:
         """Counts one more connection, unless it would have to wait too long."""
         if limit is None or limit >= MAX_CONNECTION_CREATION_RATE.default:
             return 0.0
+        if limit == 0:
+            return math.inf
         bucket = self._rates.setdefault(
             listener, TokenBucket(self._client_quotas.windows.burst_s(CONNECTION_CREATION_RATE))
         )

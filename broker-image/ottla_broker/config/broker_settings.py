@@ -111,7 +111,7 @@ MAX_CONNECTIONS_PER_IP = _network.row("max.connections.per.ip", integer(at_least
     "Maximum number of open connections from one IP address.", DYNAMIC)
 MAX_CONNECTIONS_PER_IP_OVERRIDES = _network.row("max.connections.per.ip.overrides", limits_by_address(), "",
     "Limits for single IP addresses, in place of `max.connections.per.ip`.", DYNAMIC)
-MAX_CONNECTION_CREATION_RATE = _network.row("max.connection.creation.rate", integer(at_least=1), MAX_INT32,
+MAX_CONNECTION_CREATION_RATE = _network.row("max.connection.creation.rate", integer(at_least=0), MAX_INT32,
     "Maximum number of connections accepted per second. More wait for up to 10 seconds; a broker that was idle accepts "
     "ten seconds' worth at once. Connections of brokers count but do not wait, if the inter-broker listener is not "
     "the only one. `listener.name.NAME.max.connection.creation.rate` limits one listener.", DYNAMIC)
