@@ -172,12 +172,14 @@ def test_changes_of_delegation_tokens_are_lines_with_the_tokens_id(audited: Audi
         channel = await open_channel(host, int(port), "tokens", security=login)
         made = await channel.send(
             CreateDelegationTokenRequest(
-                owner_principal_type=None, owner_principal_name=None, renewers=(), max_lifetime=i64Timedelta(DAY)
+                owner_principal_type=None, owner_principal_name=None, renewers=(), max_lifetime=i64Timedelta.parse(DAY)
             )
         )
         for period in (DAY, -DAY):
-            await channel.send(ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period=i64Timedelta(period)))
-        await channel.send(ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period=i64Timedelta(DAY)))
+            await channel.send(
+                ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period=i64Timedelta.parse(period))
+            )
+        await channel.send(ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period=i64Timedelta.parse(DAY)))
         return str(made.token_id), bytes(made.hmac)
 
     token_id, token_hmac = asyncio.run(send())
