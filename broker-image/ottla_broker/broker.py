@@ -42,6 +42,7 @@ from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.future_log import find_duplicates
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.schema_ids import SchemaIds
 from ottla_broker.metadata.broker_lifecycle import NO_BROKER_EPOCH, BrokerLifecycle
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.controller_channel import ControllerChannel
@@ -105,8 +106,8 @@ class Broker:
     `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`:
     clients are served. `acl_authorizer`: None when everything is allowed to everyone. `started`:
     set once the broker has become ready. `channels`: opens connections to other brokers.
-    `restart_ordered`: set when it is to be stopped and started again. `unrecoverable_errors`:
-    reasons why it is no longer ready.
+    `schema_ids`: None without a schema registry. `restart_ordered`: set when it is to be stopped
+    and started again. `unrecoverable_errors`: reasons why it is no longer ready.
     """
 
     def __init__(
@@ -185,6 +186,7 @@ class Broker:
         )
         self.acl_authorizer = make_acl_authorizer(config)
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
+        self.schema_ids: SchemaIds | None = None
         self.client_quotas = make_client_quotas(config)
         self.on_logins_removed: Callable[[], None] = lambda: None
         self.audit_log = make_audit_log(config, runtime)

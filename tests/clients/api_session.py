@@ -225,6 +225,8 @@ def encode_values(*values: bytes | None, at_ms: int = START_MS, key: bytes | Non
 
 # --- building requests
 
+ZERO_VALUES = ((bool, False), (int, 0), (float, 0.0), (str, ""), (bytes, b""), (UUID, UUID(int=0)))
+
 
 @cache
 def type_hints(cls: type) -> dict[str, Any]:
@@ -269,7 +271,7 @@ def _zero_value(hint: Any) -> Any:
         return build_message(typing.cast(type, hint), {})
     while not isinstance(hint, type):
         hint = hint.__supertype__
-    return next(zero for base, zero in ((bool, False), (int, 0), (str, ""), (bytes, b"")) if issubclass(hint, base))
+    return next(zero for base, zero in ZERO_VALUES if issubclass(hint, base))
 
 
 def _is_duration(hint: Any) -> bool:

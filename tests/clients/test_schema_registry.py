@@ -1,5 +1,6 @@
 """The schema registry of a broker with confluent-kafka's registry client and serialisers."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,8 +9,12 @@ import pytest
 import requests
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import message_factory
 
+from ottla_broker.registry.languages.protobuf_descriptor import load_descriptor
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
@@ -197,3 +202,85 @@ def test_a_restarted_broker_has_the_schemas_again(new_broker: NewBroker) -> None
         rd_versions = restarted.get_versions("a-value")
         assert rd_versions == [1] and restarted.get_compatibility("a-value") == "FULL"
         assert restarted.register_schema("a-value", Schema(USER, "AVRO")) == 1
+
+
+ITEM = """
+syntax = "proto3";
+package shop;
+message Item { string name = 1; int64 price = 2; }
+"""
+
+
+def test_protobuf_records_pass_from_a_serializer_to_a_deserializer(client: SchemaRegistryClient, name: str) -> None:
+    item = message_factory.GetMessageClass(load_descriptor(ITEM, name="item.proto").message_types_by_name["Item"])
+    context = SerializationContext(name, MessageField.VALUE)
+    data = ProtobufSerializer(item, client, {"use.deprecated.format": False})(item(name="rope", price=3), context)
+    read = ProtobufDeserializer(item, {"use.deprecated.format": False}, client)(data, context)
+    assert read == item(name="rope", price=3)
+    registered = client.get_latest_version(f"{name}-value").schema
+    assert registered.schema_type == "PROTOBUF" and "string name = 1;" in registered.schema_str
+    assert not client.test_compatibility(f"{name}-value", Schema(ITEM.replace("int64", "string"), "PROTOBUF"))
+
+
+def test_json_records_pass_from_a_serializer_to_a_deserializer(client: SchemaRegistryClient, name: str) -> None:
+    text = '{"title":"Item","type":"object","properties":{"name":{"type":"string"}},"additionalProperties":false}'
+    context = SerializationContext(name, MessageField.VALUE)
+    data = JSONSerializer(text, client)({"name": "rope"}, context)
+    assert JSONDeserializer(text, schema_registry_client=client)(data, context) == {"name": "rope"}
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema(f"{name}-value", Schema(text.replace("string", "integer"), "JSON"))
+    assert refused.value.error_code == 40901 and "TYPE_CHANGED" in str(refused.value)
+
+
+def hostile_schemas() -> dict[str, tuple[str, str]]:
+    fields = ",".join(f'{{"name":"f{number}","type":"int"}}' for number in range(400_000))
+    types = ",".join(f'{{"$ref":"#/definitions/d{number}"}}' for number in range(1, 30))
+    doubling = {f"d{at}": {"allOf": [{"$ref": f"#/definitions/d{at + 1}"}] * 2} for at in range(60)} | {"d60": {}}
+    return {
+        "deep": ("[" * 100_000, "AVRO"),
+        "deep arrays": ('{"type":"array","items":' * 50_000 + '"int"' + "}" * 50_000, "AVRO"),
+        "deep json": ('{"items":' * 50_000 + "true" + "}" * 50_000, "JSON"),
+        "many fields": (f'{{"type":"record","name":"R","fields":[{fields}]}}', "AVRO"),
+        "a million fields": (f'{{"type":"record","name":"R","fields":[{fields},{fields},{fields}]}}', "AVRO"),
+        "expression": ('{"type":"string","pattern":"((a+)+)+$((("}', "JSON"),
+        "doubling": (json.dumps({"$ref": "#/definitions/d0", "definitions": doubling, "x": types}), "JSON"),
+        "deep messages": ("message A {" * 20_000 + "}" * 20_000, "PROTOBUF"),
+        "network": ('{"$ref":"http://127.0.0.1:1/x.json"}', "JSON"),
+    }
+
+
+@pytest.mark.parametrize("kind", [*hostile_schemas()])
+def test_a_hostile_schema_costs_nobody_else(
+    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, kind: str, name: str
+) -> None:
+    text, schema_type = hostile_schemas()[kind]
+    subject = f"{name}-{kind.replace(' ', '-')}"
+    client.set_compatibility(subject, "NONE")
+    if kind == "doubling":
+        assert client.register_schema(subject, Schema(text, schema_type)), "it is valid"
+    else:
+        with pytest.raises(SchemaRegistryError) as refused:
+            client.register_schema(subject, Schema(text, schema_type))
+        assert refused.value.error_code in (42201, 42209)
+    assert client.register_schema(name, Schema(USER, "AVRO")), "the registry serves others"
+    assert rd.admin_client(registry_broker[0].bootstrap).list_topics(timeout=10).topics, "the broker serves others"
+
+
+@pytest.mark.parametrize("setting", ["confluent.value.schema.validation", "redpanda.value.schema.id.validation"])
+def test_a_topic_that_validates_schemas_refuses_records_of_unknown_ones(
+    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, name: str, setting: str
+) -> None:
+    bootstrap, topic = registry_broker[0].bootstrap, f"{name}-{setting.split('.')[0]}"
+    validation: dict[str, Any] = {setting: "true"}
+    rd.create_topic(bootstrap, topic, **validation)
+    context = SerializationContext(topic, MessageField.VALUE)
+    other = client.register_schema(f"{name}-of-another-topic", Schema(user(AGE), "AVRO"))
+    data = AvroSerializer(client, USER)({"name": "Ottla"}, context)
+    refused: list[ck.KafkaError | None] = []
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "retries": 3})
+    values = [b"no id", b"\0\0", b"\0" + other.to_bytes(4, "big") + b"x", b"\0\x7f\xff\xff\xffx"]
+    for value in [*values, data, None]:
+        producer.produce(topic, value, key=b"k", on_delivery=lambda error, _: refused.append(error))
+        assert producer.flush(30) == 0
+    assert [error and error.code() for error in refused] == [ck.KafkaError.INVALID_RECORD] * 4 + [None, None]
+    assert [message.value() for message in rd.consume(bootstrap, topic)] == [data, None]

@@ -8,6 +8,7 @@ from ottla_operator.resources import crds
 from tests.kube.api_client import ApiClient, Json
 from tests.waiting import eventually
 
+PLURALS = {it.name: it.plural for it in crds.KINDS}
 API_ROOT = f"/apis/{crds.GROUP}/{crds.VERSION}"
 
 
@@ -26,18 +27,18 @@ class NamespaceClient:
     def create(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
         """Create one of the project's resources and return it as stored."""
         body = {"apiVersion": f"{crds.GROUP}/{crds.VERSION}", "kind": kind, "metadata": {"name": name}, "spec": spec}
-        return self.api.request("POST", self.path(f"{kind.lower()}s"), body)
+        return self.api.request("POST", self.path(PLURALS[kind]), body)
 
     def patch_spec(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
         """Merge a patch into the spec."""
-        return self.api.request("PATCH", self.path(f"{kind.lower()}s", name), {"spec": spec})
+        return self.api.request("PATCH", self.path(PLURALS[kind], name), {"spec": spec})
 
     def delete(self, kind: str, name: str) -> None:
-        self.api.request("DELETE", self.path(f"{kind.lower()}s", name))
+        self.api.request("DELETE", self.path(PLURALS[kind], name))
 
     def get(self, kind: str, name: str) -> Json:
         """One of the project's resources. Raises AssertionError if it does not exist."""
-        found = self.api.get(self.path(f"{kind.lower()}s", name))
+        found = self.api.get(self.path(PLURALS[kind], name))
         assert found is not None, f"{kind} {name} does not exist"
         return found
 

@@ -5,8 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography.hazmat.primitives.serialization import pkcs12
 
+from ottla_broker.wire.listener_tls import inspect_certificate
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess
 from tests.kube.api_client import ApiError, Json
@@ -117,11 +126,11 @@ def test_problems_of_users_are_reported(secured: NamespaceClient) -> None:
         "without-secret",
         {**SPEC, "authentication": {"type": "SCRAM-SHA-256", "passwordFrom": {"name": "nothing", "key": "pw"}}},
     )
-    secured.create("User", "without-listener", {**SPEC, "authentication": {"type": "TLS"}})
+    secured.create("User", "without-authority", {**SPEC, "authentication": {"type": "TLS"}})
     secured.create("User", "without-cluster", {**SPEC, "clusterRef": {"name": "nothing"}})
     expected = {
         "without-secret": ("CredentialsUnusable", "Secret nothing does not exist"),
-        "without-listener": ("ListenerNotFound", "has no listener with authentication TLS"),
+        "without-authority": ("AuthorityNotFound", "Cluster demo has no certificate authority of its own"),
         "without-cluster": ("ClusterNotFound", "Cluster nothing does not exist"),
     }
     eventually(
@@ -133,3 +142,67 @@ def test_problems_of_users_are_reported(secured: NamespaceClient) -> None:
     )
     for name, (_, message) in expected.items():
         assert message in secured.condition("User", name)["message"]
+
+
+def test_certificates_of_the_clusters_own_authority_are_in_secrets(
+    resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess
+) -> None:
+    listeners = [{"name": "clients", "port": 9094, "tls": True, "authentication": "TLS"}]
+    tls, authorization = {"issuer": "Internal"}, {"type": "ACL"}
+    create_cluster_with_broker(resources, broker, listeners=listeners, tls=tls, authorization=authorization)
+    resources.create("User", "billing", {**SPEC, "authentication": {"type": "TLS"}, "acls": RULES})
+    user = resources.wait_for_status("User", "billing")
+    assert user["status"]["userName"] == "CN=billing"
+    data = resources.list_objects("v1", "secrets")["billing"]["data"]
+    contents = {key: base64.b64decode(value) for key, value in data.items()}
+    assert {"user.crt", "user.key", "ca.crt", "user.p12", "ca.p12", "user.password", "client.properties"} <= set(data)
+    key, certificate, _ = pkcs12.load_key_and_certificates(contents["user.p12"], contents["user.password"])
+    assert key is not None and certificate is not None
+    server = secret_values(resources, "demo-certificates")
+    trusted = resources.list_objects("v1", "configmaps")["demo-ca"]["data"]["ca.crt"]
+    assert trusted == server["ca.crt"] == contents["ca.crt"].decode()
+    names = inspect_certificate(server["tls.crt"], server["tls.key"]).names
+    assert f"*.demo-brokers.{resources.namespace}.svc" in names
+    assert f"demo-clients-bootstrap.{resources.namespace}.svc" in names
+    cluster = resources.get("Cluster", "demo")
+    assert cluster["status"]["certificate"]["notAfter"] > cluster["status"]["certificate"]["renewalTime"]
+    writes, reconciles = operator.count_writes(), operator.count_reconciles("User")
+    eventually(lambda: operator.count_reconciles("User") >= reconciles + 2, within_s=90)
+    assert operator.count_writes() == writes, "nothing is issued or written again"
+    log = operator.daemon.log_tail()
+    assert "PRIVATE" not in repr((resources.list_objects("v1", "events"), cluster, user, log))
+
+
+def test_rules_of_a_policy_reach_its_users_and_go_with_it(secured: NamespaceClient, operator: OperatorProcess) -> None:
+    secured.create("AccessPolicy", "everybody", {"acls": RULES})
+    secured.create("User", "alice", {**SPEC, "aclsFrom": [{"name": "everybody"}, {"name": "readers"}]})
+    eventually(
+        lambda: secured.condition("User", "alice").get("reason") == "AccessPolicyUnusable",
+        within_s=60,
+        message=operator.daemon.log_tail,
+    )
+    assert "spec.aclsFrom: AccessPolicy readers does not exist" in secured.condition("User", "alice")["message"]
+    assert [it for it in granted("alice") if it.startswith("topic orders")] == ["topic orders READ"]
+    secured.create("AccessPolicy", "readers", {"acls": [{"allow": ["Read"], "topic": "more"}]})
+    secured.wait_for_status("User", "alice")
+    assert "topic more READ" in granted("alice")
+    secured.patch_spec("AccessPolicy", "readers", {"acls": [{"allow": ["Write"], "topic": "more"}]})
+    eventually(lambda: "topic more WRITE" in granted("alice"), within_s=30)
+    assert "topic more READ" not in granted("alice")
+    eventually(lambda: secured.get("AccessPolicy", "readers")["status"].get("users") == 1, within_s=30)
+    assert kstatus(secured.get("AccessPolicy", "readers")) == "Current"
+    secured.delete("AccessPolicy", "readers")
+    eventually(lambda: "topic more WRITE" not in granted("alice"), within_s=30)
+    assert "topic orders READ" in granted("alice")
+
+
+def granted(user: str) -> list[str]:
+    """What rules of the broker allow to a user."""
+    admin = AdminClient({"bootstrap.servers": f"{HOST}:9091"})
+    wanted = AclBindingFilter(
+        *(ResourceType.ANY, None, ResourcePatternType.ANY),
+        *(f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY),
+    )
+    return sorted(
+        f"{it.restype.name.lower()} {it.name} {it.operation.name}" for it in admin.describe_acls(wanted).result(10)
+    )

@@ -24,6 +24,7 @@ from typing import Final
 from uuid import UUID
 
 from ottla_broker.log.record_validation import InvalidRecords
+from ottla_broker.log.schema_ids import validate_schema_ids
 from ottla_broker.log.validation import MAGIC, LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import produce_rejection
@@ -171,6 +172,8 @@ def validate_request(context: RequestContext, partition: Partition, records: mem
     if image.mirrored_topics and not image.is_writable(partition.topic_id, partition.partition):
         rejection = produce_rejection(image, partition.topic_id, partition.topic)
         raise partition.rejected_batches.reject(records, rejection)
+    if partition.log.validates_schema_ids and is_one_batch(records):
+        validate_schema_ids(records, partition.topic, partition.log.config, context.broker.schema_ids)
 
 
 def is_one_batch(records: memoryview) -> bool:

@@ -142,6 +142,18 @@ _records.row("message.timestamp.after.max.ms", long(at_least=0), 3600000,
     "Maximum time in milliseconds that a record's timestamp may lie after the broker's clock, with `CreateTime`. A "
     "batch with a later record is rejected, and the error names its records.", "log.message.timestamp.after.max.ms")
 
+_schemas = Section("Topics: validation of schemas", TOPIC_SETTINGS, UpdateMode.PER_TOPIC)
+
+for _part in ("value", "key"):
+    _doc = (
+        f"Whether records are rejected (INVALID_RECORD) whose {_part} does not begin with the id of a schema that the "
+        f"subject `TOPIC-{_part}` has. Needs `schema.registry.listener` on every broker. Records without a {_part} are "
+        "accepted."
+    )
+    _schemas.row(f"confluent.{_part}.schema.validation", boolean(), False, _doc, is_ottla_only=True)
+    _schemas.row(f"redpanda.{_part}.schema.id.validation", boolean(), False,
+        f"Another name of `confluent.{_part}.schema.validation`.", is_ottla_only=True)
+
 _replicas = TopicSection(Section("Topics: replicas", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
 _THROTTLED = list_of(allowed="partition:broker pairs separated by commas, or *", check=is_throttled_replica)
 

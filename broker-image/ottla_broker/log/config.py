@@ -43,8 +43,21 @@ class LogConfig:
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     preallocate: bool = False
+    # Whether a leader checks the schema ids of records, by both names of the settings.
+    confluent_value_schema_validation: bool = False
+    confluent_key_schema_validation: bool = False
+    redpanda_value_schema_id_validation: bool = False
+    redpanda_key_schema_id_validation: bool = False
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     leader_replication_throttled_replicas: tuple[str, ...] = ()
+
+    @property
+    def validates_values(self) -> bool:
+        return self.confluent_value_schema_validation or self.redpanda_value_schema_id_validation
+
+    @property
+    def validates_keys(self) -> bool:
+        return self.confluent_key_schema_validation or self.redpanda_key_schema_id_validation
 
     @property
     def roll_ms(self) -> int:

@@ -103,6 +103,7 @@ class LogState:
     tail: TailCache = field(init=False)
     appends_unchanged: bool = field(init=False)
     validates_records: bool = field(init=False)
+    validates_schema_ids: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.end = self.high_watermark = self.start
@@ -120,6 +121,7 @@ class LogState:
         # Computed once, because every append asks whether a client's batch is written as it came.
         self.appends_unchanged = config.compression_type == "producer" and config.message_timestamp_type == "CreateTime"
         self.validates_records = must_validate_records(config)
+        self.validates_schema_ids = config.validates_values or config.validates_keys
 
     def advance_high_watermark(self, offset: int) -> None:
         """Sets the high watermark, which a truncation may have lowered, within the log's start and

@@ -143,6 +143,27 @@ class SchemasTopic:
         """True when the records before `offset` are applied."""
         return await self._applied.wait_for(lambda: self.next_offset >= offset, timeout_s=timeout_s)
 
+    def is_caught_up_leader(self) -> bool:
+        """True if no record can be missing here: this broker leads and has applied all, or there is
+        no topic.
+        """
+        if SCHEMAS_TOPIC not in self._broker.image.topics:
+            return True
+        partition = self._broker.partitions.get(SCHEMAS_TOPIC, 0)
+        return (
+            partition is not None
+            and partition.is_leader
+            and partition.has_reached_epoch_start
+            and self.next_offset >= partition.log.high_watermark
+        )
+
+    async def catch_up(self) -> None:
+        """Returns when every record is applied that is committed at the leader now.
+
+        Raises KafkaError, OSError, TimeoutError.
+        """
+        await self._wait_until_applied(await self._reader().list_offset(SCHEMAS_TOPIC, 0))
+
     async def create_if_missing(self) -> None:
         """Raises RegistryError."""
         broker = self._broker
@@ -223,15 +244,19 @@ class SchemasTopic:
         await self._apply_chunk(log.read(max(self.next_offset, log.start), READ_BYTES, up_to=log.high_watermark))
 
     async def _read_from_leader(self) -> None:
-        broker = self._broker
-        if self._client is None:
-            addresses = broker.image.broker_addresses(broker.config.inter_broker_listener)
-            client_id = f"schema-registry-{broker.node_id}"
-            self._client = Client(addresses, client_id=client_id, security=broker.channels.security)
-        fetched = await self._client.fetch(
+        fetched = await self._reader().fetch(
             SCHEMAS_TOPIC, 0, self.next_offset, max_bytes=READ_BYTES, max_wait_s=FETCH_WAIT_S
         )
         await self._apply_chunk(fetched.records)
+
+    def _reader(self) -> Client:
+        """A consumer, which connects as brokers do."""
+        if self._client is None:
+            broker = self._broker
+            addresses = broker.image.broker_addresses(broker.config.inter_broker_listener)
+            client_id = f"schema-registry-{broker.node_id}"
+            self._client = Client(addresses, client_id=client_id, security=broker.channels.security)
+        return self._client
 
     async def _apply_chunk(self, chunk: Buffer) -> None:
         slice_started_s = time.monotonic()

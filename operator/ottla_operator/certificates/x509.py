@@ -23,6 +23,22 @@ CLOCK_SKEW_S: Final = 300
 MAX_COMMON_NAME: Final = 64  # RFC 5280, ub-common-name
 
 
+PRINCIPAL_ATTRIBUTES: Final = frozenset(
+    {
+        NameOID.COMMON_NAME,
+        NameOID.COUNTRY_NAME,
+        NameOID.LOCALITY_NAME,
+        NameOID.STATE_OR_PROVINCE_NAME,
+        NameOID.STREET_ADDRESS,
+        NameOID.ORGANIZATION_NAME,
+        NameOID.ORGANIZATIONAL_UNIT_NAME,
+        NameOID.DOMAIN_COMPONENT,
+        NameOID.USER_ID,
+    }
+)
+"""Attributes that brokers write with a short name in a principal (RFC 2253)."""
+
+
 class InvalidPem(Exception):
     """Why PEM text cannot be used, in words that continue "it …". They contain nothing of a key."""
 
@@ -91,6 +107,8 @@ def parse_subject(text: str) -> x509.Name:
         raise InvalidSubject(f"{text!r} is no subject such as CN=alice,O=example: {reason}") from None
     if not subject.get_attributes_for_oid(NameOID.COMMON_NAME):
         raise InvalidSubject(f"{text!r} has no CN, as in CN=alice,O=example")
+    if unknown := [it.oid.dotted_string for it in subject if it.oid not in PRINCIPAL_ATTRIBUTES]:
+        raise InvalidSubject(f"{text!r} has {unknown[0]}; allowed: CN, O, OU, C, L, ST, STREET, DC, UID")
     return subject
 
 

@@ -32,6 +32,7 @@ TOPIC: Final = Kind("ottla.dev/v1alpha1", "Topic", "topics")
 PIPELINE: Final = Kind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
 MIRROR: Final = Kind("ottla.dev/v1alpha1", "Mirror", "mirrors")
 USER: Final = Kind("ottla.dev/v1alpha1", "User", "users")
+ACCESS_POLICY: Final = Kind("ottla.dev/v1alpha1", "AccessPolicy", "accesspolicies")
 POD: Final = Kind("v1", "Pod", "pods")
 NODE: Final = Kind("v1", "Node", "nodes")
 SERVICE: Final = Kind("v1", "Service", "services")
@@ -51,6 +52,7 @@ _ALL: Final = (
         PIPELINE,
         MIRROR,
         USER,
+        ACCESS_POLICY,
         POD,
         NODE,
         SERVICE,

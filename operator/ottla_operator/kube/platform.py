@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform, ready_addresses
-from ottla_operator.kube.kinds import CLUSTER, POD, TOPIC, USER
+from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, POD, TOPIC, USER
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
 from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
 from ottla_operator.kube.secrets import read_secrets
@@ -23,6 +23,7 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord, parse_records
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
@@ -54,6 +55,9 @@ class KubePlatform:
         everything.
         """
         return self.cache.clusters.get(key) or await self.api.get(CLUSTER, key.namespace, key.name)
+
+    async def find_access_policy(self, key: Key) -> Json | None:
+        return self.cache.policies.get(key) or await self.api.get(ACCESS_POLICY, key.namespace, key.name)
 
     def find_unsupported(self, resource: Json) -> str:
         match resource["kind"]:
@@ -114,11 +118,11 @@ class KubePlatform:
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None:
         await write_records(self.api, cluster, USERS, records)
 
-    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Contents:
         metadata = user.metadata
         return await read_user_secret(self.api, metadata.namespace, user.secret_name, metadata.uid)
 
-    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+    async def write_user_secret(self, user: Json, name: str, data: Contents) -> None:
         await write_user_secret(self.api, user, name, data)
 
     async def forget_user(self, cluster: Json, record: UserRecord) -> None:

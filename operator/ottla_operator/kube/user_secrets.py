@@ -5,7 +5,6 @@ written.
 """
 
 import base64
-from collections.abc import Mapping
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import SECRET
@@ -13,22 +12,23 @@ from ottla_operator.kube.owned_objects import is_managed, owner_reference
 from ottla_operator.kube.secrets import get_secret
 from ottla_operator.plan.conditions import Stalled
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.source_credentials import secret_values
+from ottla_operator.plan.source_credentials import secret_contents
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.model import Json
 
 
-async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: str) -> dict[str, str]:
+async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: str) -> Contents:
     """Empty if there is none. Raises Blocked if the name is taken, SecretUnusable if the operator
     may not read it.
     """
     secret = await get_secret(api, namespace, name)
     if secret is None or not _is_of(secret, user_uid):
         return {}
-    return secret_values(secret)
+    return secret_contents(secret)
 
 
-async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping[str, str]) -> None:
+async def write_user_secret(api: ApiClient, user: Json, name: str, data: Contents) -> None:
     """`user`: the User resource. Raises Blocked if the name is taken, or the API server rejects the
     Secret.
     """
@@ -52,9 +52,13 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Mapping
                 },
                 "ownerReferences": [owner_reference(user) | {"controller": True}],
             },
-            "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+            "data": {key: base64.b64encode(_bytes(value)).decode() for key, value in data.items()},
         }
     )
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
 
 
 def _is_of(secret: Json, user_uid: str) -> bool:

@@ -14,7 +14,18 @@ from typing import Any, Final, cast
 import kopf
 
 from ottla_operator.kube.api import ApiClient, ApiError, Login
-from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, USER, Kind
+from ottla_operator.kube.kinds import (
+    ACCESS_POLICY,
+    CLUSTER,
+    MIRROR,
+    PIPELINE,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    TOPIC,
+    USER,
+    Kind,
+)
 from ottla_operator.plan.objects.names import FIELD_MANAGER, INSTANCE
 from ottla_operator.plan.pipeline import names as pipeline_names
 from ottla_operator.reconcile.controller import Controller
@@ -24,7 +35,7 @@ from ottla_operator.resources.model import Json
 CRD_RETRY_S: Final = 2.0
 COMPLETE_POLL_S: Final = 0.5
 COMPARE_S: Final = 60.0
-RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR, USER)
+RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR, USER, ACCESS_POLICY)
 OWNED: Final = (POD, SERVICE, STATEFUL_SET)
 log = logging.getLogger("ottla.operator")
 

@@ -21,6 +21,7 @@ from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.topic import topic_name
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIELD = re.compile(r"spec(?:\.\w+|\[\d+\])+")
@@ -194,6 +195,7 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
             yield f"{at}: {document.kind} {document.name!r} is already described, in {there}"
         first.setdefault(key, document)
     clusters = {name for kind, name in first if kind == "Cluster"}
+    policies = {name for kind, name in first if kind == "AccessPolicy"}
     topics: dict[tuple[str, str], Document] = {}
     for document in documents:
         for path, name in _cluster_refs(document.data):
@@ -203,9 +205,15 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
                 )
                 message = f"Cluster {name!r} is not in these files{hint}"
                 yield document.describe(validation.Problem(path, message))
+        for index, it in enumerate(document.data["spec"].get("aclsFrom") or () if document.kind == "User" else ()):
+            if it["name"] not in policies:
+                message = (
+                    f"AccessPolicy {it['name']!r} is not in these files{validation.did_you_mean(it['name'], policies)}"
+                )
+                yield document.describe(validation.Problem(("spec", "aclsFrom", index, "name"), message))
         if document.kind == "Topic":
             spec = document.data["spec"]
-            key = (spec["clusterRef"]["name"], spec.get("topicName", document.name))
+            key = spec["clusterRef"]["name"], topic_name(document.name, spec.get("topicName"), spec.get("tenant"))
             if key in topics:
                 message = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].locate(())}"
                 yield document.describe(validation.Problem(("spec",), message))

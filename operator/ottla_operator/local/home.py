@@ -119,12 +119,12 @@ def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path
     return target
 
 
-def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
+def replace_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     """Replaces a file atomically: a reader sees the whole old or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(text)
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
     scratch.replace(path)
 
 

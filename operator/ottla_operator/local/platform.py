@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from ottla_operator.certificates.internal_authority import authority_secret_name
 from ottla_operator.local import internal_certificates, secrets
 from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
@@ -34,8 +35,10 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
+from ottla_operator.resources import topic as topics
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
@@ -117,6 +120,11 @@ class LocalPlatform:
 
     async def find_cluster(self, key: Key) -> Json | None:
         return self.cache.clusters.get(key)
+
+    async def find_access_policy(self, key: Key) -> Json | None:
+        """As the files say: at a start they are handed to the controller one after the other."""
+        document = self._documents.get(("AccessPolicy", key.name))
+        return None if document is None else document.data
 
     def find_unsupported(self, resource: Json) -> str:
         return mirror_plan.find_unsupported(Mirror.parse_stored(resource)) if resource["kind"] == "Mirror" else ""
@@ -222,8 +230,11 @@ class LocalPlatform:
             brokers.certificate_error = str(error)
             return
         brokers.certificate = made.status
-        issued = ObservedSecret(made.brokers, made.status.not_after)
-        self._issued_secrets[listener_certificates.secret_name(cluster)] = issued
+        for name, values in (
+            (authority_secret_name(cluster), made.authority),
+            (listener_certificates.secret_name(cluster), made.brokers),
+        ):
+            self._issued_secrets[name] = ObservedSecret(values, made.status.not_after)
         for done in made.done:
             await self.record_event(resource, "CertificateChanged", done)
 
@@ -261,10 +272,10 @@ class LocalPlatform:
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None:
         write_user_records(self.home.cluster(cluster["metadata"]["name"]), records)
 
-    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Contents:
         return read_user_secret(self.home.user(cluster.name, user.secret_name))
 
-    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+    async def write_user_secret(self, user: Json, name: str, data: Contents) -> None:
         folder = self.home.user(user["spec"]["clusterRef"]["name"], name)
         write_user_secret(folder, data)
         self._print(user, f"clients connect with {folder / 'client.properties'}")
@@ -306,7 +317,8 @@ def local_user_uid(name: str) -> str:
 
 
 def topic_name(resource: Json) -> str:
-    return str(resource["spec"].get("topicName") or resource["metadata"]["name"])
+    spec = resource["spec"]
+    return topics.topic_name(resource["metadata"]["name"], spec.get("topicName"), spec.get("tenant"))
 
 
 def pipeline_row_key(resource: Json) -> tuple[str, str]:

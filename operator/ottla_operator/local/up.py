@@ -24,7 +24,7 @@ from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.validation import validate_update
 
-RECONCILED_KINDS: Final = ("Cluster", "Topic", "User", "Mirror", "Pipeline")
+RECONCILED_KINDS: Final = ("Cluster", "Topic", "AccessPolicy", "User", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
 """Topics are created with the defaults of brokers that are all up and have their new settings; but
 brokers that cannot be must not hold up everything else for ever."""

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from ottla_operator.local.home import replace_file
+from ottla_operator.plan.source_credentials import decode_text
 from ottla_operator.plan.user_records import UserRecord, parse_records
+from ottla_operator.plan.user_secret import Contents
 
 RECORDS: Final = "users.json"
 _PRIVATE: Final = 0o600
@@ -27,14 +29,14 @@ def write_user_records(cluster: Path, records: Mapping[str, UserRecord]) -> None
     replace_file(cluster / RECORDS, json.dumps(records, indent=2), mode=_PRIVATE)
 
 
-def read_user_secret(folder: Path) -> dict[str, str]:
+def read_user_secret(folder: Path) -> dict[str, str | bytes]:
     """Content of the files by name; empty without the folder."""
     if not folder.is_dir():
         return {}
-    return {it.name: it.read_text() for it in folder.iterdir() if it.is_file()}
+    return {it.name: decode_text(it.read_bytes()) for it in folder.iterdir() if it.is_file()}
 
 
-def write_user_secret(folder: Path, data: Mapping[str, str]) -> None:
+def write_user_secret(folder: Path, data: Contents) -> None:
     """Writes the files, the password last: in a folder that was partly written it is missing, and
     is set again.
     """

@@ -122,6 +122,9 @@ def _plan_broker(
         "log.dirs": str(folder / "data"),
         **security_settings(cluster),
     }
+    if cluster.schema_registry_port is not None:
+        settings["schema.registry.listener"] = f"{HOST}:{_next_free(cluster.schema_registry_port, used_ports)}"
+        settings["schema.registry.security.listener"] = cluster.schema_registry_listener
     if certificates is not None:
         settings["ssl.keystore.location"] = str(certificates / KEYSTORE)
         if tls.requires_client_certificates(cluster):

@@ -123,6 +123,18 @@ STALLED_REASONS: Final = (
         "Add one with this authentication, or change the User's.",
     ),
     Reason(
+        "AuthorityNotFound",
+        "User",
+        "The Cluster has no certificate authority of its own to issue the user's certificate.",
+        "Set `tls.issuer: Internal` of the Cluster, or the User's authentication to External.",
+    ),
+    Reason(
+        "AccessPolicyUnusable",
+        "User",
+        "An AccessPolicy of `aclsFrom` is missing or invalid. Nothing is allowed by it; denials stay.",
+        "Create or correct the policy, or remove it from `aclsFrom`.",
+    ),
+    Reason(
         "AuthorizationDisabled",
         "User",
         "The User has access rules, and its Cluster allows everything.",
@@ -194,6 +206,7 @@ EVENT_REASONS: Final = (
     Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
     Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
     Reason("UserChanged", "User", "Credential, access rules or quotas were changed; which, says the message."),
+    Reason("CertificateIssued", "User", "The client certificate was issued or renewed; why, says the message."),
     Reason(
         "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
     ),

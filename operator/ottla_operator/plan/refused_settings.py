@@ -32,6 +32,9 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
         "it follows from spec.listeners",
     ),
     **dict.fromkeys(("log.dir", "log.dirs"), "the brokers' disks follow from spec.storage"),
+    **dict.fromkeys(
+        ("schema.registry.listener", "schema.registry.security.listener"), "it follows from spec.schemaRegistry"
+    ),
     "http.listener": "brokers on Kubernetes always have it, and those of `ottla up` would share its port",
     **dict.fromkeys(
         (

@@ -44,15 +44,29 @@ class ObservedSecret:
 
 
 def secret_values(secret: Json) -> dict[str, str]:
-    """A Secret's values as text. Raises SecretUnusable if an API server would not accept it."""
+    """A Secret's values that are text. Raises SecretUnusable if an API server would not accept
+    it.
+    """
+    return {key: it for key, it in secret_contents(secret).items() if isinstance(it, str)}
+
+
+def secret_contents(secret: Json) -> dict[str, str | bytes]:
+    """All values of a Secret, those that are no text as bytes. Raises SecretUnusable."""
     name = secret["metadata"]["name"]
     try:
-        found = {
-            key: base64.b64decode(value, validate=True).decode() for key, value in (secret.get("data") or {}).items()
-        }
-    except (binascii.Error, UnicodeDecodeError, TypeError):
-        raise SecretUnusable(f"Secret {name}: data is not base64-encoded text") from None
-    return found | {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
+        found = {key: base64.b64decode(value, validate=True) for key, value in (secret.get("data") or {}).items()}
+    except (binascii.Error, TypeError):
+        raise SecretUnusable(f"Secret {name}: data is not base64-encoded") from None
+    texts = {key: decode_text(it) for key, it in found.items()}
+    return texts | {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
+
+
+def decode_text(content: bytes) -> str | bytes:
+    """Text if it is UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
 
 
 def secret_names(mirror: Mirror) -> list[str]:
@@ -80,8 +94,9 @@ def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -
     if credentials is not None:
         name = credentials.secret_ref.name
         if credentials.mechanism == _CLIENT_CERTIFICATE:
-            found["ssl.keystore.certificate.chain"] = _read_key(secrets, name, "tls.crt")
-            found["ssl.keystore.key"] = _read_key(secrets, name, "tls.key")
+            prefix = "user" if name in secrets and "user.key" in secrets[name].values else "tls"
+            found["ssl.keystore.certificate.chain"] = _read_key(secrets, name, f"{prefix}.crt")
+            found["ssl.keystore.key"] = _read_key(secrets, name, f"{prefix}.key")
         else:
             found["sasl.mechanism"] = credentials.mechanism
             found["sasl.username"] = _read_key(secrets, name, "username")

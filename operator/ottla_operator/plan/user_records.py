@@ -40,7 +40,19 @@ def parse_records(type_: type[R], stored: Json) -> dict[str, R]:
 def record_of(resource: UserResource) -> UserRecord | None:
     """None for an invalid resource: nothing is done for it."""
     user = resource.user
-    return None if user is None else UserRecord(resource.name, user.user_name, user.secret_name)
+    return None if user is None else UserRecord(resource.name, resource.user_name, user.secret_name)
+
+
+def renamed_records(records: Mapping[str, UserRecord], current: Mapping[str, UserRecord]) -> dict[str, UserRecord]:
+    """Records of names that users had before, each under a key that is no resource's: so they are
+    revoked. A user with TLS has another name when its Cluster maps subjects otherwise, or its type
+    was another one.
+    """
+    return {
+        f"{uid}/{record.user}": record
+        for uid, record in records.items()
+        if uid in current and record.user != current[uid].user
+    }
 
 
 def list_names(users: Iterable[str]) -> str:

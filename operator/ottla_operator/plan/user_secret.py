@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from ottla_broker.security.scram import ScramMechanism
 from ottla_operator.plan.listener_certificates import AUTHORITIES
@@ -19,12 +19,17 @@ from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusabl
 from ottla_operator.resources.cluster import Cluster, Listener
 from ottla_operator.resources.user import User
 
+Contents: TypeAlias = Mapping[str, str | bytes]
+"""Of a Secret: text, and bytes for what is no text."""
+CERTIFICATE: Final = "user.crt"
+KEY: Final = "user.key"
+KEYSTORE: Final = "user.p12"
+TRUSTSTORE: Final = "ca.p12"
+STORE_PASSWORD: Final = "user.password"
 USERNAME: Final = "username"
 PASSWORD: Final = "password"
 JAAS: Final = "sasl.jaas.config"
 MECHANISM: Final = "sasl.mechanism"
-SECRET_KEYS: Final = (PASSWORD, JAAS, "client.properties", "librdkafka.properties")
-"""Keys whose values contain the password."""
 PASSWORD_BYTES: Final = 24
 MAX_PASSWORD_LENGTH: Final = 1024
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -75,21 +80,37 @@ def check_password(password: str, source: str) -> None:
         raise SecretUnusable(f"{source} is longer than {MAX_PASSWORD_LENGTH} characters")
 
 
-def is_password_set(secret: Mapping[str, str], user: str, password: str, mechanism: ScramMechanism) -> bool:
+def is_password_set(secret: Contents, user: str, password: str, mechanism: ScramMechanism) -> bool:
     """True if the Secret was written after this password was set on the brokers."""
     return secret.get(JAAS) == _jaas(user, password) and secret.get(MECHANISM) == mechanism.title
 
 
-def secret_data(user: str, password: str, mechanism: ScramMechanism | None, access: ClientAccess) -> dict[str, str]:
-    """`mechanism`: None for a user with a client certificate, who has no password."""
+def scram_secret(user: str, password: str, mechanism: ScramMechanism, access: ClientAccess) -> dict[str, str]:
+    """Of a user with a password."""
+    login = {MECHANISM: mechanism.title, JAAS: _jaas(user, password)}
+    librdkafka = {MECHANISM: mechanism.title, "sasl.username": user, "sasl.password": password}
+    return _secret({USERNAME: user, PASSWORD: password, **login}, login, librdkafka, access)
+
+
+def certificate_secret(user: str, certificate: str, key: str, access: ClientAccess) -> dict[str, str]:
+    """Of a user with a client certificate. `user`: the principal's name. `certificate`, `key`:
+    PEM.
+    """
+    java = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": certificate.strip(),
+        "ssl.keystore.key": key.strip(),
+    }
+    librdkafka = {"ssl.certificate.location": CERTIFICATE, "ssl.key.location": KEY}
+    return _secret({USERNAME: user, CERTIFICATE: certificate, KEY: key}, java, librdkafka, access)
+
+
+def _secret(
+    data: dict[str, str], java: dict[str, str], librdkafka: dict[str, str], access: ClientAccess
+) -> dict[str, str]:
+    """Adds where and how to connect, and the login in the forms of clients."""
     connection = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
-    data = {USERNAME: user, **connection}
-    java, librdkafka = dict(connection), dict(connection)
-    if mechanism is not None:
-        login = {MECHANISM: mechanism.title, JAAS: _jaas(user, password)}
-        data |= {PASSWORD: password, **login}
-        java |= login
-        librdkafka |= {MECHANISM: mechanism.title, "sasl.username": user, "sasl.password": password}
+    data, java, librdkafka = connection | data, connection | java, connection | librdkafka
     if access.authorities:
         data[AUTHORITIES] = access.authorities
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authorities.strip()}

@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_broker.security.acls import WILDCARD, AccessControlEntry, PatternType, Permission
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_broker.security.scram import MECHANISMS, ScramMechanism
+from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
 from ottla_operator.formatting import format_count
-from ottla_operator.plan.acl_patterns import camel_case, describe_entry, parse_pattern
+from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_operator.plan.user_rules import desired_entries, unusable_policies
+from ottla_operator.resources.access_policy import AccessPolicy
+from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
-from ottla_operator.resources.user import AclRule, User
+from ottla_operator.resources.user import User
 from ottla_operator.resources.validation import find_spec_problems
 
 MAX_LISTED: Final = 10
-_OPERATIONS: Final = {camel_case(it.name): it for it in Operation}
-_TYPES: Final = {camel_case(it.name): it for it in ResourceType}
-_PATTERNS: Final = {"Literal": PatternType.LITERAL, "Prefixed": PatternType.PREFIXED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class DesiredUser:
     mechanism: ScramMechanism | None = None
     is_password_set: bool = True
     acls: frozenset[AccessControlEntry] | None = None
+    keeps_denials: bool = False
     quotas: Mapping[str, float] | None = None
 
 
@@ -69,6 +70,8 @@ class UserChanges:
 def plan_user_changes(desired: DesiredUser, observed: ObservedUser) -> UserChanges:
     has_password = desired.is_password_set and desired.mechanism in observed.mechanisms
     acls, quotas = desired.acls, desired.quotas
+    if acls is not None and desired.keeps_denials:
+        acls |= {it for it in observed.acls if it.permission == Permission.DENY}
     return UserChanges(
         None if has_password else desired.mechanism,
         tuple(sorted(observed.mechanisms - {desired.mechanism})),
@@ -108,14 +111,20 @@ def _order(entry: AccessControlEntry) -> tuple[object, ...]:
     return (entry.resource_type, entry.resource_name, entry.pattern_type, entry.operation, entry.permission, entry.host)
 
 
-def desired_user(user: User, *, is_password_set: bool) -> DesiredUser:
-    """`is_password_set`: whether the brokers have the user's password; for users with one."""
-    acls, quotas = user.spec.acls, user.spec.quotas
+def desired_user(
+    user: User, name: str, policies: Mapping[str, AccessPolicy | None], *, is_password_set: bool
+) -> DesiredUser:
+    """`name`: by which brokers know the user. `policies`: those that the user names; None for one
+    that does not exist or is invalid. `is_password_set`: whether the brokers have the user's
+    password; for users with one.
+    """
+    quotas = user.spec.quotas
     return DesiredUser(
-        user.user_name,
+        name,
         mechanism_of(user),
         is_password_set,
-        None if acls is None else frozenset(it for rule in acls for it in _entries(rule, principal_of(user.user_name))),
+        desired_entries(user, principal_of(name), policies),
+        bool(unusable_policies(user, policies)),
         None if quotas is None else _quotas(quotas.to_json()),
     )
 
@@ -131,35 +140,6 @@ def principal_of(user_name: str) -> str:
 def _quotas(values: dict[str, Json]) -> dict[str, float]:
     """Quotas by Kafka's names: producerByteRate is producer_byte_rate."""
     return {"".join(f"_{it.lower()}" if it.isupper() else it for it in key): float(it) for key, it in values.items()}
-
-
-def _entries(rule: AclRule, principal: str) -> Iterable[AccessControlEntry]:
-    permission = Permission.ALLOW if rule.allow else Permission.DENY
-    type_, name, pattern = _resource(rule)
-    for operation in rule.allow or rule.deny or ():
-        yield AccessControlEntry(
-            int(type_),
-            name,
-            int(pattern),
-            principal,
-            rule.host or WILDCARD,
-            int(_OPERATIONS[operation]),
-            int(permission),
-        )
-
-
-def _resource(rule: AclRule) -> tuple[ResourceType, str, PatternType]:
-    named = {
-        ResourceType.topic: rule.topic,
-        ResourceType.group: rule.group,
-        ResourceType.transactional_id: rule.transactional_id,
-    }
-    for type_, text in named.items():
-        if text is not None:
-            return type_, *parse_pattern(text)
-    if rule.resource is None or rule.resource.name is None:
-        return ResourceType.cluster, CLUSTER.name, PatternType.LITERAL
-    return _TYPES[rule.resource.type], rule.resource.name, _PATTERNS[rule.resource.pattern or "Literal"]
 
 
 def describe_changes(changes: UserChanges) -> str:
@@ -181,19 +161,25 @@ def _list(entries: tuple[AccessControlEntry, ...]) -> str:
 
 @dataclass(slots=True)
 class UserResource:
-    """A User resource. `body`: the cached object. `user`: None if the spec is invalid, for
-    `invalid_reason`.
+    """A User resource. `body`: as it is cached. `user`: None if the spec is invalid, for
+    `invalid_reason`. `user_name`: by which brokers know the user.
     """
 
     body: Json
     user: User | None
     invalid_reason: str
+    user_name: str
 
     @classmethod
-    def parse(cls, body: Json) -> "UserResource":
+    def parse(cls, body: Json, cluster: Cluster | None = None) -> "UserResource":
+        """`cluster`: None if it does not exist, or its spec is invalid."""
         if problems := find_spec_problems(body):
-            return cls(body, None, problems)
-        return cls(body, User.parse_stored(body), "")
+            return cls(body, None, problems, "")
+        user = User.parse_stored(body)
+        try:
+            return cls(body, user, "", user.user_name if cluster is None else principal_name(user, cluster))
+        except NoPrincipal as reason:
+            return cls(body, None, str(reason), "")
 
     @property
     def name(self) -> str:
@@ -214,5 +200,5 @@ def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
     owners: dict[str, UserResource] = {}
     for it in sorted(resources, key=lambda it: it.rank):
         if it.user:
-            owners.setdefault(it.user.user_name, it)
+            owners.setdefault(it.user_name, it)
     return owners

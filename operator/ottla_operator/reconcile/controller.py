@@ -9,6 +9,7 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import Unreachable
 from ottla_operator.plan.conditions import find_condition
 from ottla_operator.plan.pipeline.topic_readiness import TOPICS_READY
+from ottla_operator.reconcile.access_policies import AccessPolicyReconciler, names_in
 from ottla_operator.reconcile.clusters import ClusterReconciler
 from ottla_operator.reconcile.loops import ReconcileLoops
 from ottla_operator.reconcile.mirrors import MirrorReconciler
@@ -53,6 +54,7 @@ class Controller:
         self.clusters = ClusterReconciler(platform, self.cache, self._wake_dependents_of_reachable_cluster)
         self.topics = TopicReconciler(platform, self.cache)
         self.users = UserReconciler(platform, self.cache)
+        self.policies = AccessPolicyReconciler(platform, self.cache)
         self.mirrors = MirrorReconciler(platform, self.cache, mirror_resync_s)
         self.pipelines = PipelineReconciler(platform, self.cache)
         self._on_reconciled = on_reconciled
@@ -60,6 +62,7 @@ class Controller:
             "Cluster": self.clusters,
             "Topic": self.topics,
             "User": self.users,
+            "AccessPolicy": self.policies,
             "Mirror": self.mirrors,
             "Pipeline": self.pipelines,
         }
@@ -82,6 +85,8 @@ class Controller:
             self.wake("Pipeline", key)
         for key in self.cache.mirrors:
             self.wake("Mirror", key)
+        for key in self.cache.policies:
+            self._loops["AccessPolicy"].wake(key)
 
     async def stop(self) -> None:
         for loops in self._loops.values():
@@ -103,6 +108,10 @@ class Controller:
             self._wake_dependents(key)
         if kind == "Topic":
             self.wake_waiting_pipelines(key)
+        if kind == "AccessPolicy":
+            self._wake_users_of_policy(key)
+        if kind == "User":
+            self._wake_policies(key)
 
     def wake_cluster(self, key: Key) -> None:
         """Reconciles a Cluster of which a broker or an owned object has changed."""
@@ -123,6 +132,17 @@ class Controller:
     def _wake_dependents(self, cluster: Key) -> None:
         for kind in GROUPED_KINDS:
             self._loops[kind].wake(cluster)
+
+    def _wake_users_of_policy(self, policy: Key) -> None:
+        for cluster, users in self.cache.users.items():
+            if cluster.namespace == policy.namespace and any(policy.name in names_in(it) for it in users.values()):
+                self._loops["User"].wake(cluster)
+
+    def _wake_policies(self, cluster: Key) -> None:
+        """Policies report how many Users name them."""
+        for policy in self.cache.policies:
+            if policy.namespace == cluster.namespace:
+                self._loops["AccessPolicy"].wake(policy)
 
     def wake_waiting_pipelines(self, cluster: Key) -> None:
         for key, resource in self.cache.pipelines.items():

@@ -15,6 +15,7 @@ from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -162,6 +163,9 @@ class Platform(Protocol):
     def find_unsupported(self, resource: Json) -> str:
         """Why this platform cannot run a resource that is valid in itself; empty if it can."""
 
+    async def find_access_policy(self, key: Key) -> Json | None:
+        """The AccessPolicy of this name; None only if it surely does not exist."""
+
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
         """The Secrets that exist, by name. Raises SecretUnusable where one may not be read."""
 
@@ -217,12 +221,12 @@ class Platform(Protocol):
 
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 
-    async def read_user_secret(self, cluster: Cluster, user: User) -> Mapping[str, str]:
+    async def read_user_secret(self, cluster: Cluster, user: User) -> Contents:
         """The data of the Secret for the user's clients; empty if there is none. Raises Blocked if
         another object has its name, SecretUnusable if it may not be read.
         """
 
-    async def write_user_secret(self, user: Json, name: str, data: Mapping[str, str]) -> None:
+    async def write_user_secret(self, user: Json, name: str, data: Contents) -> None:
         """Replaces what the user's clients need. `user`: the User resource. Raises Blocked,
         SecretUnusable.
         """

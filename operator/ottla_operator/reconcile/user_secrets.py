@@ -1,28 +1,39 @@
 """The Secrets of users: read, completed and written, each only after brokers have what is in it."""
 
 import asyncio
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ottla_operator.certificates.client_certificate import maintain_client_certificate, make_stores
+from ottla_operator.certificates.internal_authority import authority_secret_name
 from ottla_operator.plan.conditions import Reconciling, Stalled
+from ottla_operator.plan.listener_certificates import has_authority
 from ottla_operator.plan.listener_certificates import secret_name as tls_secret_name
-from ottla_operator.plan.source_credentials import SecretUnusable
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.plan.user_secret import (
+    KEYSTORE,
     MECHANISM,
     PASSWORD,
+    STORE_PASSWORD,
+    TRUSTSTORE,
+    ClientAccess,
+    Contents,
+    certificate_secret,
     check_password,
     client_access,
     find_listener,
     generate_password,
     is_password_set,
-    secret_data,
+    scram_secret,
 )
 from ottla_operator.plan.users import UserResource, mechanism_of
 from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import format_time
 from ottla_operator.resources.model import Json
-from ottla_operator.resources.user import User
+from ottla_operator.resources.user import User, UserCertificateStatus
 
 RECHECK_S: Final = 60.0
 """Secrets are not watched: one that was edited or deleted is mended after this time at the latest.
@@ -32,14 +43,21 @@ RECHECK_S: Final = 60.0
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
     """`data`: of the Secret; None: it has no Secret. `is_password_set`: whether brokers have this
-    password already. `is_current`: whether the Secret has this data already.
+    password already. `is_current`: whether the Secret has this data already. `certificate`: of a
+    user with TLS; `issued`: why it was issued now, empty if it was before.
     """
 
     secret_name: str = ""
-    data: Mapping[str, str] | None = field(default=None, repr=False)
+    data: Contents | None = field(default=None, repr=False)
     password: str = field(default="", repr=False)
     is_password_set: bool = True
     is_current: bool = True
+    certificate: UserCertificateStatus | None = None
+    issued: str = ""
+
+    @property
+    def expiry(self) -> str:
+        return self.certificate.not_after if self.certificate else ""
 
 
 @dataclass(slots=True)
@@ -53,7 +71,7 @@ class UserSecrets:
         """`body`: the Cluster's. Raises Blocked while the Secret cannot be completed."""
         user = resource.user
         assert user is not None
-        if user.spec.authentication.type == "None":
+        if user.spec.authentication.type == "External":
             return ClientCredentials()
         bootstrap = (body.get("status") or {}).get("bootstrap") or {}
         version = (user, cluster.spec, tuple(sorted(bootstrap.items())))
@@ -61,7 +79,7 @@ class UserSecrets:
         if (known := self._checked.get(resource.uid)) and known[0] == version and now - known[1] < self.recheck_s:
             return known[2]
         try:
-            credentials = await self._read(user, cluster, bootstrap)
+            credentials = await self._read(resource, user, cluster, bootstrap)
         except SecretUnusable as error:
             raise Blocked(Stalled("CredentialsUnusable", str(error))) from error
         if credentials.is_current:
@@ -74,14 +92,23 @@ class UserSecrets:
         """Frees memory; every Secret is read again."""
         self._checked.clear()
 
-    async def _read(self, user: User, cluster: Cluster, bootstrap: Mapping[str, str]) -> ClientCredentials:
+    async def _read(
+        self, resource: UserResource, user: User, cluster: Cluster, bootstrap: Mapping[str, str]
+    ) -> ClientCredentials:
         authentication, mechanism = user.spec.authentication, mechanism_of(user)
+        if mechanism is None and not has_authority(cluster):
+            said = (
+                f"Cluster {cluster.name} has no certificate authority of its own: set its tls.issuer to Internal, or "
+            )
+            said += "authentication.type to External for a client whose certificate others have issued"
+            raise Blocked(Stalled("AuthorityNotFound", said))
         if (listener := find_listener(cluster, user)) is None:
             needed = "SCRAM" if mechanism else authentication.type
             said = f"Cluster {cluster.name} has no listener with authentication {needed}"
             raise Blocked(Stalled("ListenerNotFound", said))
         source = authentication.password_from
         names = {*([source.name] if source else []), *filter(None, [tls_secret_name(cluster)])}
+        names |= set() if mechanism else {authority_secret_name(cluster)}
         secrets = await self.platform.read_secrets(cluster.metadata.namespace, sorted(names))
         access = client_access(listener, bootstrap, secrets.get(tls_secret_name(cluster)))
         if access is None:
@@ -89,19 +116,19 @@ class UserSecrets:
             raise Blocked(Reconciling("ClusterNotReady", said))
         existing = await self.platform.read_user_secret(cluster, user)
         if mechanism is None:
-            data = secret_data(user.user_name, "", None, access)
-            return ClientCredentials(user.secret_name, data, is_current=existing == data)
+            return _certificate_credentials(resource, user, cluster, access, existing, secrets)
         if source is None:
             # Another mechanism gets another password: the previous one may stay valid beside it.
             is_rotated = existing.get(MECHANISM, mechanism.title) != mechanism.title
-            password = generate_password() if is_rotated else existing.get(PASSWORD) or generate_password()
+            known = "" if is_rotated else str(existing.get(PASSWORD, ""))
+            password = known or generate_password()
             check_password(password, f"Secret {user.secret_name}: {PASSWORD}")
         else:
             if source.name not in secrets:
                 raise SecretUnusable(f"spec.authentication.passwordFrom: Secret {source.name} does not exist")
             password = secrets[source.name].values.get(source.key, "")
             check_password(password, f"spec.authentication.passwordFrom: {source.key} of Secret {source.name}")
-        data = secret_data(user.user_name, password, mechanism, access)
+        data = scram_secret(user.user_name, password, mechanism, access)
         is_set = is_password_set(existing, user.user_name, password, mechanism)
         return ClientCredentials(user.secret_name, data, password, is_set, existing == data)
 
@@ -111,3 +138,33 @@ class UserSecrets:
         """
         if credentials.data is not None and not credentials.is_current:
             await self.platform.write_user_secret(resource.body, credentials.secret_name, credentials.data)
+
+
+def _certificate_credentials(
+    resource: UserResource,
+    user: User,
+    cluster: Cluster,
+    access: ClientAccess,
+    existing: Contents,
+    secrets: Mapping[str, ObservedSecret],
+) -> ClientCredentials:
+    """What the Secret of a user with TLS has to hold. Raises Blocked, SecretUnusable."""
+    found = maintain_client_certificate(user, cluster, existing, secrets, time.time())
+    if found is None:
+        said = f"Cluster {cluster.name} has not made its certificate authority yet"
+        raise Blocked(Reconciling("ClusterNotReady", said))
+    password = str(existing.get(STORE_PASSWORD) or generate_password())
+    keystore, truststore = make_stores(found, existing, password)
+    access = replace(access, authorities=found.authorities)
+    data: Contents = {
+        **certificate_secret(resource.user_name, found.certificate, found.key, access),
+        KEYSTORE: keystore,
+        TRUSTSTORE: truststore,
+        STORE_PASSWORD: password,
+    }
+    status = UserCertificateStatus(
+        not_after=format_time(found.validity.not_after), renewal_time=format_time(found.validity.renewal_time)
+    )
+    return ClientCredentials(
+        user.secret_name, data, is_current=existing == data, certificate=status, issued=found.issued
+    )

@@ -10,7 +10,15 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Conditions, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
-from ottla_operator.plan.user_records import UserRecord, find_unknown, list_names, plan_revocations, record_of
+from ottla_operator.plan.user_records import (
+    UserRecord,
+    find_unknown,
+    list_names,
+    plan_revocations,
+    record_of,
+    renamed_records,
+)
+from ottla_operator.plan.user_rules import has_rules, unusable_policies
 from ottla_operator.plan.users import (
     UserChanges,
     UserResource,
@@ -21,6 +29,7 @@ from ottla_operator.plan.users import (
     previous_credential_end,
     user_owners,
 )
+from ottla_operator.reconcile.access_policies import Policies, read_policies
 from ottla_operator.reconcile.concurrency import for_each
 from ottla_operator.reconcile.connection import connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
@@ -31,6 +40,8 @@ from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_duration_ms, parse_time
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.user import UserCertificateStatus
+from ottla_operator.resources.validation import find_spec_problems
 
 RESYNC_S: Final = 20.0
 WAIT_S: Final = 5.0
@@ -54,6 +65,7 @@ class StatusFields:
 
     secret: str
     previous_until: datetime.datetime | None
+    certificate: UserCertificateStatus | None = None
 
 
 @dataclass(slots=True)
@@ -61,17 +73,17 @@ class UserReconciler:
     platform: Platform
     cache: WatchCache
     secrets: UserSecrets = field(init=False)
-    _resources: dict[str, tuple[int, UserResource]] = field(default_factory=dict)
-    """By uid, with its generation: a spec is validated once."""
+    _resources: dict[str, tuple[object, UserResource]] = field(default_factory=dict)
+    """By uid, with its generation and that of its Cluster: a spec is validated once."""
 
     def __post_init__(self) -> None:
         self.secrets = UserSecrets(self.platform)
 
     async def reconcile(self, key: Key) -> float | None:
         bodies = list(self.cache.users.get(key, {}).values())
-        resources = [self._resource(it) for it in bodies if not is_terminating(it)]
-        terminating = [str(it["metadata"]["uid"]) for it in bodies if is_terminating(it)]
         cluster = await self.platform.find_cluster(key)
+        resources = [self._resource(it, cluster) for it in bodies if not is_terminating(it)]
+        terminating = [str(it["metadata"]["uid"]) for it in bodies if is_terminating(it)]
         self._forget_unused(len(bodies))
         if cluster is None or is_terminating(cluster):
             await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
@@ -87,8 +99,8 @@ class UserReconciler:
             return WAIT_S
 
     async def report_error(self, key: Key, error: Exception) -> None:
-        bodies = self.cache.users.get(key, {}).values()
-        await self._report_all([self._resource(it) for it in bodies], error_readiness(error))
+        bodies, cluster = self.cache.users.get(key, {}).values(), self.cache.clusters.get(key)
+        await self._report_all([self._resource(it, cluster) for it in bodies], error_readiness(error))
 
     async def _reconcile(
         self,
@@ -106,6 +118,7 @@ class UserReconciler:
         revoked = await self._find_revoked(key, resources, terminating, records)
         recorded = {it.uid: record for it in owners.values() if (record := record_of(it)) is not None}
         pending = {uid: it for uid, it in records.items() if uid not in recorded}
+        pending |= renamed_records(records, recorded)
         if {**pending, **recorded} != records:
             await self.platform.write_user_records(cluster, {**pending, **recorded})
         observed = await observe_users(client)
@@ -160,9 +173,9 @@ class UserReconciler:
         async def prepare(it: UserResource) -> ClientCredentials | Readiness:
             if it.user is None:
                 return Stalled("InvalidSpec", it.invalid_reason)
-            owner = owners[it.user.user_name]
+            owner = owners[it.user_name]
             if owner is not it:
-                said = f"user name {it.user.user_name} belongs to the older User {owner.name}"
+                said = f"user name {it.user_name} belongs to the older User {owner.name}"
                 return Stalled("NameConflict", said)
             try:
                 return await self.secrets.prepare(it, parsed, cluster)
@@ -170,8 +183,9 @@ class UserReconciler:
                 return blocked.readiness
 
         prepared = dict(zip([it.uid for it in resources], await for_each(resources, prepare), strict=True))
+        policies = await read_policies(self.platform, parsed.metadata.namespace, resources)
         planned = {
-            it.uid: _plan(it, credentials, observed)
+            it.uid: _plan(it, credentials, observed, policies)
             for it in resources
             if isinstance(credentials := prepared[it.uid], ClientCredentials)
         }
@@ -192,8 +206,11 @@ class UserReconciler:
                 await self._report(it, blocked.readiness)
                 return
             await self._record_changes(it, change.changes, is_password_known=credentials.is_password_set)
-            status = StatusFields(credentials.secret_name, change.previous_until)
-            await self._report(it, _evaluate(it, parsed, observed), status)
+            if credentials.issued:
+                said = f"client certificate issued, valid until {credentials.expiry}: {credentials.issued}"
+                await self.platform.record_event(it.body, "CertificateIssued", said)
+            status = StatusFields(credentials.secret_name, change.previous_until, credentials.certificate)
+            await self._report(it, _evaluate(it, parsed, observed, policies), status)
 
         await for_each(resources, finish)
 
@@ -219,11 +236,15 @@ class UserReconciler:
             self._resources.clear()
             self.secrets.forget()
 
-    def _resource(self, body: Json) -> UserResource:
-        uid, generation = str(body["metadata"]["uid"]), int(body["metadata"]["generation"])
+    def _resource(self, body: Json, cluster: Json | None) -> UserResource:
+        """`cluster`: the Cluster, whose spec decides by which name brokers know users with TLS."""
+        uid = str(body["metadata"]["uid"])
+        version = body["metadata"]["generation"], cluster and _version(cluster)
         found = self._resources.get(uid)
-        if found is None or found[0] != generation:
-            found = self._resources[uid] = generation, UserResource.parse(body)
+        if found is None or found[0] != version:
+            is_valid = cluster is not None and not find_spec_problems(cluster)
+            parsed = Cluster.parse_stored(cluster) if is_valid else None
+            found = self._resources[uid] = version, UserResource.parse(body, parsed)
         found[1].body = body
         return found[1]
 
@@ -237,13 +258,15 @@ class UserReconciler:
         """Writes the status. Without `found` the fields stay as they are."""
         previous = resource.body.get("status") or {}
         fields: dict[str, Json] = {
-            "userName": resource.user.user_name if resource.user else previous.get("userName"),
+            "userName": resource.user_name if resource.user else previous.get("userName"),
             "secret": previous.get("secret") if found is None else found.secret or None,
             "previousCredentialUntil": previous.get("previousCredentialUntil"),
+            "certificate": previous.get("certificate"),
         }
         if found is not None:
             until = found.previous_until
             fields["previousCredentialUntil"] = until and until.strftime("%Y-%m-%dT%H:%M:%SZ")
+            fields["certificate"] = found.certificate and found.certificate.to_json()
         reported = find_condition(resource.body, "Stalled").get("message")
         conditions = Conditions(readiness, resource.body["metadata"]["generation"])
         try:
@@ -258,6 +281,10 @@ class UserReconciler:
             await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
 
 
+def _version(cluster: Json) -> tuple[object, ...]:
+    return cluster["metadata"]["uid"], cluster["metadata"].get("generation")
+
+
 def _readiness_of(error: KafkaError) -> Readiness:
     """Stalled for an error that a person must resolve; Reconciling for one that is retried."""
     if error.code in TRANSIENT_ERRORS:
@@ -265,12 +292,14 @@ def _readiness_of(error: KafkaError) -> Readiness:
     return Stalled("RejectedByBrokers", str(error))
 
 
-def _plan(resource: UserResource, credentials: ClientCredentials, observed: ObservedUsers) -> UserChange:
+def _plan(
+    resource: UserResource, credentials: ClientCredentials, observed: ObservedUsers, policies: Policies
+) -> UserChange:
     """Plans the changes of a user. Leaves out rules and quotas that the brokers do not support:
     they would refuse the other changes with them.
     """
     assert resource.user is not None
-    desired = desired_user(resource.user, is_password_set=credentials.is_password_set)
+    desired = desired_user(resource.user, resource.user_name, policies, is_password_set=credentials.is_password_set)
     changes = plan_user_changes(desired, observed.of(desired.name))
     overlap = resource.user.spec.authentication.overlap
     known_end = (resource.body.get("status") or {}).get("previousCredentialUntil")
@@ -294,16 +323,22 @@ def _plan(resource: UserResource, credentials: ClientCredentials, observed: Obse
     )
 
 
-def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers) -> Readiness:
+def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers, policies: Policies) -> Readiness:
     """The readiness of a user after its changes were applied."""
     assert resource.user is not None
-    spec, name = resource.user.spec, resource.user.user_name
-    if spec.acls and not has_access_rules(cluster):
-        said = f"spec.acls has no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
+    spec, name = resource.user.spec, resource.user_name
+    if has_rules(resource.user) and not has_access_rules(cluster):
+        said = (
+            f"access rules have no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
+        )
         return Stalled("AuthorizationDisabled", said)
-    if spec.acls and not observed.has_acls:
+    if has_rules(resource.user) and not observed.has_acls:
         return Reconciling("WaitingForAuthorization", "brokers are still to be restarted with access rules")
+    if unusable := unusable_policies(resource.user, policies):
+        said = "; ".join(f"AccessPolicy {name} {why}" for name, why in unusable.items())
+        return Stalled("AccessPolicyUnusable", f"spec.aclsFrom: {said}; nothing is allowed by it")
     if spec.quotas and not observed.has_quotas:
         return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
-    how = "has no credential" if spec.authentication.type == "None" else f"logs in by {spec.authentication.type}"
+    type_ = spec.authentication.type
+    how = "has a credential of others" if type_ == "External" else f"logs in by {type_}"
     return Ready(f"user {name} {how}.")

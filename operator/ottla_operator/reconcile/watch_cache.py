@@ -37,9 +37,10 @@ class WatchCache:
     users: dict[Key, dict[str, Json]] = field(default_factory=dict)
     pipelines: dict[Key, Json] = field(default_factory=dict)
     mirrors: dict[Key, Json] = field(default_factory=dict)
+    policies: dict[Key, Json] = field(default_factory=dict)
 
     def all(self) -> list[Json]:
-        by_key = (self.clusters, self.pipelines, self.mirrors)
+        by_key = (self.clusters, self.pipelines, self.mirrors, self.policies)
         grouped = [
             it
             for by_cluster in (self.topics, self.users)
@@ -56,6 +57,7 @@ class WatchCache:
             "User": sum(map(len, self.users.values())),
             "Pipeline": len(self.pipelines),
             "Mirror": len(self.mirrors),
+            "AccessPolicy": len(self.policies),
         }
 
     def update(self, body: Mapping[str, Json], *, is_deleted: bool) -> Key | None:
@@ -81,7 +83,12 @@ class WatchCache:
     def _replace(self, key: Key, resource: Json, is_deleted: bool) -> bool:
         kind = resource["kind"]
         if kind not in GROUPED_KINDS:
-            by_key = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}[kind]
+            by_key = {
+                "Cluster": self.clusters,
+                "Pipeline": self.pipelines,
+                "Mirror": self.mirrors,
+                "AccessPolicy": self.policies,
+            }[kind]
             return _replace(by_key, key, resource, is_deleted)
         by_cluster = {"Topic": self.topics, "User": self.users}[kind]
         of_cluster = by_cluster.setdefault(key, {})

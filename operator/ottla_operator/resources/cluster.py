@@ -26,6 +26,9 @@ from ottla_operator.resources.model import Json, Model, Rule, Transition, at_mos
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
+DEFAULT_REGISTRY_PORT: Final = 8081
+
+
 class Listener(Model, frozen=True):
     """Address that clients connect to."""
 
@@ -252,6 +255,18 @@ class Authorization(Model, frozen=True):
     ] = None
 
 
+class SchemaRegistry(Model, frozen=True):
+    """The schema registry, which every broker serves with the TLS and logins of one listener."""
+
+    port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | None, doc("Port of the REST interface. Defaults to 8081.")
+    ] = None
+    listener: Annotated[
+        Annotated[str, Meta(max_length=25)] | None,
+        doc("Name of the listener whose TLS and authentication hold for the registry. Defaults to the first."),
+    ] = None
+
+
 class ClusterSpec(Model, frozen=True):
     """Desired state of the cluster."""
 
@@ -313,6 +328,11 @@ class ClusterSpec(Model, frozen=True):
     rebalance: Annotated[Rebalance | None, doc("Reassignment of partitions when brokers are added or removed.")] = None
     tls: Annotated[Tls | None, doc("Certificates. Required if a listener has tls: true.")] = None
     authorization: Annotated[Authorization | None, doc("Authorization of requests. Defaults to type None.")] = None
+
+    schema_registry: Annotated[
+        SchemaRegistry | None,
+        doc("Serves a schema registry at every broker; {} for the defaults. Not set: there is none."),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         at_most_one("version", "image", message="version and image exclude each other: an image has its own version"),
@@ -448,6 +468,18 @@ class Cluster(Resource, frozen=True):
     @property
     def listeners(self) -> tuple[Listener, ...]:
         return tuple(self.spec.listeners or (Listener(name="plain", port=9092),))
+
+    @property
+    def schema_registry_port(self) -> int | None:
+        """None without a registry."""
+        wanted = self.spec.schema_registry
+        return None if wanted is None else wanted.port or DEFAULT_REGISTRY_PORT
+
+    @property
+    def schema_registry_listener(self) -> str:
+        """The listener whose TLS and logins the registry has."""
+        wanted = self.spec.schema_registry
+        return (wanted.listener if wanted is not None and wanted.listener else self.listeners[0].name).upper()
 
     @property
     def config(self) -> dict[str, str]:

@@ -25,6 +25,10 @@ TopicName = Annotated[str, Meta(min_length=1, max_length=249, pattern=TOPIC_NAME
 ObjectName = Annotated[str, Meta(min_length=1, max_length=253, pattern=OBJECT_NAME)]
 """A Kubernetes object name."""
 
+TENANT: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+Tenant = Annotated[str, Meta(min_length=1, max_length=63, pattern=TENANT)]
+"""Name of a tenant. Without a dot, so that no tenant's prefix begins another's."""
+
 Identifier = Annotated[str, Meta(min_length=1, max_length=63, pattern=IDENTIFIER)]
 """A name that SQL accepts without quotes."""
 
@@ -83,6 +87,11 @@ def parse_time(text: str) -> datetime.datetime:
 def format_time(seconds: float) -> str:
     """Inverse of `parse_time`, for seconds since 1970."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def tenant_prefix(tenant: str | None) -> str:
+    """What the names of a tenant's topics, groups, transactional ids and users begin with."""
+    return "" if tenant is None else f"{tenant}."
 
 
 def is_time(text: str) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.resources.access_policy import AccessPolicy, AccessPolicySpec, AccessPolicyStatus
 from ottla_operator.resources.cluster import Cluster, ClusterSpec, ClusterStatus
 from ottla_operator.resources.common import API_VERSION, Resource, Status
 from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
@@ -89,7 +90,17 @@ KINDS: Final = (
             Column("Cluster", ".spec.clusterRef.name"),
             Column("Authentication", ".spec.authentication.type"),
             Column("Secret", ".status.secret"),
+            Column("Principal", ".status.userName", wide=True),
+            Column("Certificate-expires", ".status.certificate.notAfter", wide=True),
         ),
+    ),
+    Kind(
+        AccessPolicy,
+        AccessPolicySpec,
+        AccessPolicyStatus,
+        "accesspolicies",
+        ("okap",),
+        (Column("Users", ".status.users", "integer"),),
     ),
     Kind(
         Mirror,

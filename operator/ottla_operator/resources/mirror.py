@@ -17,7 +17,9 @@ class Credentials(Model, frozen=True):
         Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "TLS"],
         doc("SASL mechanism, or TLS for a client certificate."),
     ]
-    secret_ref: Annotated[ObjectRef, doc("Secret with username and password, or with tls.crt and tls.key.")]
+    secret_ref: Annotated[
+        ObjectRef, doc("Secret with username and password, or with tls.crt and tls.key, or that of a User.")
+    ]
 
 
 class SourceTls(Model, frozen=True):

@@ -4,8 +4,22 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from ottla_operator.resources.common import ObjectRef, Resource, Settings, Status, TopicName, format_setting
+from ottla_operator.resources.common import (
+    ObjectRef,
+    Resource,
+    Settings,
+    Status,
+    Tenant,
+    TopicName,
+    format_setting,
+    tenant_prefix,
+)
 from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable
+
+
+def topic_name(resource: str, name: str | None, tenant: str | None) -> str:
+    """Name on the brokers. `resource`: of the Topic. `name`, `tenant`: of its spec."""
+    return f"{tenant_prefix(tenant)}{name or resource}"
 
 
 class TopicSpec(Model, frozen=True):
@@ -15,9 +29,13 @@ class TopicSpec(Model, frozen=True):
     topic_name: Annotated[
         TopicName | None,
         doc(
-            "Name of the topic on the brokers: up to 249 letters, digits, '.', '_' and '-'. "
+            "Name of the topic on the brokers, without the tenant: up to 249 letters, digits, '.', '_' and '-'. "
             "Immutable. Defaults to metadata.name."
         ),
+    ] = None
+    tenant: Annotated[
+        Tenant | None,
+        doc("Tenant that the topic belongs to. Its name on the brokers begins with it: TENANT.NAME. Immutable."),
     ] = None
     partitions: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)] | None,
@@ -66,6 +84,15 @@ class TopicSpec(Model, frozen=True):
             "partitions",
             lambda new, old: f"{new.get('partitions', 'unset')} is less than the current {old['partitions']}",
         ),
+        Rule(
+            "!has(self.tenant) || !has(self.topicName) || size(self.tenant) + size(self.topicName) <= 248",
+            "tenant and topicName together, with the dot between them, are longer than 249 characters",
+            lambda spec: (
+                "tenant" not in spec or "topicName" not in spec or len(spec["tenant"]) + len(spec["topicName"]) <= 248
+            ),
+            "topicName",
+        ),
+        immutable("tenant", "tenant is immutable; create a new Topic instead"),
         immutable("topicName", "topicName is immutable; create a new Topic instead"),
         Transition(
             "self.clusterRef.name == oldSelf.clusterRef.name",
@@ -97,7 +124,7 @@ class Topic(Resource, frozen=True):
 
     @property
     def topic_name(self) -> str:
-        return self.spec.topic_name or self.metadata.name
+        return topic_name(self.metadata.name, self.spec.topic_name, self.spec.tenant)
 
     @property
     def config(self) -> dict[str, str]:

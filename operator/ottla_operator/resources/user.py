@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from ottla_operator.resources.acl_rule import AclRules, is_about_cluster
 from ottla_operator.resources.common import (
     Duration,
     ObjectName,
@@ -11,19 +12,23 @@ from ottla_operator.resources.common import (
     Resource,
     SecretKeyRef,
     Status,
+    Tenant,
     Timestamp,
+    tenant_prefix,
 )
-from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one, immutable, listed
+from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable, listed
 
 
 class Authentication(Model, frozen=True):
     """How the user authenticates."""
 
     type: Annotated[
-        Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "None"],
+        Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "External"],
         doc(
             "SCRAM-SHA-256 or SCRAM-SHA-512: user name and password, which are written to a Secret. TLS: client "
-            "certificate, made by others, whose subject is userName. None: no credential, only access rules and quotas."
+            "certificate, issued by the authority of a Cluster with tls.issuer: Internal and written to a Secret. "
+            "External: others issue the credential, such as an OAuth token or a client certificate; the user has only "
+            "access rules and quotas."
         ),
     ]
     password_from: Annotated[
@@ -49,86 +54,6 @@ class Authentication(Model, frozen=True):
             "overlap is only for SCRAM",
             lambda value: "overlap" not in value or value["type"].startswith("SCRAM"),
             "overlap",
-        ),
-    )
-
-
-class AclResource(Model, frozen=True):
-    """Resource that an access rule applies to."""
-
-    type: Annotated[Literal["Topic", "Group", "Cluster", "TransactionalId"], doc("Type of the Kafka resource.")]
-    name: Annotated[
-        Annotated[str, Meta(max_length=249)] | None,
-        doc("Name of the Kafka resource, or '*' for all. Not set for Cluster."),
-    ] = None
-    pattern: Annotated[
-        Literal["Literal", "Prefixed"] | None,
-        doc("Literal: name is the whole name. Prefixed: name is a prefix. Defaults to Literal."),
-    ] = None
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        Rule(
-            "(self.type == 'Cluster') != has(self.name)",
-            "Topic, Group and TransactionalId need a name ('*' for all); Cluster has none",
-            lambda value: (value.get("type") == "Cluster") != ("name" in value),
-            "name",
-        ),
-    )
-
-
-Operation = Literal[
-    "All",
-    "Read",
-    "Write",
-    "Create",
-    "Delete",
-    "Alter",
-    "Describe",
-    "ClusterAction",
-    "DescribeConfigs",
-    "AlterConfigs",
-    "IdempotentWrite",
-]
-
-
-Operations = Annotated[list[Operation], Meta(min_length=1, max_length=16, extra_json_schema=listed("set"))]
-PatternText = Annotated[str, Meta(min_length=1, max_length=249)]
-
-
-class AclRule(Model, frozen=True):
-    """Access rule: `{allow: [Read, Write], topic: orders*}`."""
-
-    allow: Annotated[Operations | None, doc("Kafka operations that are allowed.")] = None
-    deny: Annotated[
-        Operations | None, doc("Kafka operations that are denied. A denial takes precedence over every allow.")
-    ] = None
-    topic: Annotated[PatternText | None, doc("Name of a topic; `orders*` is a prefix, `*` every topic.")] = None
-    group: Annotated[PatternText | None, doc("Id of a consumer group; `*` at its end as for topic.")] = None
-    transactional_id: Annotated[PatternText | None, doc("Transactional id; `*` at its end as for topic.")] = None
-    cluster: Annotated[bool | None, doc("The cluster itself. Only true is allowed.")] = None
-    resource: Annotated[
-        AclResource | None, doc("Resource in Kafka's form, for names that end with `*` themselves.")
-    ] = None
-    host: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=64)] | None,
-        doc("Client IP address that the rule applies to. Defaults to any."),
-    ] = None
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one(
-            "topic",
-            "group",
-            "transactionalId",
-            "cluster",
-            "resource",
-            message="a rule is about one of topic, group, transactionalId, cluster and resource",
-        ),
-        exactly_one("allow", "deny", message="a rule has either allow or deny"),
-        Rule(
-            "!has(self.cluster) || self.cluster",
-            "cluster can only be true",
-            lambda value: value.get("cluster", True) is True,
-            "cluster",
         ),
     )
 
@@ -161,19 +86,36 @@ class UserSpec(Model, frozen=True):
     user_name: Annotated[
         Annotated[str, Meta(min_length=1, max_length=249)] | None,
         doc(
-            "Name that clients authenticate with: for SCRAM the user name, for TLS the certificate's subject, such as "
-            "CN=alice,O=example. Immutable. Defaults to metadata.name."
+            "Name that clients authenticate with: for SCRAM the user name, for TLS the certificate's CN, or its whole "
+            "subject, such as CN=alice,O=example, for External the principal's name. Immutable. Defaults to "
+            "metadata.name."
+        ),
+    ] = None
+    tenant: Annotated[
+        Tenant | None,
+        doc(
+            "Tenant that the user belongs to. Names in its rules, and its own name, begin with it: TENANT.NAME. "
+            "Without acls and aclsFrom the user may do everything with the tenant's topics, groups and transactional "
+            "ids. Immutable."
         ),
     ] = None
     secret_name: Annotated[
         ObjectName | None, doc("Secret that the credentials are written to. Defaults to metadata.name.")
     ] = None
     acls: Annotated[
-        Annotated[list[AclRule], Meta(max_length=256)] | None,
+        AclRules | None,
         doc(
             "Access rules of the user, on clusters with authorization type ACL. Other rules of the user are removed. "
             "Without this field rules are left alone.",
             listed("atomic"),
+        ),
+    ] = None
+    acls_from: Annotated[
+        Annotated[list[ObjectRef], Meta(max_length=32)] | None,
+        doc(
+            "AccessPolicies whose rules the user has too. Other rules of the user are removed. While one of them does "
+            "not exist, the user has what the others and acls allow, and every denial that it had.",
+            listed("map", "name"),
         ),
     ] = None
     quotas: Annotated[
@@ -188,19 +130,43 @@ class UserSpec(Model, frozen=True):
             lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
             "clusterRef",
         ),
+        Rule(
+            "!has(self.tenant) || !has(self.acls) || self.acls.all(it, !has(it.cluster) && (!has(it.resource) || "
+            "it.resource.type != 'Cluster'))",
+            "a user of a tenant has no rules about the cluster, because they would show other tenants",
+            lambda spec: "tenant" not in spec or not any(map(is_about_cluster, spec.get("acls") or ())),
+            "acls",
+        ),
+        Rule(
+            "!has(self.tenant) || !has(self.userName) || !self.userName.contains('=')",
+            "the userName of a user of a tenant is no subject of a certificate",
+            lambda spec: "tenant" not in spec or "=" not in spec.get("userName", ""),
+            "userName",
+        ),
+        immutable("tenant", "tenant is immutable; create a new User instead"),
         immutable("userName", "userName is immutable; create a new User instead"),
         immutable("secretName", "secretName is immutable; create a new User instead"),
     )
 
 
+class UserCertificateStatus(Model, frozen=True):
+    """The user's client certificate."""
+
+    not_after: Annotated[Timestamp, doc("Time at which the certificate expires.")]
+    renewal_time: Annotated[Timestamp, doc("Time from which the operator renews it.")]
+
+
 class UserStatus(Status, frozen=True):
     """Observed state of the user."""
 
-    user_name: Annotated[str | None, doc("Name that clients authenticate with.")] = None
+    user_name: Annotated[
+        str | None, doc("Name of the user's principal on the brokers; for TLS made of the certificate's subject.")
+    ] = None
     secret: Annotated[str | None, doc("Secret that holds the credentials.")] = None
     previous_credential_until: Annotated[
         Timestamp | None, doc("Time until which the password of the previous type stays valid.")
     ] = None
+    certificate: Annotated[UserCertificateStatus | None, doc("Client certificate of a user with TLS.")] = None
 
 
 class User(Resource, frozen=True):
@@ -212,7 +178,8 @@ class User(Resource, frozen=True):
 
     @property
     def user_name(self) -> str:
-        return self.spec.user_name or self.metadata.name
+        prefix = tenant_prefix(self.spec.tenant) if self.spec.authentication.type != "External" else ""
+        return prefix + (self.spec.user_name or self.metadata.name)
 
     @property
     def secret_name(self) -> str:

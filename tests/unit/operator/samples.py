@@ -43,4 +43,8 @@ def user(name: str = "alice", **spec: Any) -> Json:
     return resource("User", name, {"clusterRef": {"name": "demo"}, "authentication": {"type": "SCRAM-SHA-512"}, **spec})
 
 
-ALL = (cluster, topic, pipeline, mirror, user)
+def access_policy(name: str = "readers", **spec: Any) -> Json:
+    return resource("AccessPolicy", name, {"acls": [{"allow": ["Read"], "topic": "orders*"}], **spec})
+
+
+ALL = (cluster, topic, pipeline, mirror, user, access_policy)

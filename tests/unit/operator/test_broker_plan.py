@@ -34,6 +34,17 @@ def test_settings_of_one_broker() -> None:
     assert broker.settings["offsets.topic.replication.factor"] == "1"
 
 
+def test_every_broker_has_a_port_of_its_own_for_the_schema_registry() -> None:
+    plans = plan_broker_processes(
+        [cluster(replicas=3, schemaRegistry={}, listeners=[{"name": "in", "port": 8081}])], HOME
+    )
+    listeners = [it.settings["schema.registry.listener"] for it in plans]
+    assert listeners[0] == "127.0.0.1:8082", "8081 is the port of a listener"
+    assert len(set(listeners)) == 3
+    assert {it.settings["schema.registry.security.listener"] for it in plans} == {"IN"}
+    assert "schema.registry.listener" not in plan_broker_processes([cluster()], HOME)[0].settings
+
+
 def test_config_of_the_cluster_takes_precedence_over_derived_settings() -> None:
     (broker,) = plan_broker_processes([cluster(config={"offsets.topic.replication.factor": 2})], HOME)
     assert broker.settings["offsets.topic.replication.factor"] == "2"

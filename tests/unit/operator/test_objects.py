@@ -146,6 +146,17 @@ def test_a_listener_with_peers_is_open_to_these_alone() -> None:
     assert by_port[9092] is None and by_port[9094] == peers
 
 
+def test_the_schema_registry_has_a_service_and_its_port_is_open() -> None:
+    found = objects(plain(schemaRegistry={"port": 8085}))
+    (service,) = (it for it in found.all if it["metadata"]["name"] == "demo-schema-registry")
+    assert service["spec"]["ports"][0]["port"] == 8085
+    (policy,) = (it for it in found.all if it["kind"] == "NetworkPolicy")
+    assert 8085 in [port["port"] for port in policy["spec"]["ingress"][0]["ports"]]
+    (settings,) = (it for it in found.all if it["kind"] == "ConfigMap")
+    assert "schema.registry.listener=\\:8085" in str(settings) or "schema.registry.listener=:8085" in str(settings)
+    assert not [it for it in objects(plain()).all if it["metadata"]["name"] == "demo-schema-registry"]
+
+
 def test_every_object_goes_with_the_cluster() -> None:
     assert all("ownerReferences" in it["metadata"] for it in objects(plain()).all)
 

@@ -21,7 +21,13 @@ SOURCE = {"topic": "t", "format": {"type": "raw"}}
 
 # Model → valid and invalid objects: every rule of the model holds for one and fails for another.
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
-    "TopicSpec": [{"topicName": "."}, {"topicName": "a"}, {}],
+    "TopicSpec": [
+        {"topicName": "."},
+        {"topicName": "a"},
+        {"tenant": "a", "topicName": "b" * 247},
+        {"tenant": "a", "topicName": "b" * 248},
+        {},
+    ],
     "Listener": [
         {**PLAIN, "authentication": "TLS"},
         {**PLAIN, "authentication": "TLS", **TLS},
@@ -45,6 +51,15 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"restartAt": "2026-13-31T12:00:00Z"},
         {},
     ],
+    "UserSpec": [
+        {"tenant": "a", "acls": [{"allow": ["Read"], "cluster": True}]},
+        {"tenant": "a", "acls": [{"allow": ["Read"], "resource": {"type": "Cluster"}}]},
+        {"tenant": "a", "acls": [{"allow": ["Read"], "resource": {"type": "Topic", "name": "a"}}]},
+        {"acls": [{"allow": ["Read"], "cluster": True}]},
+        {"tenant": "a", "userName": "CN=b"},
+        {"userName": "CN=b"},
+        {},
+    ],
     "Tls": [
         {},
         {"issuer": "Internal"},
@@ -56,7 +71,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     ],
     "Authentication": [
         {"type": "TLS", "passwordFrom": {"name": "a", "key": "b"}},
-        {"type": "None", "passwordFrom": {"name": "a", "key": "b"}},
+        {"type": "External", "passwordFrom": {"name": "a", "key": "b"}},
         {"type": "TLS", "overlap": "1h"},
         {"type": "SCRAM-SHA-256", "overlap": "1h"},
         {"type": "TLS"},
@@ -128,6 +143,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"clusterRef": {"name": "a"}, "partitions": 1}, {"clusterRef": {"name": "a"}, "partitions": 2}),
         ({"clusterRef": {"name": "a"}}, {"clusterRef": {"name": "a"}, "partitions": 2}),
         ({"clusterRef": {"name": "a"}, "partitions": 2}, {"clusterRef": {"name": "a"}, "partitions": 2}),
+        ({"clusterRef": {"name": "a"}, "tenant": "x"}, {"clusterRef": {"name": "a"}}),
         ({"clusterRef": {"name": "a"}, "topicName": "x"}, {"clusterRef": {"name": "a"}}),
         ({"clusterRef": {"name": "a"}, "topicName": "x"}, {"clusterRef": {"name": "a"}, "topicName": "y"}),
     ],
@@ -139,6 +155,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     ],
     "UserSpec": [
         ({"clusterRef": {"name": "a"}}, {"clusterRef": {"name": "b"}}),
+        ({"clusterRef": {"name": "a"}, "tenant": "x"}, {"clusterRef": {"name": "a"}}),
         ({"clusterRef": {"name": "a"}, "userName": "x"}, {"clusterRef": {"name": "a"}}),
         ({"clusterRef": {"name": "a"}, "userName": "x"}, {"clusterRef": {"name": "a"}, "userName": "x"}),
         ({"clusterRef": {"name": "a"}, "secretName": "x"}, {"clusterRef": {"name": "a"}, "secretName": "y"}),

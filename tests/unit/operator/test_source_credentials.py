@@ -15,6 +15,7 @@ from ottla_operator.plan.source_credentials import (
     SecretUnusable,
     credential_settings,
     redacted_changes,
+    secret_contents,
     secret_names,
     secret_values,
 )
@@ -141,8 +142,10 @@ def test_secrets_are_read_from_files(tmp_path: Path) -> None:
     again = local.read_secrets([{**document.data, "stringData": {"password": "other"}}])
     assert again["login"].version != found["login"].version == local.read_secrets([document.data])["login"].version
     (tmp_path / "a.yaml").write_text(FILE.replace("dQ==", "hush!"))
-    with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not base64-encoded text") as caught:
+    with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not base64-encoded") as caught:
         read_files([tmp_path])
     assert "hush" not in str(caught.value)
-    with pytest.raises(SecretUnusable):
-        secret_values({"metadata": {"name": "x"}, "data": {"key": base64.b64encode(b"\xff").decode()}})
+    data = {key: base64.b64encode(it).decode() for key, it in {"store": b"0\x82", "text": "ä".encode()}.items()}
+    secret = {"metadata": {"name": "x"}, "data": data}
+    assert secret_values(secret) == {"text": "ä"}
+    assert secret_contents(secret) == {"store": b"0\x82", "text": "ä"}

@@ -4,13 +4,14 @@ form.
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.security.scram import ScramMechanism
 from ottla_operator.plan.acl_patterns import describe_entry
@@ -47,7 +48,13 @@ ENTRIES = st.frozensets(
 QUOTAS = st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage"]), st.floats(1, 100))
 OBSERVED = st.builds(ObservedUser, st.frozensets(MECHANISMS), ENTRIES, QUOTAS)
 DESIRED = st.builds(
-    DesiredUser, st.just("alice"), st.none() | MECHANISMS, st.booleans(), st.none() | ENTRIES, st.none() | QUOTAS
+    DesiredUser,
+    st.just("alice"),
+    st.none() | MECHANISMS,
+    st.booleans(),
+    st.none() | ENTRIES,
+    st.booleans(),
+    st.none() | QUOTAS,
 )
 
 
@@ -65,10 +72,11 @@ def applied(changes: UserChanges, observed: ObservedUser) -> ObservedUser:
 @given(DESIRED, OBSERVED)
 def test_nothing_is_left_to_change_after_the_changes(desired: DesiredUser, observed: ObservedUser) -> None:
     after = applied(plan_user_changes(desired, observed), observed)
-    settled = DesiredUser(desired.name, desired.mechanism, True, desired.acls, desired.quotas)
+    settled = replace(desired, is_password_set=True)
     assert not plan_user_changes(settled, after)
     assert after.mechanisms == ({desired.mechanism} if desired.mechanism else set())
-    assert after.acls == (observed.acls if desired.acls is None else desired.acls)
+    kept = {it for it in observed.acls if desired.keeps_denials and it.permission == Permission.DENY}
+    assert after.acls == (observed.acls if desired.acls is None else desired.acls | kept)
     assert after.quotas == (observed.quotas if desired.quotas is None else desired.quotas)
 
 
@@ -119,15 +127,15 @@ def user(**spec: Any) -> User:
     ids=str,
 )
 def test_rules_become_entries(rule: dict[str, Any], expected: list[str]) -> None:
-    acls = desired_user(user(acls=[rule]), is_password_set=True).acls
+    acls = desired_user(user(acls=[rule]), "alice", {}, is_password_set=True).acls
     assert acls is not None
     assert sorted(map(describe_entry, acls)) == expected
 
 
 def test_what_the_spec_leaves_out_is_not_managed() -> None:
-    desired = desired_user(user(), is_password_set=True)
+    desired = desired_user(user(), "alice", {}, is_password_set=True)
     assert (desired.acls, desired.quotas) == (None, None)
-    managed = desired_user(user(acls=[], quotas={"producerByteRate": 1000}), is_password_set=True)
+    managed = desired_user(user(acls=[], quotas={"producerByteRate": 1000}), "alice", {}, is_password_set=True)
     assert (managed.acls, managed.quotas) == (frozenset(), {"producer_byte_rate": 1000.0})
 
 

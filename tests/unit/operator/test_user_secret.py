@@ -10,12 +10,13 @@ from ottla_operator.cli.command_config import read_security
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.plan.user_secret import (
     ClientAccess,
+    certificate_secret,
     check_password,
     client_access,
     find_listener,
     generate_password,
     is_password_set,
-    secret_data,
+    scram_secret,
 )
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.user import User
@@ -27,7 +28,7 @@ ACCESS = ClientAccess("b1:9094,b2:9094", "SASL_PLAINTEXT")
 
 @pytest.mark.parametrize("password", PASSWORDS)
 def test_client_properties_hold_the_password_whatever_it_is(password: str, tmp_path: Path) -> None:
-    data = secret_data('al"ice', password, ScramMechanism.SHA_256, ACCESS)
+    data = scram_secret('al"ice', password, ScramMechanism.SHA_256, ACCESS)
     assert data["client.properties"].isascii(), "Kafka reads Latin-1"
     file = tmp_path / "client.properties"
     file.write_text(data["client.properties"])
@@ -39,7 +40,7 @@ def test_client_properties_hold_the_password_whatever_it_is(password: str, tmp_p
 
 
 def test_edited_secret_is_not_taken_for_what_brokers_have() -> None:
-    data = secret_data("alice", "first", ScramMechanism.SHA_512, ACCESS)
+    data = scram_secret("alice", "first", ScramMechanism.SHA_512, ACCESS)
     assert is_password_set(data, "alice", "first", ScramMechanism.SHA_512)
     assert not is_password_set({**data, "password": "edited"}, "alice", "edited", ScramMechanism.SHA_512)
     assert not is_password_set(data, "alice", "first", ScramMechanism.SHA_256)
@@ -72,15 +73,17 @@ def test_users_get_the_listener_of_their_authentication() -> None:
         found = find_listener(cluster, User.parse(samples.user(authentication={"type": type_})))
         return None if found is None else found.name
 
-    assert (listener_of("SCRAM-SHA-256"), listener_of("TLS"), listener_of("None")) == ("inside", "mutual", None)
+    assert (listener_of("SCRAM-SHA-256"), listener_of("TLS"), listener_of("External")) == ("inside", "mutual", None)
     inside = cluster.listeners[2]
     tls = ObservedSecret({"ca.crt": "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"}, "1")
     access = client_access(inside, {"inside": "b:3"}, tls)
     assert access is not None and access.protocol == "SASL_SSL"
     assert client_access(inside, {"outside": "b:2"}, tls) is None, "the address is not known yet"
-    data = secret_data("alice", "p", ScramMechanism.SHA_512, access)
+    data = scram_secret("alice", "p", ScramMechanism.SHA_512, access)
     found = {it.key: it.value for it in parse_properties(data["client.properties"])}
     assert found["ssl.truststore.certificates"] == tls.values["ca.crt"].strip()
     assert data["ca.crt"] == tls.values["ca.crt"]
-    without = secret_data("CN=alice", "", None, access)
-    assert not {"password", "sasl.jaas.config", "sasl.mechanism"} & without.keys()
+    data = certificate_secret("CN=alice", "certificate\n", "key\n", access)
+    assert not {"password", "sasl.jaas.config", "sasl.mechanism"} & data.keys()
+    assert (data["username"], data["user.crt"], data["user.key"]) == ("CN=alice", "certificate\n", "key\n")
+    assert "ssl.certificate.location=user.crt\nssl.key.location=user.key\n" in data["librdkafka.properties"]

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 import kopf
 from aiohttp import web
 
-from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, USER, Kind, kind_of
+from ottla_operator.kube.kinds import CLUSTER, TOPIC, Kind, kind_of
 from ottla_operator.kube.operator import Operator, OperatorOptions
+from ottla_operator.kube.watches import OWNED, RESOURCES
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.reconcile.watch_cache import Key
@@ -17,7 +18,7 @@ from ottla_operator.resources.model import Json
 from tests.unit.operator.loop import on_loop
 
 NAMESPACE = Kind("v1", "Namespace", "namespaces")  # kopf looks this kind up
-KINDS = (CLUSTER, TOPIC, PIPELINE, MIRROR, USER, POD, SERVICE, STATEFUL_SET, NAMESPACE)
+KINDS = (*RESOURCES, *OWNED, NAMESPACE)
 WITHIN_S = 20.0
 
 

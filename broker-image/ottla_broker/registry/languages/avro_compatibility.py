@@ -65,8 +65,6 @@ def _resolve(raw: Any, namespace: str, types: dict[str, AvroType]) -> AvroType:
     if isinstance(raw, str):
         return AvroType(raw) if raw in PRIMITIVES else types[full_name(raw, namespace)]
     kind = raw["type"]
-    if isinstance(kind, (dict, list)):
-        return _resolve(kind, namespace, types)
     if kind in ("array", "map"):
         inner = raw["items" if kind == "array" else "values"]
         return AvroType(kind, branches=[_resolve(inner, namespace, types)])

@@ -87,8 +87,6 @@ class _Printer:
         if isinstance(raw, list):
             return [self.schema(branch, namespace) for branch in raw]
         kind = raw["type"]
-        if isinstance(kind, (list, dict)):  # {"type": {"type": "record", …}}
-            return self.schema(kind, namespace)
         if kind in NAMED:
             return self._named(raw, kind, namespace)
         if kind == "array":
@@ -114,6 +112,8 @@ class _Printer:
         if raw.get("doc") is not None:
             found["doc"] = raw["doc"]
         if kind in ("record", "error"):
+            if not isinstance(raw.get("fields"), list):
+                raise SchemaError(f"not an Avro schema: record {raw['name']} has no fields")
             found["fields"] = [self._field(field, namespace) for field in raw["fields"]]
         elif kind == "enum":
             found["symbols"] = raw["symbols"]
@@ -172,8 +172,6 @@ def _write_out(raw: Any, namespace: str, types: dict[str, Any], written: set[str
         return [_write_out(branch, namespace, types, written) for branch in raw]
     found = dict(raw)
     own = namespace_of(raw, namespace) if raw["type"] in NAMED and "name" in raw else namespace
-    if isinstance(raw["type"], (dict, list)):
-        found["type"] = _write_out(raw["type"], own, types, written)
     for name in ("items", "values"):
         if name in raw:
             found[name] = _write_out(raw[name], own, types, written)

@@ -3,13 +3,15 @@ SchemaError.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
-from ottla_broker.registry.languages import avro_schema
+from ottla_broker.registry.languages import avro_schema, json_schema, protobuf_descriptor, protobuf_schema
 from ottla_broker.registry.languages.avro_compatibility import find_avro_incompatibilities, parse_avro
 from ottla_broker.registry.languages.incompatibility import Incompatibility, SchemaError
+from ottla_broker.registry.languages.json_compatibility import JsonComparison
+from ottla_broker.registry.languages.json_schema import JsonDocument
+from ottla_broker.registry.languages.protobuf_compatibility import find_protobuf_incompatibilities
 from ottla_broker.registry.schema import NamedSchema, SchemaType
 
 
@@ -21,17 +23,17 @@ class SchemaSource(msgspec.Struct, frozen=True):
     references: tuple[NamedSchema, ...] = ()
 
 
-RESOLVED: Final = "resolved"
-SERIALIZED: Final = "serialized"
-
-
 def print_schema(source: SchemaSource, *, normalize: bool) -> str:
     """The text that the registry keeps."""
+    validate_references(source.references)
     match source.type:
         case SchemaType.avro:
             return avro_schema.print_avro(source.text, source.references, normalize=normalize)
-        case _:
-            raise SchemaError(f"unknown schema type {source.type}")
+        case SchemaType.json:
+            return json_schema.print_json_schema(source.text, source.references, normalize=normalize)
+        case SchemaType.protobuf:
+            return protobuf_schema.print_protobuf(source.text, source.references, normalize=normalize)
+    raise SchemaError(f"unknown schema type {source.type}")
 
 
 def find_incompatibilities(reader: SchemaSource, writer: SchemaSource) -> list[Incompatibility]:
@@ -40,8 +42,16 @@ def find_incompatibilities(reader: SchemaSource, writer: SchemaSource) -> list[I
         case SchemaType.avro:
             of_reader = parse_avro(reader.text, reader.references)
             return find_avro_incompatibilities(of_reader, parse_avro(writer.text, writer.references))
-        case _:
-            raise SchemaError(f"unknown schema type {reader.type}")
+        case SchemaType.json:
+            return JsonComparison(_document(reader), _document(writer)).find_incompatibilities()
+        case SchemaType.protobuf:
+            descriptors = [protobuf_descriptor.load_descriptor(it.text, it.references) for it in (reader, writer)]
+            return find_protobuf_incompatibilities(*descriptors)
+    raise SchemaError(f"unknown schema type {reader.type}")
+
+
+def _document(source: SchemaSource) -> JsonDocument:
+    return JsonDocument(json_schema.load_json_schema(source.text), json_schema.load_references(source.references))
 
 
 def format_schema(source: SchemaSource, form: str) -> str:
@@ -49,6 +59,8 @@ def format_schema(source: SchemaSource, form: str) -> str:
     match source.type, form:
         case SchemaType.avro, "resolved":
             return avro_schema.resolve_avro(source.text, source.references)
+        case SchemaType.protobuf, "serialized":
+            return protobuf_schema.serialize_protobuf(source.text, source.references)
         case _:
             return source.text
 

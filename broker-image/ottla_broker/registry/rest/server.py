@@ -17,6 +17,7 @@ from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.registry import errors
 from ottla_broker.registry.errors import RegistryError
+from ottla_broker.registry.known_ids import KnownSchemaIds
 from ottla_broker.registry.rest import requests
 from ottla_broker.registry.rest.access import RegistryAccess
 from ottla_broker.registry.rest.compatibility import CompatibilityApi
@@ -61,6 +62,7 @@ class RegistryServer:
         self._forwarder = LeaderForwarder(broker, self._topic)
         self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
         self.registry = SchemaRegistry(self._topic, self._worker)
+        broker.schema_ids = KnownSchemaIds(self._topic)
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         for route in make_routes(self.registry, self._access):
             for prefix in ("", "/contexts/{context}"):
@@ -97,7 +99,7 @@ class RegistryServer:
             except RegistryError as reason:
                 return error_response(reason)
             except web.HTTPRequestEntityTooLarge:
-                return error_response(RegistryError(413, f"the request has more than {MAX_BODY_BYTES} bytes"))
+                return error_response(RegistryError(42209, f"the request has more than {MAX_BODY_BYTES} bytes"))
             except Exception:
                 logger.exception("failed to answer %s %s", request.method, request.path)
                 return error_response(RegistryError(500, "Internal Server Error"))

@@ -104,8 +104,8 @@ class SubjectsApi:
         version, schema_id = await self._registry.register(registration)
         if not requests.accepts_unknown(request):
             return respond({"id": schema_id})
-        fields = requests.schema_fields(request, schema, schema.text)
-        return respond({"id": schema_id, "version": version} | fields)
+        # Not the text: clients would keep it, whatever format they ask for later.
+        return respond({"id": schema_id, "version": version, "guid": schema.guid()})
 
     def _normalizes(self, request: web.Request) -> bool:
         if flag(request, "normalize"):

@@ -60,6 +60,11 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
         "http.listener": f":{names.http_port(cluster)}",
         **listener_security.security_settings(cluster),
     }
+    if (registry_port := cluster.schema_registry_port) is not None:
+        made |= {
+            "schema.registry.listener": f":{registry_port}",
+            "schema.registry.security.listener": cluster.schema_registry_listener,
+        }
     if tls.secret_name(cluster):
         made |= {
             _SETTINGS_OF_KEYS[key]: f"${{directory:{CERTIFICATES_PATH}:{key}}}" for key in tls.required_keys(cluster)

@@ -44,6 +44,7 @@ STATE_ANNOTATIONS: Final = (SPREAD_OVER, CLUSTER_SETTINGS, THROTTLED_TOPICS, FOU
 # No listener of a Cluster can have these names: theirs have no '-'.
 BROKERS_PORT: Final = "inter-broker"
 HTTP_PORT: Final = "http-metrics"
+REGISTRY_PORT: Final = "schema-registry"
 _CLAIM: Final = "data-"
 _DEFAULT_PORTS: Final = {BROKERS_PORT: 9091, HTTP_PORT: 8080}
 
@@ -101,6 +102,10 @@ def bootstrap_service(cluster: Cluster, listener: Listener) -> str:
     return f"{cluster.name}-{listener.name}-bootstrap"
 
 
+def registry_service(cluster: Cluster) -> str:
+    return f"{cluster.name}-schema-registry"
+
+
 def broker_service(cluster: Cluster, listener: Listener, broker: int) -> str:
     """The Service by which external clients reach one broker."""
     return f"{cluster.name}-{listener.name}-{broker}"
@@ -149,7 +154,7 @@ def http_port(cluster: Cluster) -> int:
 
 
 def _free(cluster: Cluster, purpose: str) -> int:
-    taken = {it.port for it in cluster.listeners}
+    taken = {it.port for it in cluster.listeners} | {cluster.schema_registry_port}
     port = _DEFAULT_PORTS[purpose]
     while port in taken:
         port -= 1

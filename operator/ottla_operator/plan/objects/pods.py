@@ -95,6 +95,7 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
             _port(names.BROKERS_PORT, names.brokers_port(cluster)),
             _port(names.HTTP_PORT, names.http_port(cluster)),
             *(_port(it.name, it.port) for it in cluster.listeners),
+            *([_port(names.REGISTRY_PORT, port)] if (port := cluster.schema_registry_port) is not None else []),
         ],
         # A slow machine may take long to start; only a broker that has started can hang.
         "startupProbe": {"httpGet": {"path": "/livez", **http}, "periodSeconds": 1, "failureThreshold": 120},

@@ -31,6 +31,7 @@ def services(cluster: Cluster, brokers: Iterable[int]) -> list[Json]:
     return [
         _headless_service(cluster),
         *(_bootstrap_service(cluster, it) for it in cluster.listeners),
+        *_registry_services(cluster),
         *(_broker_service(cluster, it, broker) for it in external_listeners(cluster) for broker in ids),
     ]
 
@@ -41,6 +42,7 @@ def _headless_service(cluster: Cluster) -> Json:
         (names.BROKERS_PORT, names.brokers_port(cluster)),
         (names.HTTP_PORT, names.http_port(cluster)),
         *((it.name, it.port) for it in cluster.listeners),
+        *_registry_ports(cluster),
     ]
     spec = {
         "type": "ClusterIP",
@@ -50,6 +52,23 @@ def _headless_service(cluster: Cluster) -> Json:
         "ports": [_port(name, port) for name, port in ports],
     }
     return _service(cluster, names.headless_service(cluster), spec)
+
+
+def _registry_ports(cluster: Cluster) -> list[tuple[str, int]]:
+    port = cluster.schema_registry_port
+    return [] if port is None else [(names.REGISTRY_PORT, port)]
+
+
+def _registry_services(cluster: Cluster) -> list[Json]:
+    """Reaches the schema registry of any broker that is ready."""
+    return [
+        _service(
+            cluster,
+            names.registry_service(cluster),
+            {"type": "ClusterIP", "selector": names.selector(cluster), "ports": [_port(name, port)]},
+        )
+        for name, port in _registry_ports(cluster)
+    ]
 
 
 def _bootstrap_service(cluster: Cluster, listener: Listener) -> Json:

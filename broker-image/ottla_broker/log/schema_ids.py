@@ -1,0 +1,58 @@
+"""Checks that the records of a batch carry ids of schemas that the topic's subjects have.
+
+A serializer writes a zero byte and the schema's id in 4 bytes before the data. Only these five
+bytes are looked at, once for each id of a batch.
+"""
+
+from struct import Struct
+from typing import Final, Protocol
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.wire.batch import Buffer, parse_batch_header
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import decompress_records, iter_record_spans
+
+MAGIC_BYTE: Final = 0
+FRAME: Final = Struct(">bi")
+SUFFIXES: Final = ("key", "value")
+
+
+class SchemaIds(Protocol):
+    """What a broker knows of the schemas of its registry."""
+
+    def is_known(self, subject: str, schema_id: int) -> bool | None:
+        """Whether a version of the subject has the id. None: this broker does not know yet."""
+        ...
+
+
+def validate_schema_ids(records: Buffer, topic: str, config: LogConfig, ids: SchemaIds | None) -> None:
+    """Raises KafkaError: INVALID_RECORD for an unknown id; NOT_ENOUGH_REPLICAS, so that producers
+    retry, while this broker does not know all schemas; those of `decompress_records`.
+    """
+    if ids is None:
+        raise KafkaError(
+            ErrorCode.invalid_record,
+            f"topic {topic} validates schemas, and this broker has no schema.registry.listener",
+        )
+    header = parse_batch_header(records)
+    checks = (config.validates_keys, config.validates_values)
+    checked: set[tuple[int, bytes]] = set()
+    spans = iter_record_spans(decompress_records(records, header), header.count)
+    for index, (_, _, _, _, key, value, _) in enumerate(spans):
+        for part, (is_checked, data) in enumerate(zip(checks, (key, value), strict=True)):
+            if is_checked and data is not None and (place := (part, data[: FRAME.size])) not in checked:
+                _check(place[1], f"{topic}-{SUFFIXES[part]}", index, ids)
+                checked.add(place)
+
+
+def _check(frame: bytes, subject: str, index: int, ids: SchemaIds) -> None:
+    if len(frame) < FRAME.size or frame[0] != MAGIC_BYTE:
+        raise KafkaError(ErrorCode.invalid_record, f"record {index} has no schema id, and subject {subject} needs one")
+    _, schema_id = FRAME.unpack(frame)
+    known = ids.is_known(subject, schema_id)
+    if known is None:
+        raise KafkaError(ErrorCode.not_enough_replicas, f"the broker reads whether {subject} has schema {schema_id}")
+    if not known:
+        raise KafkaError(
+            ErrorCode.invalid_record, f"record {index} has schema id {schema_id}, which subject {subject} does not have"
+        )

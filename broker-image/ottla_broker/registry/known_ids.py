@@ -1,0 +1,54 @@
+"""Which schema ids a subject has, for the validation of produced records.
+
+The broker that leads `_schemas` knows every id. Another one may be some milliseconds behind, so an
+id that it does not know counts as unknown only once it has read everything that the leader had
+after the id was first asked for.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from ottla_broker.registry.schemas_topic import SchemasTopic
+from ottla_broker.wire.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+CATCH_UP_TIMEOUT_S: Final = 5.0
+MAX_ASKED: Final = 10_000
+
+
+class KnownSchemaIds:
+    def __init__(self, topic: SchemasTopic) -> None:
+        self._topic = topic
+        self._loop = asyncio.get_running_loop()
+        self._asked_s: dict[tuple[str, int], float] = {}
+        self._caught_up_s = float("-inf")  # when the last complete catch-up began
+        self._catching_up: asyncio.Task[None] | None = None
+
+    def is_known(self, subject: str, schema_id: int) -> bool | None:
+        versions = self._topic.state.subjects.get(subject, {}).values()
+        if any(version.id == schema_id for version in versions):
+            return True
+        if self._topic.is_caught_up_leader():
+            return False
+        now_s = self._loop.time()
+        if len(self._asked_s) >= MAX_ASKED:
+            self._asked_s.clear()
+        asked_s = self._asked_s.setdefault((subject, schema_id), now_s)
+        if self._caught_up_s >= asked_s:
+            del self._asked_s[subject, schema_id]  # asked again, it may have been registered since
+            return False
+        if self._catching_up is None:
+            self._catching_up = self._loop.create_task(self._catch_up(now_s))
+        return None
+
+    async def _catch_up(self, began_s: float) -> None:
+        try:
+            async with asyncio.timeout(CATCH_UP_TIMEOUT_S):
+                await self._topic.catch_up()
+            self._caught_up_s = began_s
+        except (KafkaError, OSError, TimeoutError) as reason:
+            logger.debug("cannot read which schemas there are: %s", reason)
+        finally:
+            self._catching_up = None

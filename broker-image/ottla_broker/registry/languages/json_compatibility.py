@@ -1,0 +1,403 @@
+"""Whether a reader's JSON Schema accepts every value that a writer's accepts.
+
+Each keyword of the reader has to be met by the writer's. What cannot be decided by comparing
+keywords, such as a changed `not` or `pattern`, counts as incompatible. A property that the reader
+declares and an open writer does not may hold anything there, so adding it is incompatible unless
+the writer is closed (`additionalProperties: false`), as in Confluent's registry.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import jsonschema_rs
+
+from ottla_broker.registry.languages.incompatibility import Incompatibility
+from ottla_broker.registry.languages.json_schema import ASSERTIONS, JsonDocument, with_draft
+
+TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
+MAX_REPORTED: Final = 100
+MAX_MERGED: Final = 64
+"""Subschemas of one allOf that are merged."""
+UNDECIDED: Final = (
+    "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas", "contains", "minContains",
+    "maxContains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "pattern",
+)  # fmt: skip
+"""Keywords that must not change, for what they accept cannot be compared."""
+OF_TYPES: Final = {
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "string": ("minLength", "maxLength", "pattern"),
+    "array": ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains",
+              "minContains", "maxContains", "unevaluatedItems"),
+    "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties",
+               "dependencies", "dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties"),
+}  # fmt: skip
+
+Found = list[Incompatibility]
+Containment: Final = jsonschema_rs.canonical.Containment
+
+
+class JsonComparison:
+    """Each pair of schemas is compared once; a pair in progress counts as compatible."""
+
+    def __init__(self, reader: JsonDocument, writer: JsonDocument) -> None:
+        self._reader, self._writer = reader, writer
+        self._decided: dict[tuple[int, int], Found] = {}
+        self._kept: list[Any] = []  # schemas made here: their ids must not be reused
+
+    def find_incompatibilities(self) -> Found:
+        """Why the reader refuses what the writer accepts; empty when it does not."""
+        decided = containment(self._reader, self._writer)
+        if decided == Containment.YES:
+            return []
+        found = self.compare(self._reader.root, self._writer.root, "#", self._reader, self._writer)
+        if not found and decided == Containment.NO and '"oneOf"' in json.dumps(self._reader.root):
+            found = [refusal("SUM_TYPE_CHANGED", "Several branches of a oneOf accept the same value", "#")]
+        return found
+
+    def compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+        reader, at = at.resolve(reader)
+        writer, by = by.resolve(writer)
+        pair = id(reader), id(writer)
+        if pair in self._decided:
+            return self._decided[pair]
+        self._kept += [reader, writer]
+        self._decided[pair] = []
+        found = self._decided[pair] = self._compare(reader, writer, path, at, by)[:MAX_REPORTED]
+        return found
+
+    def _compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+        if writer is False or reader is True or not (isinstance(reader, dict) and reader.keys() & ASSERTIONS):
+            if reader is False and writer is not False:
+                return [refusal("SCHEMA_REMOVED", "The new schema accepts nothing", path)]
+            return []
+        if writer is True:
+            writer = {}
+        if "allOf" in writer:
+            writer = self._merge(writer, by)
+        for branches in ("anyOf", "oneOf"):
+            if branches in writer:
+                return self._compare_branches(branches, reader, writer, path, at, by)
+        types = types_of(writer)
+        if len(types) > 1 and "enum" not in writer and "const" not in writer and has_combination(reader):
+            found = []
+            for one in types:
+                found += self._against_combinations(reader, writer | {"type": one}, path, at, by)
+            return found
+        return self._against_combinations(reader, writer, path, at, by)
+
+    def _compare_branches(
+        self, keyword: str, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+    ) -> Found:
+        """The writer's values are those of one of its branches, so each must be accepted."""
+        others = {name: value for name, value in writer.items() if name != keyword}
+        found = []
+        for branch in writer[keyword]:
+            branch, of_branch = by.resolve(branch)
+            if branch is False:
+                continue
+            of_both = branch if not others.keys() & ASSERTIONS else self._merge({"allOf": [others, branch]}, of_branch)
+            found += self.compare(reader, of_both, path, at, of_branch)
+        return found
+
+    def _against_combinations(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+        found = []
+        for number, part in enumerate(reader.get("allOf", ())):
+            found += self.compare(part, writer, f"{path}/allOf/{number}", at, by)
+        for keyword in ("anyOf", "oneOf"):
+            branches = reader.get(keyword)
+            if branches is not None and not self._accepts_one(branches, writer, f"{path}/{keyword}", at, by):
+                kind = "SUM_TYPE_NARROWED"
+                found.append(refusal(kind, f"No branch of {keyword} in the new schema accepts the old schema", path))
+        return found + self._compare_keywords(reader, writer, path, at, by)
+
+    def _accepts_one(self, branches: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> bool:
+        for number, branch in enumerate(branches):
+            before = dict(self._decided)
+            if not self.compare(branch, writer, f"{path}/{number}", at, by):
+                return True
+            self._decided = before  # what was found compatible may have rested on this branch
+        return False
+
+    def _merge(self, writer: dict[str, Any], by: JsonDocument) -> dict[str, Any]:
+        """One schema that accepts at least what all parts of `allOf` accept together. Keywords that
+        cannot be merged are left out, which accepts more.
+        """
+        merged: dict[str, Any] = {name: value for name, value in writer.items() if name != "allOf"}
+        waiting = [(part, by) for part in writer["allOf"]]
+        for _ in range(MAX_MERGED):
+            if not waiting:
+                break
+            part, document = waiting.pop(0)
+            part, document = document.resolve(part)
+            if not isinstance(part, dict):
+                continue
+            waiting += [(one, document) for one in part.get("allOf", ())]
+            if document is not by and "$ref" in str(part):
+                part = {name: value for name, value in part.items() if name in ("type", "enum", "const", "required")}
+            for name, value in part.items():
+                if name != "allOf":
+                    merged[name] = merge_keyword(name, merged[name], value) if name in merged else value
+        return merged
+
+    # -- keywords
+
+    def _compare_keywords(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+        found = compare_values(reader, writer, path) + compare_types(reader, writer, path)
+        if found:
+            return found
+        types = written_types(writer)
+        writer = with_bounds_of_values(writer)
+        if "number" in types or "integer" in types:
+            found += compare_numbers(reader, writer, path)
+        if "string" in types:
+            found += compare_bounds(reader, writer, path, "Length", "string")
+        if "array" in types:
+            found += compare_bounds(reader, writer, path, "Items", "array")
+            found += self._compare_arrays(reader, writer, path, at, by)
+        if "object" in types:
+            found += compare_bounds(reader, writer, path, "Properties", "object")
+            found += self._compare_objects(reader, writer, path, at, by)
+        return found + list(compare_undecided(reader, writer, types, path))
+
+    def _compare_arrays(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+        found = []
+        if reader.get("uniqueItems") and not writer.get("uniqueItems"):
+            found.append(refusal("UNIQUE_ITEMS_ADDED", "The new schema requires unique items", path))
+        read, written = tuple_items(reader), tuple_items(writer)
+        for number in range(max(len(read[0]), len(written[0]))):
+            one = read[0][number] if number < len(read[0]) else read[1]
+            other = written[0][number] if number < len(written[0]) else written[1]
+            found += self.compare(one, other, f"{path}/items/{number}", at, by)
+        return found + self.compare(read[1], written[1], f"{path}/items", at, by)
+
+    def _compare_objects(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+        found: Found = []
+        read, written = reader.get("properties") or {}, writer.get("properties") or {}
+        rest, rest_written = reader.get("additionalProperties", True), writer.get("additionalProperties", True)
+        if (patterns := reader.get("patternProperties")) and patterns != writer.get("patternProperties"):
+            return [refusal("PATTERN_PROPERTIES_CHANGED", "patternProperties differ from the old schema's", path)]
+        for name in dict.fromkeys((*read, *written)):
+            one, other = read.get(name, rest), written.get(name, rest_written)
+            where = f"{path}/properties/{name}"
+            problems = self.compare(one, other, where, at, by)
+            if problems and name not in written:
+                problems = [
+                    refusal(
+                        "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL",
+                        f"The property '{name}' is added, and the old schema accepts any value there",
+                        where,
+                        name,
+                    )
+                ]
+            elif problems and name not in read:
+                problems = [
+                    refusal(
+                        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL",
+                        f"The property '{name}' is removed, and the new schema does not accept its values",
+                        where,
+                        name,
+                    )
+                ]
+            found += problems
+        for name in reader.get("required", ()):
+            declared = read.get(name)
+            if name not in writer.get("required", ()) and not (isinstance(declared, dict) and "default" in declared):
+                text = f"The property '{name}' is required and is not in the old schema"
+                found.append(refusal("REQUIRED_ATTRIBUTE_ADDED", text, f"{path}/required/{name}", name))
+        if self.compare(rest, rest_written, f"{path}/additionalProperties", at, by):
+            kind = "ADDITIONAL_PROPERTIES_REMOVED" if rest is False else "ADDITIONAL_PROPERTIES_NARROWED"
+            found.append(refusal(kind, "The new schema refuses additional properties of the old one", path))
+        return found
+
+
+def containment(reader: JsonDocument, writer: JsonDocument) -> Any:
+    """Whether the reader accepts every value of the writer, as far as jsonschema-rs proves it."""
+    try:
+        return canonical_form(reader).covers(canonical_form(writer))
+    except (ValueError, TypeError, LookupError, jsonschema_rs.ReferencingError, jsonschema_rs.ValidationError):
+        return Containment.UNKNOWN
+
+
+def canonical_form(document: JsonDocument) -> Any:
+    root = with_draft(document.root) if isinstance(document.root, dict) else document.root
+    return jsonschema_rs.canonicalize(root, registry=document.registry(), base_uri=document.address, offline=True)
+
+
+def refusal(kind: str, description: str, path: str, subject: str = "") -> Incompatibility:
+    return Incompatibility(kind, f"{description} at path '{path}'", path, subject)
+
+
+def types_of(schema: dict[str, Any]) -> list[str]:
+    types = schema.get("type", TYPES)
+    return [types] if isinstance(types, str) else list(types)
+
+
+def has_combination(schema: dict[str, Any]) -> bool:
+    return "anyOf" in schema or "oneOf" in schema or "allOf" in schema
+
+
+def accepts_type(reader: list[str], one: str) -> bool:
+    return one in reader or (one == "integer" and "number" in reader)
+
+
+def type_name(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def compare_types(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
+    written = written_types(writer)
+    missing = [one for one in written if not accepts_type(types_of(reader), one)]
+    if not missing:
+        return []
+    is_changed = not any(accepts_type(types_of(reader), one) for one in written)
+    text = f"The type {missing} of the old schema is not accepted by the new schema"
+    return [refusal("TYPE_CHANGED" if is_changed else "TYPE_NARROWED", text, path, ", ".join(missing))]
+
+
+def written_types(writer: dict[str, Any]) -> list[str]:
+    """Types of the values that the writer accepts."""
+    values, types = values_of(writer), types_of(writer)
+    if values is None:
+        return types
+    return sorted({type_name(value) for value in values if accepts_type(types, type_name(value))})
+
+
+def with_bounds_of_values(writer: dict[str, Any]) -> dict[str, Any]:
+    """With the bounds of the values that an enum lists."""
+    values = values_of(writer)
+    if values is None:
+        return writer
+    numbers = [value for value in values if type_name(value) in ("integer", "number")]
+    lengths = [len(value) for value in values if isinstance(value, str)]
+    bounds: dict[str, Any] = {"minimum": min(numbers), "maximum": max(numbers)} if numbers else {}
+    return writer | bounds | ({"minLength": min(lengths), "maxLength": max(lengths)} if lengths else {})
+
+
+def values_of(schema: dict[str, Any]) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    return schema.get("enum")
+
+
+def compare_values(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
+    lists = [[reader["const"]]] if "const" in reader else []
+    lists += [reader["enum"]] if "enum" in reader else []
+    written = values_of(writer)
+    if not lists or written == []:
+        return []
+    missing = None if written is None else [one for one in written if not all(contains(it, one) for it in lists)]
+    if missing == []:
+        return []
+    which = "every value" if missing is None else f"the values {missing}"
+    return [refusal("ENUM_ARRAY_NARROWED", f"The new schema refuses {which} of the old schema", path)]
+
+
+def contains(values: list[Any], value: Any) -> bool:
+    """True and 1 are different values."""
+    return any(one == value and isinstance(one, bool) == isinstance(value, bool) for one in values)
+
+
+def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
+    found = []
+    for keyword, limit, other in (
+        ("minimum", lower_bound(reader), lower_bound(writer)),
+        ("maximum", upper_bound(reader), upper_bound(writer)),
+    ):
+        if limit is not None and (other is None or other < limit):
+            change = "ADDED" if other is None else "INCREASED" if keyword == "minimum" else "DECREASED"
+            found.append(refusal(f"{keyword.upper()}_{change}", f"The {keyword} is stricter in the new schema", path))
+    step, written = reader.get("multipleOf"), writer.get("multipleOf")
+    if step and not (step == 1 and types_of(writer) == ["integer"]) and (not written or written % step):
+        found.append(refusal("MULTIPLE_OF_CHANGED", "multipleOf is stricter in the new schema", path))
+    return found
+
+
+def lower_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
+    """Comparable: the greater, the stricter."""
+    return bound(schema, "minimum", "exclusiveMinimum", lambda value: value)
+
+
+def upper_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
+    return bound(schema, "maximum", "exclusiveMaximum", lambda value: -value)
+
+
+def bound(
+    schema: dict[str, Any], keyword: str, exclusive: str, order: Callable[[float], float]
+) -> tuple[float, bool] | None:
+    limit, beyond = schema.get(keyword), schema.get(exclusive)
+    if isinstance(beyond, bool):  # draft 4
+        return None if limit is None else (order(limit), beyond)
+    bounds = [(order(limit), False)] if limit is not None else []
+    if beyond is not None:
+        bounds.append((order(beyond), True))
+    return max(bounds) if bounds else None
+
+
+def compare_bounds(reader: dict[str, Any], writer: dict[str, Any], path: str, what: str, kind: str) -> Found:
+    found = []
+    most, least = reader.get(f"max{what}"), reader.get(f"min{what}", 0)
+    if most is not None and writer.get(f"max{what}", float("inf")) > most:
+        change = "DECREASED" if f"max{what}" in writer else "ADDED"
+        found.append(refusal(f"MAX_{what.upper()}_{change}", f"The largest {kind} is smaller in the new schema", path))
+    if writer.get(f"min{what}", 0) < least:
+        change = "INCREASED" if f"min{what}" in writer else "ADDED"
+        found.append(refusal(f"MIN_{what.upper()}_{change}", f"The smallest {kind} is larger in the new schema", path))
+    return found
+
+
+def compare_undecided(
+    reader: dict[str, Any], writer: dict[str, Any], types: list[str], path: str
+) -> Iterator[Incompatibility]:
+    of_other_types = {
+        name
+        for kind, names in OF_TYPES.items()
+        if kind not in types and not (kind == "number" and "integer" in types)
+        for name in names
+    }
+    for keyword in UNDECIDED:
+        if keyword in reader and keyword not in of_other_types and reader[keyword] != writer.get(keyword):
+            text = f"The keyword {keyword} is not that of the old schema"
+            yield refusal(f"{keyword.upper()}_CHANGED", text, f"{path}/{keyword}", keyword)
+
+
+def tuple_items(schema: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Schemas of the first items, and of all others."""
+    if "prefixItems" in schema:
+        return schema["prefixItems"], schema.get("items", True)
+    items = schema.get("items", True)
+    return (items, schema.get("additionalItems", True)) if isinstance(items, list) else ([], items)
+
+
+def merge_keyword(name: str, one: Any, other: Any) -> Any:
+    """A value that accepts at least what both accept together."""
+    match name:
+        case "required":
+            return list(dict.fromkeys((*one, *other)))
+        case "properties":
+            merged = dict(one)
+            for key, value in other.items():
+                merged[key] = {"allOf": [merged[key], value]} if key in merged else value
+            return merged
+        case "type":
+            types = [it for it in types_of({"type": one}) if accepts_type(types_of({"type": other}), it)]
+            others = [it for it in types_of({"type": other}) if accepts_type(types_of({"type": one}), it)]
+            return list(dict.fromkeys((*types, *others)))
+        case "enum":
+            return [value for value in one if value in other]
+        case "additionalProperties":
+            return one if other is True else other if one is True else one
+    return one

@@ -1,0 +1,82 @@
+"""The schema registry behind logins and access rules, and over TLS."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import requests
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+
+from tests.clients.conftest import NewBroker
+from tests.clients.test_sasl import MODULES, SCRAM, Secured, acl, create_acls, set_password
+from tests.ports import free_port
+
+INT = Schema('"int"', "AVRO")
+
+
+@dataclass(frozen=True)
+class SecuredRegistry:
+    url: str
+    cluster: Secured
+
+    def client(self, name: str, password: str) -> SchemaRegistryClient:
+        return SchemaRegistryClient({"url": self.url, "basic.auth.user.info": f"{name}:{password}"})
+
+
+@pytest.fixture(scope="module")
+def secured_registry(new_broker: NewBroker) -> Iterator[SecuredRegistry]:
+    registry, login = free_port(), free_port()
+    with new_broker(start=False) as broker:
+        broker.settings |= {
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{login}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.login.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_bob="bobs";',
+            "listener.name.login.scram-sha-512.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "schema.registry.listener": f"127.0.0.1:{registry}",
+            "schema.registry.security.listener": "LOGIN",
+        }
+        broker.start()
+        cluster = Secured(broker, f"127.0.0.1:{login}", AdminClient({"bootstrap.servers": broker.bootstrap}))
+        set_password(cluster, "alice", "secret", SCRAM["SCRAM-SHA-512"])
+        yield SecuredRegistry(f"http://127.0.0.1:{registry}", cluster)
+
+
+def test_a_client_logs_in_by_name_and_password(secured_registry: SecuredRegistry) -> None:
+    for name, password, status in (
+        ("alice", "secret", 200),
+        ("bob", "bobs", 200),
+        ("alice", "wrong", 401),
+        ("eve", "", 401),
+    ):
+        answer = requests.get(f"{secured_registry.url}/subjects", auth=(name, password), timeout=30)
+        assert answer.status_code == status, name
+    refused = requests.get(f"{secured_registry.url}/subjects", timeout=30)
+    assert refused.status_code == 401 and refused.headers["WWW-Authenticate"].startswith("Basic")
+
+
+def test_access_rules_of_topics_hold_for_their_subjects(secured_registry: SecuredRegistry) -> None:
+    alice, bob = secured_registry.client("alice", "secret"), secured_registry.client("bob", "bobs")
+    calls: list[Callable[[], object]] = [
+        lambda: alice.register_schema("orders-value", INT),
+        lambda: alice.get_versions("orders-value"),
+        lambda: alice.set_compatibility("orders-value", "NONE"),
+        lambda: alice.set_compatibility(level="NONE"),
+        lambda: alice.delete_subject("orders-value"),
+    ]
+    for call in calls:
+        with pytest.raises(SchemaRegistryError) as refused:
+            call()
+        assert refused.value.http_status_code == 403
+    create_acls(secured_registry.cluster, acl(ResourceType.TOPIC, "orders", AclOperation.WRITE))
+    create_acls(secured_registry.cluster, acl(ResourceType.TOPIC, "orders", AclOperation.READ, user="bob"))
+    schema_id = alice.register_schema("orders-value", INT)
+    assert bob.get_schema(schema_id).schema_str == '"int"' and bob.get_subjects() == ["orders-value"]
+    with pytest.raises(SchemaRegistryError) as refused:
+        bob.register_schema("orders-value", Schema('"long"', "AVRO"))
+    assert refused.value.http_status_code == 403 and "orders" in str(refused.value)
+    audit = secured_registry.cluster.broker.log_tail()
+    assert '"principal":"User:bob"' in audit and "POST /subjects/{subject}/versions" in audit

@@ -1,0 +1,192 @@
+"""What one tenant sees of another: nothing, in the response of any API in any version.
+
+The rules are those that the operator gives to a User with a tenant. Requests of every API are made
+from its schema: with nothing named, which lists everything, and with the name of another tenant's
+topic, group, transactional id and user, which get the response that a name gets that does not
+exist.
+"""
+
+import asyncio
+import dataclasses
+import typing
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Final
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.channel import open_channel
+from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.codec import read_response, request_class
+from ottla_operator.kafka import acls, quotas
+from ottla_operator.kafka.client import connect
+from ottla_operator.plan.user_rules import desired_entries
+from ottla_operator.resources.user import User
+from tests.brokers import BrokerProcess, run_ottla_broker
+from tests.clients.api_session import build_message, has_message_class, type_hints
+from tests.ports import free_port
+
+OTHER: Final = "globex"
+PRESENT, ABSENT = f"{OTHER}.orders", f"{OTHER}.absent"
+PASSWORD: Final = "secret"
+RESPONSE_WITHIN_S: Final = 10.0
+MODULES: Final = "org.apache.kafka.common.security"
+EVERY: Final[dict[str, dict[str, Any]]] = {
+    "produce": {"acks": -1},
+    "describe_acls": {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
+}
+"""Fields of a request that names nothing, where they are not the zero value."""
+WITHOUT_LOGIN = ("sasl_handshake", "sasl_authenticate")
+APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.lower() not in WITHOUT_LOGIN]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """A broker that two tenants share. `login`: of its listener with a login."""
+
+    broker: BrokerProcess
+    login: int
+
+    def security(self, user: str) -> ClientSecurity:
+        return ClientSecurity("SASL_PLAINTEXT").with_login("PLAIN", user, PASSWORD)
+
+    def settings(self, user: str) -> dict[str, Any]:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": PASSWORD}
+        return {"bootstrap.servers": f"127.0.0.1:{self.login}", "security.protocol": "SASL_PLAINTEXT", **login}
+
+
+def tenant_user(tenant: str, name: str) -> User:
+    spec = {"clusterRef": {"name": "demo"}, "authentication": {"type": "SCRAM-SHA-512"}, "tenant": tenant}
+    return User.parse({"apiVersion": "ottla.dev/v1alpha1", "kind": "User", "metadata": {"name": name}, "spec": spec})
+
+
+USERS = (tenant_user("acme", "app"), tenant_user(OTHER, "orders"))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Shared]:
+    with run_ottla_broker(start=False) as broker:
+        login = free_port()
+        users = " ".join(f'user_{it.user_name}="{PASSWORD}"' for it in USERS)
+        broker.settings |= {
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{login}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.login.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {users};",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "delegation.token.secret.key": "for tests",
+        }
+        broker.start()
+        found = Shared(broker, login)
+        asyncio.run(give_rules_and_quotas(broker))
+        for it in USERS:
+            use_everything(found, it)
+        yield found
+
+
+async def give_rules_and_quotas(broker: BrokerProcess) -> None:
+    async with connect(broker.bootstrap) as client:
+        for it in USERS:
+            entries = desired_entries(it, f"User:{it.user_name}", {})
+            assert entries and not await acls.create_acls(client, list(entries))
+            change = quotas.QuotaChange(quotas.user_entity(it.user_name), {"producer_byte_rate": 1e9})
+            assert not await quotas.alter_quotas(client, [change])
+
+
+def use_everything(shared: Shared, user: User) -> None:
+    """A topic, records, a group with offsets, and a delegation token of a tenant, by its login."""
+    settings, name = shared.settings(user.user_name), f"{user.spec.tenant}.orders"
+    admin = AdminClient(settings)
+    for done in admin.create_topics([NewTopic(name, 2)]).values():
+        done.result(20)
+    producer = ck.Producer(settings)
+    producer.produce(name, name.encode(), partition=0)
+    assert producer.flush(20) == 0
+    consumer = ck.Consumer({**settings, "group.id": name, "auto.offset.reset": "earliest"})
+    consumer.subscribe([name])
+    message = consumer.poll(20)
+    assert message is not None and message.error() is None
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+
+
+def name_everything(hint: Any, name: str, field: str = "") -> Any:
+    """A value of a request's field in which every text is `name` and every list has one entry."""
+    if typing.get_origin(hint) in (UnionType, typing.Union):
+        hint = next(it for it in typing.get_args(hint) if it is not type(None))
+    if typing.get_origin(hint) is tuple:
+        return [name_everything(typing.get_args(hint)[0], name, field)]
+    if dataclasses.is_dataclass(hint):
+        hints = type_hints(typing.cast(type, hint))
+        return {it.name: name_everything(hints[it.name], name, it.name) for it in dataclasses.fields(hint)}
+    base = hint
+    while not isinstance(base, type):
+        base = base.__supertype__
+    if field in ("resource_type", "resource_type_filter"):
+        return TOPIC
+    return name if issubclass(base, str) else None
+
+
+TOPIC: Final = 2
+
+
+def without_unset(value: Any) -> Any:
+    """Without the fields that have their zero value."""
+    if isinstance(value, dict):
+        return {key: without_unset(it) for key, it in value.items() if it is not None}
+    return [without_unset(it) for it in value if it is not None] if isinstance(value, list) else value
+
+
+async def ask(shared: Shared, api: str, version: int, fields: dict[str, Any]) -> str:
+    """The response as text; or that the connection was closed."""
+    channel = await open_channel("127.0.0.1", shared.login, "acme", security=shared.security("acme.app"))
+    key = int(ApiKey[api.upper()])
+    try:
+        request = build_message(request_class(key, version), fields)
+        frame = await asyncio.wait_for(channel.send_in_version(key, version, request), RESPONSE_WITHIN_S)
+        return repr(read_response(bytes(frame), key, version))
+    except ConnectionError:
+        return "the connection is closed"
+    finally:
+        channel.close()
+
+
+def versions(api: str) -> list[int]:
+    first, last = SERVED_VERSIONS[int(ApiKey[api.upper()])]
+    return [it for it in range(first, last + 1) if has_message_class(api, it)]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_what_lists_everything_lists_nothing_of_another_tenant(shared: Shared, api: str) -> None:
+    for version in versions(api):
+        shown = asyncio.run(ask(shared, api, version, EVERY.get(api, {})))
+        assert OTHER not in shown, f"{api} {version}: {shown}"
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(shared: Shared, api: str) -> None:
+    for version in versions(api):
+        cls = request_class(int(ApiKey[api.upper()]), version)
+        shown = []
+        for it in (PRESENT, ABSENT):
+            fields = {**without_unset(name_everything(cls, it)), **EVERY.get(api, {})}
+            shown.append(asyncio.run(ask(shared, api, version, fields)).replace(it, "NAME"))
+        assert shown[0] == shown[1], f"{api} {version}"
+
+
+def test_a_tenant_sees_what_is_its_own(shared: Shared) -> None:
+    """So the lists above are not empty for another reason."""
+    shown = {
+        api: asyncio.run(ask(shared, api, versions(api)[-1], EVERY.get(api, {})))
+        for api in ("metadata", "list_groups", "describe_topic_partitions")
+    }
+    assert all("acme.orders" in it for it in shown.values()), shown
+    admin = AdminClient(shared.settings("acme.app"))
+    assert list(admin.list_topics(timeout=10).topics) == ["acme.orders"]
+    assert [it.group_id for it in admin.list_consumer_groups().result(10).valid] == ["acme.orders"]

@@ -1,0 +1,95 @@
+"""JSON Schema in the registry: validity, references and compatibility."""
+
+import json
+from random import Random
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.registry.languages.incompatibility import SchemaError
+from ottla_broker.registry.languages.json_compatibility import JsonComparison
+from ottla_broker.registry.languages.json_schema import JsonDocument, load_references, print_json_schema
+from ottla_broker.registry.schema import NamedSchema
+from tests.unit.registry.random_schemas import JsonSchemas
+
+OBJECT = {"type": "object"}
+CLOSED = {"type": "object", "additionalProperties": False}
+TEXT = {"properties": {"a": {"type": "string"}}}
+
+
+def kinds(reader: Any, writer: Any, references: dict[str, Any] | None = None) -> list[str]:
+    known = references or {}
+    comparison = JsonComparison(JsonDocument(reader, known), JsonDocument(writer, known))
+    return [one.kind for one in comparison.find_incompatibilities()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type":"strin"}', '{"$ref":"#/definitions/none"}', '{"$ref":"none.json"}', "{", "[]", '{"pattern":"["}',
+        '{"$ref":"http://127.0.0.1:1/a.json"}', '{"$ref":"file:///etc/passwd"}',
+    ],
+)  # fmt: skip
+def test_an_invalid_schema_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError):
+        print_json_schema(text)
+
+
+@pytest.mark.parametrize("draft", ["draft-04/schema#", "draft-06/schema#", "draft-07/schema#"])
+def test_references_are_found_by_their_names(draft: str) -> None:
+    reference = NamedSchema("user.json", "JSON", '{"definitions":{"name":{"type":"string"}}}')
+    ref = {"$schema": f"http://json-schema.org/{draft}", "properties": {"n": {"$ref": "user.json#/definitions/name"}}}
+    assert json.loads(print_json_schema(json.dumps(ref), [reference])) == ref
+    number = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    assert kinds(number, OBJECT | ref, load_references([reference])) == ["TYPE_CHANGED"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "expected"),
+    [
+        (OBJECT | TEXT, OBJECT, ["PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL"]),
+        (OBJECT | TEXT, CLOSED, []),
+        (CLOSED, CLOSED | TEXT, ["PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"]),
+        (OBJECT, CLOSED | TEXT, []),
+        (CLOSED, OBJECT, ["ADDITIONAL_PROPERTIES_REMOVED"]),
+        (OBJECT | {"required": ["a"]}, OBJECT, ["REQUIRED_ATTRIBUTE_ADDED"]),
+        (OBJECT, OBJECT | {"required": ["a"]}, []),
+        ({"type": "integer"}, {"type": "number"}, ["TYPE_CHANGED"]),
+        ({"type": "number"}, {"type": "integer"}, []),
+        ({"type": "string", "maxLength": 3}, {"type": "string", "maxLength": 4}, ["MAX_LENGTH_DECREASED"]),
+        ({"type": "integer", "minimum": 1}, {"type": "integer"}, ["MINIMUM_ADDED"]),
+        ({"enum": ["a"]}, {"enum": ["a", "b"]}, ["ENUM_ARRAY_NARROWED"]),
+        ({"enum": ["a", "b"]}, {"enum": ["a"]}, []),
+        ({"enum": [True]}, {"enum": [1]}, ["ENUM_ARRAY_NARROWED", "TYPE_CHANGED"][:1]),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "string"}, []),
+        ({"oneOf": [{"type": "string"}]}, {"oneOf": [{"type": "string"}, {"type": "null"}]}, ["SUM_TYPE_NARROWED"]),
+        ({"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}, ["PATTERN_CHANGED"]),
+        ({"not": {"type": "string"}}, {"type": "integer"}, []),
+    ],
+)
+def test_rules(reader: Any, writer: Any, expected: list[str]) -> None:
+    assert kinds(reader, writer) == expected
+
+
+def test_a_schema_that_refers_to_itself_is_compared() -> None:
+    tree = {
+        "$ref": "#/definitions/t",
+        "definitions": {"t": OBJECT | {"properties": {"n": {"$ref": "#/definitions/t"}}}},
+    }
+    assert kinds(tree, json.loads(json.dumps(tree))) == []
+
+
+@settings(max_examples=700, deadline=None)
+@given(random=st.randoms(use_true_random=False))
+def test_what_is_called_compatible_accepts_every_value_of_the_writer(random: Random) -> None:
+    schemas = JsonSchemas(random)
+    writer = schemas.schema()
+    reader = schemas.changed(writer)
+    assume(not kinds(reader, writer))
+    for _ in range(40):
+        value = schemas.value()
+        if jsonschema.Draft7Validator(writer).is_valid(value):
+            assert jsonschema.Draft7Validator(reader).is_valid(value), (reader, writer, value)
