@@ -115,6 +115,8 @@ class FetchHandler:
             fetch = Fetch(context, header.correlation_id, request, session, reader, True, self.sessions.end)
             fetch.limit = min(request.max_bytes, MAX_REPLICA_BYTES)
             return self._respond(fetch)
+        if session.id and not context.authorizer.allows_everything:
+            session.read_as((context.connection.principal, context.connection.host, context.authorizer.generation))
         consumer = ConsumerReader(context, request, self.by_rack)
         fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental, self.sessions.end)
         fetch.limit = self._consumer_limit(context, request, room)
@@ -187,15 +189,19 @@ class ConsumerReader:
             topic, topic_id = self._topic_name(cached, request.topic), request.topic
         else:
             topic, topic_id = request.topic, None
+        self._check_authorized(topic)
         context = self._context
-        if not (context.authorizer.allows_everything or context.is_authorized(Operation.read, Resource.topic(topic))):
-            raise KafkaError(ErrorCode.topic_authorization_failed)
         hosted = partitions.get(topic, request.partition)
         if hosted is not cached.partition:
             cached.set_partition(hosted)
         may_follow = context.version >= RACK_SINCE or self._request.replica == DEBUGGER
         find = partitions.replica if may_follow and hosted is not None and hosted.is_follower else partitions.leader
         return find(topic, request.partition, epoch=request.leader_epoch, topic_id=topic_id)
+
+    def _check_authorized(self, topic: str) -> None:
+        context = self._context
+        if not (context.authorizer.allows_everything or context.is_authorized(Operation.read, Resource.topic(topic))):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
 
     def _topic_name(self, cached: CachedPartition, topic_id: UUID) -> str:
         """UNKNOWN_TOPIC_ID; of a topic that the session has known: UNKNOWN_TOPIC_OR_PARTITION, or
@@ -206,6 +212,7 @@ class ConsumerReader:
         except KafkaError:
             if cached.topic_name is None:
                 raise
+            self._check_authorized(cached.topic_name)
             successor = broker.image.topics.get(cached.topic_name)
             exists = successor is not None and cached.request.partition in successor.partitions
             code = ErrorCode.inconsistent_topic_id if exists else ErrorCode.unknown_topic_or_partition

@@ -14,7 +14,7 @@ sends them.
 
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import (
     MECHANISMS,
     OTHER_AUTHORIZATION_ID,
+    CredentialShape,
     ScramCredential,
     ScramError,
     ScramMechanism,
@@ -54,6 +55,8 @@ class ScramLogin(NamedTuple):
     is_token: bool
 
 
+FindShapes = Callable[[ScramMechanism], Sequence[CredentialShape]]
+"""Of the credentials that users have for a mechanism."""
 FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 
 
@@ -86,12 +89,14 @@ class SaslSession:
         now_s: Callable[[], float],
         token_validator: TokenValidator | None = None,
         find_token: FindToken | None = None,
+        find_shapes: FindShapes | None = None,
     ) -> None:
         self.sasl = sasl
         self._find_credential = find_credential
         self._now_s = now_s
         self._token_validator = token_validator
         self._find_token = find_token or find_no_token
+        self._find_shapes = find_shapes or find_no_shapes
         self._mechanism = ""
         self._exchange: PlainExchange | ScramExchange | OauthExchange | None = None
         self._authenticated_s = 0.0
@@ -127,7 +132,9 @@ class SaslSession:
         elif mechanism == OAUTHBEARER and self._token_validator is not None:
             self._exchange = OauthExchange(self._token_validator)
         else:
-            self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential, self._find_token)
+            self._exchange = ScramExchange(
+                MECHANISMS[mechanism], self._find_credential, self._find_token, self._find_shapes
+            )
 
     async def prepare(self, token: bytes) -> None:
         """Waits for what `respond` needs, such as the keys of OAuth tokens."""
@@ -201,8 +208,8 @@ class PlainExchange:
             self.username = username = name.decode()
         except UnicodeDecodeError:
             raise ScramError(INVALID_USER) from None
-        expected = self._users.get(username)
-        is_right = hmac.compare_digest(password, (secrets.token_hex() if expected is None else expected).encode())
+        expected, decoy = self._users.get(username), secrets.token_hex()  # made for known users too: it takes time
+        is_right = hmac.compare_digest(password, (decoy if expected is None else expected).encode())
         if expected is None or not is_right:
             raise ScramError(INVALID_USER)
         if authorization_id not in (b"", name):
@@ -216,8 +223,15 @@ class ScramExchange:
     owner of a delegation token.
     """
 
-    def __init__(self, mechanism: ScramMechanism, find_credential: FindCredential, find_token: FindToken) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        find_credential: FindCredential,
+        find_token: FindToken,
+        find_shapes: FindShapes,
+    ) -> None:
         self._mechanism = mechanism
+        self._find_shapes = find_shapes
         self._find_credential = find_credential
         self._find_token = find_token
         self._server = ScramServer(mechanism, secrets.token_urlsafe(NONCE_BYTES))
@@ -229,7 +243,9 @@ class ScramExchange:
     def respond(self, token: bytes) -> bytes:
         if self._credential is None:
             name = self._server.read_first(token)
-            self._credential = self._find(name) or decoy_credential(self._mechanism, name, _SECRET)
+            self._credential = self._find(name) or decoy_credential(
+                self._mechanism, name, _SECRET, self._find_shapes(self._mechanism)
+            )
             return self._server.first_response(self._credential)
         response = self._server.final_response(token, self._credential)
         if self._token is None:
@@ -251,6 +267,10 @@ class ScramExchange:
             return self._find_credential(name, self._mechanism)
         self._token = self._find_token(name, self._mechanism)
         return None if self._token is None else self._token.credential
+
+
+def find_no_shapes(mechanism: ScramMechanism) -> tuple[CredentialShape, ...]:
+    return ()
 
 
 def find_no_token(token_id: str, mechanism: ScramMechanism) -> None:

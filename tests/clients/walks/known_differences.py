@@ -34,6 +34,11 @@ KNOWN_DIFFERENCES: Final = (
         "Kafka checks the bytes first",
     ),
     KnownWalkDifference(
+        "init_producer_id",
+        r"\.error_code Kafka 'cluster_authorization_failed', we 'invalid_request'",
+        "a malformed request is rejected before its client's rights are asked for",
+    ),
+    KnownWalkDifference(
         "alter_configs",
         r".*Kafka 'invalid_config', we 'none'",
         "Kafka refuses to drop what its format had set for all brokers",
