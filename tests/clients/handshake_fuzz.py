@@ -65,7 +65,7 @@ async def try_handshake(host: str, port: int, random: Random) -> str:
     try:
         mechanism, version = random.choice(MECHANISMS), random.choice((0, 1, 1))
         greeting = SaslHandshakeRequest(mechanism=mechanism)
-        writer.write(mutate_frame(random, write_request(ApiKey.SASL_HANDSHAKE, version, 1, "fuzz", greeting)))
+        writer.write(mutate_frame(random, bytes(write_request(ApiKey.SASL_HANDSHAKE, version, 1, "fuzz", greeting))))
         nonce = await read_nonce(reader)
         for token in (first_token(random, mechanism), last_token(random, nonce)):
             writer.write(mutate_frame(random, frame_of_token(random, version, mutate(random, token))))

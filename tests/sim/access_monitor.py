@@ -24,7 +24,10 @@ class AccessMonitor:
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         self._cluster = cluster
         self._history = history
-        self._gone: dict[str, set[Access]] = {}  # by broker: what it no longer has
+        # By broker: what it has had, and what it no longer has. A broker that is behind learns later of what is
+        # deleted by now.
+        self._had: dict[str, set[Access]] = {}
+        self._gone: dict[str, set[Access]] = {}
 
     async def run(self) -> None:
         while True:
@@ -37,10 +40,11 @@ class AccessMonitor:
             if not broker.is_serving or broker.broker is None:
                 continue
             known = access_in(broker.broker.image)
-            gone = self._gone.setdefault(broker.host, set())
+            had, gone = self._had.setdefault(broker.host, set()), self._gone.setdefault(broker.host, set())
+            had |= known
             for kind, name in sorted(gone & known):
                 self._history.record_violation(f"the {kind} {name} came back on {broker.host}")
-            self._gone[broker.host] = (gone | deleted) - known
+            self._gone[broker.host] = (gone | deleted & had) - known
 
 
 def access_is_as_acknowledged(history: History, image: MetadataImage) -> Iterator[str]:
