@@ -24,8 +24,8 @@ class AccessMonitor:
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         self._cluster = cluster
         self._history = history
-        # By broker: what it has had, and what it no longer has. A broker that is behind learns later of what is
-        # deleted by now.
+        # By broker: what it has had, and what it no longer has. A broker that is behind may
+        # learn of what is deleted by now.
         self._had: dict[str, set[Access]] = {}
         self._gone: dict[str, set[Access]] = {}
 
