@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import requests
@@ -10,6 +11,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, Schema
 
 from tests.clients.conftest import NewBroker
 from tests.clients.test_sasl import MODULES, SCRAM, Secured, acl, create_acls, set_password
+from tests.kube.certificates import create_certificate_authority, create_client_certificate
 from tests.ports import free_port
 
 INT = Schema('"int"', "AVRO")
@@ -80,3 +82,32 @@ def test_access_rules_of_topics_hold_for_their_subjects(secured_registry: Secure
     assert refused.value.http_status_code == 403 and "orders" in str(refused.value)
     audit = secured_registry.cluster.broker.log_tail()
     assert '"principal":"User:bob"' in audit and "POST /subjects/{subject}/versions" in audit
+
+
+def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_path: Path) -> None:
+    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    keystore, registry, tls = made.folder / "keystore.pem", free_port(), free_port()
+    keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
+    certificate, key = create_client_certificate(made, "alice")
+    with new_broker(start=False) as broker:
+        broker.settings |= {
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},TLS://127.0.0.1:{tls}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TLS:SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(made.certificate),
+            "listener.name.tls.ssl.client.auth": "required",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:CN=alice",
+            "schema.registry.listener": f"127.0.0.1:{registry}",
+            "schema.registry.security.listener": "TLS",
+        }
+        broker.start()
+        url, authority = f"https://127.0.0.1:{registry}", str(made.certificate)
+        body = {"schema": INT.schema_str}
+        files = str(certificate), str(key)
+        answer = requests.post(f"{url}/subjects/a/versions", json=body, verify=authority, cert=files, timeout=30)
+        assert answer.json() == {"id": 1}
+        with pytest.raises(requests.exceptions.RequestException):
+            requests.get(f"{url}/subjects", verify=authority, timeout=30)

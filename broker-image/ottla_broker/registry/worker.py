@@ -19,8 +19,8 @@ from ottla_broker.registry.languages.dispatch import (
 )
 from ottla_broker.registry.languages.incompatibility import Incompatibility, SchemaError
 
-MAX_MEMORY_BYTES: Final = 2 << 30
-"""Address space: what libraries map counts too."""
+MAX_MEMORY_BYTES: Final = 256 << 20
+"""Of data. A schema of 1 MB needs some 50 MB; brokers in containers have few hundred in all."""
 MAX_RECURSION: Final = 4000
 LENGTH: Final = struct.Struct(">I")
 
@@ -52,7 +52,7 @@ class Response(msgspec.Struct):
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(MAX_RECURSION)
     serve(sys.stdin.buffer, sys.stdout.buffer)
 

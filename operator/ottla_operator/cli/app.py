@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "users": "Manage users with passwords (SCRAM).",
     "acls": "Manage access rules.",
     "quotas": "Manage quotas of users, client ids and addresses.",
+    "schema": "Manage schemas.",
     "cluster": "Inspect the cluster and remove brokers.",
     "mirror": "Manage mirrors of other clusters.",
     "pipeline": "Validate, run and test pipelines.",

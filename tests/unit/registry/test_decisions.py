@@ -1,0 +1,187 @@
+"""Decisions of the registry and its state, which records alone determine."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ottla_broker.registry.deletions import plan_subject_deletion, plan_version_deletion
+from ottla_broker.registry.errors import RegistryError
+from ottla_broker.registry.modes import Mode, mode_of, plan_mode
+from ottla_broker.registry.record_format import SchemasRecord, decode_record, encode_record
+from ottla_broker.registry.registrations import NewVersion, Registration, plan_registration, resolve_references
+from ottla_broker.registry.schema import Reference, Schema
+from ottla_broker.registry.settings import describe_config, plan_config
+from ottla_broker.registry.state import RegistryState, SchemaVersion
+
+INT, LONG = Schema("AVRO", '"int"'), Schema("AVRO", '"long"')
+
+
+class Registry:
+    """A state, and every record that was written to it."""
+
+    def __init__(self) -> None:
+        self.state = RegistryState()
+        self.written: list[tuple[bytes, bytes | None]] = []
+
+    def write(self, records: list[SchemasRecord]) -> None:
+        for record in records:
+            key, value = encode_record(record)
+            self.written.append((key, value))
+            decoded = decode_record(key, value)
+            assert decoded is not None
+            self.state.apply(decoded)
+
+    def register(self, subject: str, schema: Schema, **wanted: int) -> tuple[int, int]:
+        planned = plan_registration(self.state, Registration(subject, schema, **wanted))
+        if isinstance(planned, NewVersion):
+            self.write(list(planned.records))
+        return planned.version, planned.id
+
+    def delete(self, subject: str, *, permanent: bool = False) -> list[int]:
+        versions, records = plan_subject_deletion(self.state, subject, permanent=permanent)
+        self.write(records)
+        return versions
+
+
+def code_of(call: Any) -> int:
+    with pytest.raises(RegistryError) as refused:
+        call()
+    return refused.value.code
+
+
+def contents(state: RegistryState) -> Any:
+    versions = [
+        (one.subject, one.version, one.id, one.schema.text, one.deleted)
+        for subject in sorted(state.subjects)
+        for one in state.versions(subject, deleted=True)
+    ]
+    return versions, state.configs, state.modes, {name: one.max_id for name, one in state.contexts.items()}
+
+
+def test_ids_belong_to_a_context_and_versions_to_a_subject() -> None:
+    registry = Registry()
+    assert registry.register("a", INT) == (1, 1)
+    assert registry.register("a", LONG) == (2, 2)
+    assert registry.register("b", LONG) == (1, 2)
+    assert registry.register("a", INT) == (1, 1)
+    assert registry.register(":.lab:a", LONG) == (1, 1)
+
+
+def test_a_softly_deleted_version_keeps_its_number_and_its_id() -> None:
+    registry = Registry()
+    registry.register("a", INT)
+    assert registry.delete("a") == [1]
+    assert registry.state.versions("a") == [] and 1 in registry.state.contexts["."].schemas
+    assert registry.register("a", INT) == (2, 1)
+    assert code_of(lambda: plan_version_deletion(registry.state, "a", 1, permanent=False)) == 40406
+    assert code_of(lambda: plan_version_deletion(registry.state, "a", 2, permanent=True)) == 40407
+    assert code_of(lambda: plan_version_deletion(registry.state, "a", 3, permanent=True)) == 40402
+    registry.delete("a")
+    assert registry.delete("a", permanent=True) == [1, 2]
+    assert registry.state.contexts["."].schemas == {} and registry.state.guids == {}
+    assert registry.register("a", LONG) == (1, 2), "an id is not given twice"
+
+
+def test_a_deleted_subject_loses_its_settings() -> None:
+    registry = Registry()
+    registry.register("a", INT)
+    registry.write(plan_config(registry.state, "a", {"compatibility": "full", "compatibilityGroup": "g"}))
+    assert describe_config(registry.state, "a", with_defaults=False)["compatibilityLevel"] == "FULL"
+    registry.delete("a")
+    assert code_of(lambda: describe_config(registry.state, "a", with_defaults=False)) == 40408
+    assert describe_config(registry.state, "a", with_defaults=True) == {"compatibilityLevel": "BACKWARD"}
+
+
+def test_an_import_keeps_ids_and_versions() -> None:
+    registry = Registry()
+    assert code_of(lambda: registry.register("a", INT, id=7)) == 42205
+    registry.write(plan_mode(registry.state, "a", Mode.import_, force=False))
+    assert registry.register("a", INT, id=7, version=3) == (3, 7)
+    assert code_of(lambda: registry.register("a", LONG, id=7)) == 42207
+    registry.write(plan_mode(registry.state, "a", Mode.readonly, force=False))
+    assert code_of(lambda: registry.register("a", LONG)) == 42205
+    registry.write(plan_mode(registry.state, None, Mode.readonly_override, force=False))
+    assert mode_of(registry.state, "b") is Mode.readonly_override
+    assert code_of(lambda: plan_mode(registry.state, None, Mode.import_, force=False)) == 42205
+
+
+def test_references_are_resolved_once_each_and_before_who_needs_them() -> None:
+    registry = Registry()
+    registry.register("base", INT)
+    for level in range(60):  # each level refers twice to the one below
+        below = "base" if level == 0 else f"l{level - 1}"
+        references = (Reference(f"n{level}", below, 1), Reference(f"m{level}", below, 1))
+        registry.register(f"l{level}", Schema("AVRO", f'"t{level}"', references))
+    top = registry.state.version("l59", 1)
+    assert top is not None
+    found = resolve_references(registry.state, "l59", top.schema)
+    assert len(found) == 120 and {found[0].text, found[1].text} == {'"int"'}
+    assert code_of(lambda: plan_subject_deletion(registry.state, "base", permanent=False)) == 42206
+    missing = Schema("AVRO", '"x"', (Reference("n", "none", 1),))
+    assert code_of(lambda: resolve_references(registry.state, "a", missing)) == 42201
+
+
+def test_the_records_alone_make_the_state() -> None:
+    registry = Registry()
+    registry.register("a", INT)
+    registry.register("a", LONG)
+    registry.register(":.lab:a", INT)
+    registry.write(plan_config(registry.state, None, {"compatibility": "NONE"}))
+    registry.write(plan_mode(registry.state, "b", Mode.readonly, force=False))
+    registry.delete("a")
+    registry.register("a", LONG)
+    again, compacted = RegistryState(), RegistryState()
+    for key, value in registry.written:
+        record = decode_record(key, value)
+        assert record is not None
+        again.apply(record)
+    assert contents(again) == contents(registry.state)
+    last = {key: value for key, value in registry.written if not json.loads(key)["keytype"].startswith("DELETE")}
+    for key, value in last.items():
+        record = decode_record(key, value)
+        assert record is not None
+        compacted.apply(record)
+    assert compacted.contexts["."].max_id == registry.state.contexts["."].max_id
+
+
+def test_records_of_confluents_registry_are_read() -> None:
+    state = RegistryState()
+    for key, value in (
+        ('{"keytype":"NOOP","magic":0}', None),
+        ('{"keytype":"CONFIG","subject":null,"magic":0}', '{"compatibilityLevel":"FULL"}'),
+        ('{"keytype":"CONTEXT","tenant":"default","context":".","magic":0}', '{"tenant":"default","context":"."}'),
+        (
+            '{"keytype":"SCHEMA","subject":"t-value","version":1,"magic":1}',
+            '{"subject":"t-value","version":1,"id":5,"md5":"aGFsbG8=","schema":"\\"int\\"","deleted":false}',
+        ),
+        (
+            '{"keytype":"SCHEMA","subject":"j","version":1,"magic":1}',
+            '{"subject":"j","version":1,"id":6,"schemaType":"JSON","references":[{"name":"r","subject":"t-value",'
+            '"version":1}],"schema":"{}","deleted":true}',
+        ),
+        ('{"keytype":"MODE","subject":"t-value","magic":0}', '{"subject":"t-value","mode":"READONLY"}'),
+    ):
+        record = decode_record(key.encode(), None if value is None else value.encode())
+        if record is not None:
+            state.apply(record)
+    version = state.version("t-value", 1)
+    assert isinstance(version, SchemaVersion) and (version.id, version.schema.text) == (5, '"int"')
+    assert state.version("j", 1) is None and state.version("j", 1, deleted=True) is not None
+    assert [one.subject for one in state.referrers("t-value", 1, deleted=True)] == ["j"]
+    assert describe_config(state, None, with_defaults=True) == {"compatibilityLevel": "FULL"}
+    assert mode_of(state, "t-value") is Mode.readonly
+    with pytest.raises(ValueError, match="cannot be read"):
+        decode_record(b'{"keytype":"SCHEMA","subject":"t","version":1,"magic":1}', b"{}")
+
+
+def test_the_keys_have_confluents_fields_in_their_order() -> None:
+    registry = Registry()
+    registry.register("a", INT)
+    registry.write(plan_config(registry.state, None, {"compatibility": "NONE"}))
+    assert [key.decode() for key, _ in registry.written] == [
+        '{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}',
+        '{"keytype":"CONFIG","subject":null,"magic":0}',
+    ]
+    value = json.loads(registry.written[0][1] or b"")
+    assert list(value) == ["subject", "version", "id", "guid", "schema", "deleted"]
