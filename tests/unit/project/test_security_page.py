@@ -20,4 +20,4 @@ def rows_of_the_chart() -> Iterator[str]:
 def test_page_lists_the_rights_of_the_operator() -> None:
     page = (ROOT / "docs/security.md").read_text()
     _, _, table = page.partition("| API group | resources | verbs |\n|---|---|---|\n")
-    assert table.splitlines() == list(rows_of_the_chart())
+    assert table.splitlines() == list(rows_of_the_chart()), "the end of docs/security.md"
