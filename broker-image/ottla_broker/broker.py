@@ -33,6 +33,7 @@ from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.config.listener_security import inter_broker_security
 from ottla_broker.coordination.audit_topic import RemoteAppender, TopicAudit
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_producer_id_block
@@ -163,6 +164,7 @@ class Broker:
         self.group_coordinator = GroupCoordinator(
             runtime,
             GroupCoordinatorConfig.from_config(config),
+            CoordinatorMetadata(image),
             self._offsets_partition_count,
             self._is_in_session,
         )

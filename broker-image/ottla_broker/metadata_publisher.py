@@ -85,6 +85,8 @@ class MetadataPublisher:
 
     def _publish_to_replicas(self, replica_manager: ReplicaManager, delta: MetadataDelta) -> None:
         replica_manager.apply_changes(delta)
+        if delta.created_topics or delta.deleted_topics or delta.changed_partitions:
+            self._group_coordinator.metadata.on_topics_changed()
         self._mirrors.apply_changes(delta)
         if deleted := {topic.name: topic.id for topic in delta.deleted_topics}:
             self._tasks.start(self._group_coordinator.delete_offsets_of_topics(deleted))

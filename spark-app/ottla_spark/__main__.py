@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition, load_pipeline
@@ -22,6 +23,9 @@ from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.http_server import serve_progress
 from ottla_spark.run import require_pyspark, run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
+
+LOGIN_PROPERTIES: Final = ("security.protocol", "sasl.mechanism", "sasl.jaas.config")
+AUTHORITIES: Final = "ca.crt"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--progress", type=Path, metavar="FILE", help="file to append progress to, as JSON lines")
     run.add_argument("--log", type=Path, metavar="FILE", help="Spark's log (default: beside the progress file)")
     run.add_argument("--master", help="Spark master URL (default: this machine)")
+    run.add_argument(
+        "--login", type=Path, metavar="FOLDER", help="files named as client properties, and ca.crt: a user's Secret"
+    )
     run.add_argument("--kafka", action="append", default=[], metavar="NAME=VALUE", help="Kafka client property")
     run.add_argument(
         "--conf",
@@ -96,7 +103,7 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
         progress=options.progress,
         log=log.absolute() if log else None,
         master=options.master,
-        kafka=_parse_properties(options.kafka),
+        kafka={**_read_login(options.login), **_parse_properties(options.kafka)},
         conf=_parse_properties(options.conf),
     )
     stop_requested = _stop_on_signals()
@@ -110,6 +117,20 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
 
 def _parse_properties(pairs: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _read_login(folder: Path | None) -> dict[str, str]:
+    """Client properties of the user whose Secret is in a folder. Raises PipelineError."""
+    if folder is None:
+        return {}
+    try:
+        found = {name: (folder / name).read_text().strip() for name in LOGIN_PROPERTIES}
+        authorities = folder / AUTHORITIES
+        if authorities.exists():
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authorities.read_text()}
+    except OSError as error:
+        raise PipelineError(f"--login: cannot read {error.filename}: {error.strerror}") from error
+    return found
 
 
 def _parse_address(text: str | None) -> tuple[str, int] | None:

@@ -22,7 +22,7 @@ class RuntimeEnvironment:
     progress: Path | None = None
     log: Path | None = None
     master: str | None = None
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     conf: Mapping[str, str] = field(default_factory=dict)
     snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
 

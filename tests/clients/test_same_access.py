@@ -47,7 +47,6 @@ class KnownDifference(NamedTuple):
 
 
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
-    KnownDifference("consumer_group_heartbeat, .* we 'unsupported_version'", "the new protocol is not served"),
     KnownDifference(
         r"fetch, .*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"
     ),

@@ -20,6 +20,7 @@ from tests.brokers import BrokerProcess
 from tests.clients.api_session import KEYS, VERSIONS, ApiSession, Json, has_message_class
 from tests.clients.config_cases import CONFIG_CASES
 from tests.clients.conftest import NewBroker
+from tests.clients.consumer_group_cases import CONSUMER_GROUP_CASES
 from tests.clients.group_cases import GROUP_CASES
 from tests.clients.offset_cases import OFFSET_CASES
 from tests.clients.producer_cases import PRODUCER_CASES
@@ -29,7 +30,16 @@ from tests.clients.response_differences import MISSING, unequal
 from tests.clients.topic_cases import TOPIC_CASES
 
 STORED = Path(__file__).with_name("kafka-4.1-responses.json")
-ALL_CASES = (*TOPIC_CASES, *CONFIG_CASES, *PRODUCER_CASES, *RECORD_CASES, *GROUP_CASES, *OFFSET_CASES, *QUOTA_CASES)
+ALL_CASES = (
+    *TOPIC_CASES,
+    *CONFIG_CASES,
+    *PRODUCER_CASES,
+    *RECORD_CASES,
+    *GROUP_CASES,
+    *CONSUMER_GROUP_CASES,
+    *OFFSET_CASES,
+    *QUOTA_CASES,
+)
 CASES = {each.__name__: each for each in ALL_CASES}
 RUN = "run"
 
@@ -44,7 +54,7 @@ class KnownDifference(NamedTuple):
     because: str
 
 
-UNSERVED = "groups' and clients' own settings come with KIP-848 and client metrics"
+UNSERVED = "groups have settings of the consumer protocol only, and clients' metrics are not collected"
 OPAQUE = "Ottla does not parse records"
 NO_BUG = "Kafka fails with an internal exception; Ottla returns the error"
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (

@@ -18,12 +18,14 @@ from typing import Any, cast
 
 import aiohttp
 
+from ottla_broker.wire.client_security import ClientSecurity
 from ottla_operator.kafka.client import KafkaClient, connect
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CLAIM, POD, SECRET, TOPIC, USER
 from ottla_operator.kube.platform import KubePlatform
 from ottla_operator.kube.status_writer import EventRecorder, now_text
-from ottla_operator.plan.objects.config import COMMON_FILE, broker_file, parse_properties
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswords, operator_security
+from ottla_operator.plan.objects.config import COMMON_FILE, LOGIN_PATH, broker_file, parse_properties
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.source_credentials import secret_values
@@ -145,7 +147,8 @@ class ProcessKubelet:
             start, count = spec["ordinals"]["start"], spec["replicas"]
             wanted = [f"{it['metadata']['name']}-{number}" for number in range(start, start + count)]
             for name in wanted:
-                if ("Pod", "events", name) not in self.api.objects and name not in self._containers:
+                is_missing = ("Pod", "events", name) not in self.api.objects and name not in self._containers
+                if is_missing and self._has_volumes(spec["template"]):
                     await self._create_pod(name, spec["template"])
             for name in [name for name in self.api.of("Pod") if name not in wanted]:
                 del self.api.objects["Pod", "events", name]
@@ -159,6 +162,11 @@ class ProcessKubelet:
     async def stop(self) -> None:
         for name in list(self._containers):
             await self._stop_broker(name)
+
+    def _has_volumes(self, template: Json) -> bool:
+        """Whether the Secrets exist that a pod mounts."""
+        mounted = [it["secret"]["secretName"] for it in template["spec"]["volumes"] if "secret" in it]
+        return all(it in self.api.of("Secret") for it in mounted)
 
     async def _create_pod(self, name: str, template: Json) -> None:
         template = copy.deepcopy(template)
@@ -180,7 +188,12 @@ class ProcessKubelet:
         folder.mkdir(exist_ok=True)
         own = broker_file(name.rpartition("-")[2])
         for file in (COMMON_FILE, own):
-            (folder / file).write_text(settings[file])
+            (folder / file).write_text(settings[file].replace(LOGIN_PATH, str(folder)))
+        for volume in template["spec"]["volumes"]:
+            if volume["name"] == "login":
+                values = self.secret(volume["secret"]["secretName"])
+                for item in volume["secret"]["items"]:
+                    (folder / item["path"]).write_text(values[item["key"]])
         common = parse_properties(settings[COMMON_FILE])
         servers = common["controller.quorum.bootstrap.servers"]
         listeners = ",".join(it.replace("://:", f"://{ip}:") for it in common["listeners"].split(","))
@@ -235,8 +248,13 @@ class RecordingEventRecorder(EventRecorder):
 @asynccontextmanager
 async def connect_to_brokers(kubelet: ProcessKubelet) -> AsyncIterator[KafkaClient]:
     (pod, *_) = kubelet.api.of("Pod").values()
-    async with connect(f"{pod['status']['podIP']}:9091") as client:
+    async with connect(f"{pod['status']['podIP']}:9091", security=operator_login(kubelet)) as client:
         yield client
+
+
+def operator_login(kubelet: ProcessKubelet) -> ClientSecurity:
+    passwords = LoginPasswords.parse(kubelet.secret("demo-inter-broker-login"))
+    return operator_security(passwords, [InterBrokerLogin.OPTIONAL])
 
 
 def _ready_condition(ready: bool) -> list[Json]:

@@ -144,7 +144,8 @@ def test_removed_user_is_revoked_while_running_and_at_the_next_start(up: UpProce
     assert is_refused(billing)
     assert produce(librdkafka(up, "shop")) is None
     internal = f"127.0.0.1:{up.port + 1}"
-    listed = up.run_ottla("acls", "list", "-o", "json", "--bootstrap", internal)
+    login = up.folder / ".ottla" / "secured" / "inter-broker-login" / "client.properties"
+    listed = up.run_ottla("acls", "list", "-o", "json", "--bootstrap", internal, "--command-config", str(login))
     assert {it["principal"] for it in json.loads(listed.stdout)} == {"User:shop"}, listed.stderr
 
 

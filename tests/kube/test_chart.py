@@ -98,6 +98,7 @@ def test_the_operator_has_the_permissions_that_it_needs() -> None:
     assert {("", NODE.plural, "get"), ("", CLAIM.plural, "patch"), ("", POD.plural, "delete")} <= granted
     assert permissions(list(DRIVER_RULES)) <= granted, "an account can grant only permissions that it has"
     assert {("ottla.dev", f"{kind.plural}/status", "patch") for kind in (CLUSTER, TOPIC, USER, PIPELINE)} <= granted
+    assert {("ottla.dev", USER.plural, verb) for verb in ("create", "patch", "delete")} <= granted
     assert not any(resource in ("secrets", "leases") for _, resource, _ in granted)
     (with_secrets,) = [
         it

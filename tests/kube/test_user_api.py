@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from ottla_broker.wire.listener_tls import inspect_certificate
 from ottla_operator.plan.conditions import kstatus
+from ottla_operator.plan.inter_broker_login import LoginPasswords
 from tests.brokers import BrokerProcess
 from tests.kube.api_client import ApiError, Json
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
@@ -25,13 +26,17 @@ from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 HOST = "127.9.1.7"
+PASSWORDS = LoginPasswords.generate()
 SECURED = {
     "listeners": f"INTER_BROKER://{HOST}:9091,CLIENTS://{HOST}:9094",
-    "listener.security.protocol.map": "INTER_BROKER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+    "listener.security.protocol.map": "INTER_BROKER:SASL_PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
     "inter.broker.listener.name": "INTER_BROKER",
     "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
+    "super.users": "User:ottla-broker;User:ottla-operator",
+    "listener.name.inter_broker.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.inter_broker.scram-sha-512.sasl.jaas.config": PASSWORDS.to_values()["sasl.jaas.config"],
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
 }
 SPEC: Json = {"clusterRef": {"name": "demo"}, "authentication": {"type": "SCRAM-SHA-512"}}
 RULES = [{"allow": ["Describe", "Create"], "cluster": True}, {"allow": ["Read"], "topic": "orders*"}]
@@ -46,6 +51,17 @@ def broker() -> Iterator[BrokerProcess]:
 @pytest.fixture
 def secured(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
     """A namespace with a secured Cluster whose only broker is the process."""
+    resources.api.request(
+        "POST",
+        f"/api/v1/namespaces/{resources.namespace}/secrets",
+        {
+            "metadata": {
+                "name": "demo-inter-broker-login",
+                "labels": {"app.kubernetes.io/managed-by": "ottla-operator"},
+            },
+            "stringData": PASSWORDS.to_values(),
+        },
+    )
     listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
     create_cluster_with_broker(resources, broker, listeners=listeners, authorization={"type": "ACL"})
     return resources

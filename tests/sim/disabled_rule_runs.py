@@ -15,6 +15,7 @@ from typing import Final
 
 from tests.sim import (
     disabled_access_rules,
+    disabled_group_rules,
     disabled_mirroring_rules,
     disabled_quorum_rules,
     disabled_replication_rules,
@@ -51,6 +52,7 @@ INVARIANT_BY_TEXT: Final = {
     "above the high watermark": "uncommitted record read",
     "skipped:": "committed without reading",
     "'s commit of": "commit went back",
+    "two owners:": "two owners",
     "the high watermark": "high watermark went back",
     "metadata logs of": "metadata differ",
     "the images of": "metadata differ",
@@ -82,6 +84,7 @@ class DisabledRule:
 
 RULES: Final = (
     *(DisabledRule(name, disable, ONE) for name, disable in disabled_rules.RULES.items()),
+    *(DisabledRule(name, disable, ONE) for name, disable in disabled_group_rules.RULES.items()),
     *(DisabledRule(name, disable, TWO_CLUSTERS) for name, disable in disabled_mirroring_rules.RULES.items()),
     *(
         DisabledRule(name, disable, FIVE if name in NEEDS_FIVE_BROKERS else THREE)

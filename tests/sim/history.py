@@ -81,6 +81,8 @@ class History:
     )  # offsets below which deletion was requested
     topics: dict[str, ExpectedTopic] = field(default_factory=dict)
     access: dict[Access, bool | None] = field(default_factory=dict)  # whether it exists; None: unknown
+    # (group, partition) → the member that owns it by the consumer protocol, and until when at least
+    owners: dict[tuple[str, TopicPartition], tuple[str, float]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)  # observations of clients that must not happen
     retries: int = 0
     on_violation: Callable[[str], None] = lambda _: None
@@ -128,6 +130,18 @@ class History:
         self.commits.append(commit)
         key = commit.group, commit.topic_partition
         self.committed_offsets[key] = max(commit.offset, self.committed_offsets.get(key, -1))
+
+    def record_owner(self, group: str, tp: TopicPartition, member: str, now_s: float, until_s: float) -> None:
+        """A member was told that it owns a partition. Another may not have given it up; it counts
+        as removed once its session has ended, `until_s`."""
+        owner, owned_until_s = self.owners.get((group, tp), (member, 0.0))
+        if owner != member and owned_until_s > now_s:
+            self.record_violation(f"two owners: {group} assigned {tp} to {member}, while {owner} still has it")
+        self.owners[group, tp] = member, until_s
+
+    def remove_owner(self, group: str, tp: TopicPartition, member: str) -> None:
+        if self.owners.get((group, tp), ("", 0.0))[0] == member:
+            del self.owners[group, tp]
 
     def existing_topics(self) -> Iterator[tuple[str, ExpectedTopic]]:
         """Topics that certainly exist."""

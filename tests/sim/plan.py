@@ -82,6 +82,8 @@ class Plan:
             "replica.high.watermark.checkpoint.interval.ms": str(random.choice((1_000, 5_000))),
             "group.initial.rebalance.delay.ms": str(random.choice((0, 500))),
             "group.min.session.timeout.ms": "1000",
+            "group.consumer.session.timeout.ms": "3000",
+            "group.consumer.min.session.timeout.ms": "1000",
             "offsets.topic.replication.factor": str(plan.replicas),
             "default.replication.factor": str(plan.replicas),
             "min.insync.replicas": str(plan.min_insync_replicas),

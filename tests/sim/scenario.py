@@ -15,6 +15,7 @@ from tests.sim.checks import violations
 from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
 from tests.sim.cluster_state import newest_image, unhealthy_partitions
+from tests.sim.consumer_group_member import ConsumerGroupMember
 from tests.sim.election_safety import ElectionSafetyMonitor
 from tests.sim.group_member import Member
 from tests.sim.history import History, TopicPartition
@@ -173,9 +174,10 @@ class ClusterSimulation:
                 self._client(partial(Producer, topic_partitions=mine, settings=settings), f"producer-{number}")
             )
         for group in GROUPS[: random.randrange(1, 3)]:
+            member = random.choice((Member, ConsumerGroupMember))
             clients += [
                 self._client(
-                    partial(Member, group=group, topic=TOPIC, rack=random.choice(("", f"rack-{number}"))),
+                    partial(member, group=group, topic=TOPIC, rack=random.choice(("", f"rack-{number}"))),
                     f"{group}-{number}",
                 )
                 for number in range(random.randrange(1, 4))

@@ -1,27 +1,141 @@
-"""ConsumerGroupHeartbeat (68), versions 0–1: rejected.
+"""ConsumerGroupHeartbeat (68), versions 0–1 (KIP-848).
 
-- The consumer group protocol (KIP-848) is not implemented. Like Apache Kafka where it is disabled
-  (`group.coordinator.rebalance.protocols=classic`), the broker returns UNSUPPORTED_VERSION: clients
-  fail with the message, or fall back to the classic protocol (franz-go). librdkafka would look for
-  another coordinator for ever if the API were not served.
+- One request for all of a member's life: it joins (epoch 0), reports what it owns, learns what it
+  is assigned, and leaves (epoch −1; −2 for a static member that will return). Fields that have not
+  changed may be left out.
+- A member of a classic group's id turns that group into a consumer group, as far as
+  `group.consumer.migration.policy` allows.
+- Without `consumer` in `group.coordinator.rebalance.protocols` every request is
+  UNSUPPORTED_VERSION: clients fail with the message, or fall back to the classic protocol
+  (franz-go). librdkafka would look for another coordinator for ever if the API were not served.
+- v1 has member ids that the client chooses, and regular expressions, which the broker evaluates.
+  In v0 a member without an id is given one.
 """
 
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
-from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
+import base64
+from typing import cast
+from uuid import UUID
 
-from ottla_broker.requests.api import Api
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.consumer_group_heartbeat.v1.response import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from kio.static.primitive import i32, i32Timedelta
+
+from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
+from ottla_broker.coordination.consumer_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import MILLISECOND
 
-API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible=0, rights=())
+API = Api(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    versions=(0, 1),
+    flexible=0,
+    rights=(
+        Right(Operation.read, ResourceType.group),
+        Right(Operation.describe, ResourceType.topic, when="for the topics that the member names"),
+    ),
+)
+
+CLIENT_CHOOSES_ID_SINCE = 1
 
 
 @API.handler()
 async def consumer_group_heartbeat(
-    _: RequestContext, request: ConsumerGroupHeartbeatRequest
+    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    raise KafkaError(
-        ErrorCode.unsupported_version,
-        f"group {request.group_id!r}: group.protocol=consumer is not spoken here; allowed: classic",
+    coordinator = ctx.broker.group_coordinator
+    if not coordinator.config.consumer.is_enabled:
+        raise KafkaError(
+            ErrorCode.unsupported_version,
+            f"group {request.group_id!r}: group.protocol=consumer is not enabled; allowed: classic",
+        )
+    ctx.check_authorized(Operation.read, Resource.group(request.group_id))
+    for topic in dict.fromkeys(request.subscribed_topic_names or ()):
+        ctx.check_authorized(Operation.describe, Resource.topic(topic))
+    check_request(request, ctx.version, coordinator.config.consumer.assignors)
+    result = await coordinator.consumer_group_heartbeat(request.group_id, build_heartbeat(ctx, request))
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        member_id=result.member_id,
+        member_epoch=cast(i32, result.member_epoch),
+        heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
+        assignment=None if result.assignment is None else build_assignment(result.assignment),
     )
+
+
+def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+    owned = request.topic_partitions
+    return ConsumerHeartbeat(
+        member_id=request.member_id or new_member_id(ctx),
+        member_epoch=request.member_epoch,
+        group_instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=to_milliseconds(request.rebalance_timeout),
+        subscribed_topic_names=request.subscribed_topic_names,
+        subscribed_topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=None if owned is None else {it.topic_id or UUID(int=0): frozenset(it.partitions) for it in owned},
+        client_id=ctx.client_id or "",
+        client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        may_describe=lambda topic: ctx.may(Operation.describe, Resource.topic(topic)),
+    )
+
+
+def new_member_id(ctx: RequestContext) -> str:
+    """As Kafka writes a UUID: in URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(ctx.broker.runtime.new_uuid().bytes).rstrip(b"=").decode()
+
+
+def build_assignment(assignment: PartitionsByTopic) -> Assignment:
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(topic_id=topic, partitions=tuple(cast(i32, it) for it in sorted(partitions)))
+            for topic, partitions in sorted(assignment.items())
+        )
+    )
+
+
+def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
+    """INVALID_REQUEST and UNSUPPORTED_ASSIGNOR, in Kafka's order."""
+    epoch = request.member_epoch
+    if version >= CLIENT_CHOOSES_ID_SINCE or epoch != JOINING_EPOCH:
+        check_not_blank("MemberId", request.member_id)
+    check_not_blank("GroupId", request.group_id)
+    check_not_blank("InstanceId", request.instance_id)
+    check_not_blank("RackId", request.rack_id)
+    if epoch == JOINING_EPOCH:
+        if to_milliseconds(request.rebalance_timeout) == -1:
+            raise KafkaError(ErrorCode.invalid_request, "RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise KafkaError(ErrorCode.invalid_request, "TopicPartitions must be empty when (re-)joining.")
+        # An empty list or an empty expression is a member that subscribes to nothing.
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+            )
+    elif epoch == STATIC_LEAVING_EPOCH:
+        if request.instance_id is None:
+            raise KafkaError(ErrorCode.invalid_request, "InstanceId can't be null.")
+    elif epoch < LEAVING_EPOCH:
+        raise KafkaError(ErrorCode.invalid_request, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def check_not_blank(name: str, value: str | None) -> None:
+    if value is not None and not value.strip():
+        raise KafkaError(ErrorCode.invalid_request, f"{name} can't be empty.")

@@ -5,8 +5,7 @@
 - Each config has the source of its value and, if requested, the other values in order of
   precedence.
 - Configs of another broker are INVALID_REQUEST, as in Kafka: only that broker knows them.
-- Groups and client metrics have no configs: an empty list, as for a resource for which nothing was
-  set.
+- A group has its settings of the consumer protocol. Client metrics have no configs: an empty list.
 - A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type
   102) has its status, from each broker of the partitions that it leads.
 - No names requested means all. v3 adds types and documentation; v4 is flexible.
@@ -26,7 +25,13 @@ from kio.schema.describe_configs.v4.response import (
 from kio.static.primitive import i8
 
 from ottla_broker.config import ConfigEntry
-from ottla_broker.config.description import describe_broker, describe_cluster_defaults, describe_mirror, describe_topic
+from ottla_broker.config.description import (
+    describe_broker,
+    describe_cluster_defaults,
+    describe_group,
+    describe_mirror,
+    describe_topic,
+)
 from ottla_broker.config.loggers import describe_loggers
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_resources import (
@@ -106,6 +111,8 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             return describe_mirrored_topic_status(ctx.broker, name, asyncio.get_running_loop().time())
         case ConfigResource.GROUP if name == "":
             raise KafkaError(ErrorCode.invalid_request, "a group name is required")
+        case ConfigResource.GROUP:
+            return describe_group(config, current_configs(ctx, kind, name))
         case _:
             return []
 

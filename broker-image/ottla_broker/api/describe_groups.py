@@ -2,8 +2,8 @@
 
 - Describes classic groups: state, protocol and members, and once the group is stable the members'
   metadata and assignments.
-- A missing group is Dead, without an error; from v6 on GROUP_ID_NOT_FOUND with a message
-  (KIP-1043).
+- A missing group, and a consumer group (KIP-848), is Dead, without an error; from v6 on
+  GROUP_ID_NOT_FOUND with a message (KIP-1043).
 - v3 adds authorized operations (KIP-430); v4 static members; v6 error messages.
 """
 

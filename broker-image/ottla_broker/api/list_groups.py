@@ -28,8 +28,6 @@ API = Api(
     ),
 )
 
-CLASSIC = "classic"
-
 
 @API.handler()
 async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -44,11 +42,11 @@ async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGr
                 group_id=GroupId(group.id),
                 protocol_type=group.protocol_type or "",
                 group_state=group.state,
-                group_type=CLASSIC,
+                group_type=group.type,
             )
             for group in ctx.broker.group_coordinator.list_groups()
             if (not states or group.state.lower() in states)
-            and (not types or CLASSIC in types)
+            and (not types or group.type in types)
             and (sees_all or ctx.may(Operation.describe, Resource.group(group.id)))
         ),
     )

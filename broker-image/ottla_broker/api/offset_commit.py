@@ -155,6 +155,7 @@ async def commit_offsets(
             request.group_instance_id,
             request.generation_id_or_member_epoch,
             commits,
+            ctx.version,
         )
     except KafkaError as reason:
         error = reason.code

@@ -6,7 +6,8 @@
   no transactions.
 - A commit for a deleted topic of the same name is not returned.
 - v1 has errors per partition only; v2 adds null for all; v3 throttling; v5 leader epochs; v8
-  several groups (KIP-709); v9 member id and epoch (for KIP-848 groups, ignored); v10 topics by id.
+  several groups (KIP-709); v9 member id and epoch, which a member of a consumer
+  group must be in (KIP-848); v10 topics by id.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,6 +88,7 @@ async def fetch_by_name(ctx: RequestContext, request: RequestByName) -> Response
 def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName:
     topics = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
     try:
+        check_member(ctx, group)
         found = find_commits(ctx, group.group_id, topics)
     except KafkaError as reason:
         return GroupOffsetsByName(group_id=group.group_id, topics=(), error_code=reason.code)
@@ -104,11 +106,19 @@ async def fetch_by_id(ctx: RequestContext, request: RequestById) -> ResponseById
     return ResponseById(throttle_time=NO_THROTTLE, groups=tuple(group_by_id(ctx, group) for group in request.groups))
 
 
+def check_member(ctx: RequestContext, group: GroupByName | GroupById) -> None:
+    """UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group; the errors of
+    `find_commits`."""
+    ctx.check_authorized(Operation.describe, Resource.group(group.group_id))
+    ctx.broker.group_coordinator.fetch_offsets(group.group_id, group.member_id, group.member_epoch)
+
+
 def group_by_id(ctx: RequestContext, group: GroupById) -> GroupOffsetsById:
     """Commits for deleted topics are omitted where all are requested: those topics have no id."""
     image = ctx.broker.image
     found: list[tuple[UUID | None, Found]] = []
     try:
+        check_member(ctx, group)
         if group.topics is None:
             commits = find_commits(ctx, group.group_id, None)
             found += [(image.topics[name].id, partitions) for name, partitions in commits if name in image.topics]

@@ -3,7 +3,17 @@ producers.
 """
 
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
-from ottla_broker.config.value_types import MAX_INT32, MAX_INT64, boolean, integer, list_of, long, short, string
+from ottla_broker.config.value_types import (
+    MAX_INT32,
+    MAX_INT64,
+    boolean,
+    integer,
+    list_of,
+    long,
+    one_of,
+    short,
+    string,
+)
 
 # fmt: off
 _creation = Section("Topic creation", BROKER_SETTINGS)
@@ -88,8 +98,6 @@ METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _lifecycle.row(
     "Maximum time in milliseconds between two snapshots of metadata that have changed. 0: no limit.")
 
 _groups = Section("Consumer groups", BROKER_SETTINGS)
-_CLASSIC = "only the classic protocol is implemented"
-
 GROUP_MIN_SESSION_TIMEOUT_MS = _groups.row("group.min.session.timeout.ms", integer(at_least=0), 6000,
     "Minimum session timeout in milliseconds that a member of a classic group may request.")
 GROUP_MAX_SESSION_TIMEOUT_MS = _groups.row("group.max.session.timeout.ms", integer(at_least=0), 1800000,
@@ -99,8 +107,38 @@ GROUP_INITIAL_REBALANCE_DELAY_MS = _groups.row("group.initial.rebalance.delay.ms
     "it, up to the rebalance timeout. 0 suits development.")
 GROUP_MAX_SIZE = _groups.row("group.max.size", integer(at_least=1), MAX_INT32,
     "Maximum number of members of a classic group.")
-_groups.row("group.coordinator.rebalance.protocols", list_of("classic", "consumer", "share", "streams"), "classic",
-    "Group protocols that are enabled.", differs=_CLASSIC, no_effect=_CLASSIC)
+GROUP_COORDINATOR_REBALANCE_PROTOCOLS = _groups.row(
+    "group.coordinator.rebalance.protocols", list_of("classic", "consumer", "share", "streams"), "classic,consumer",
+    "Group protocols that are enabled. The classic protocol always is. Without `consumer` the broker refuses consumers "
+    "with `group.protocol=consumer`.", differs="share groups and streams groups are not implemented")
+GROUP_CONSUMER_SESSION_TIMEOUT_MS = _groups.row("group.consumer.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of a consumer group is removed.")
+GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = _groups.row("group.consumer.min.session.timeout.ms", integer(at_least=1), 45000,
+    "Minimum of a group's `consumer.session.timeout.ms`.")
+GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = _groups.row("group.consumer.max.session.timeout.ms", integer(at_least=1), 60000,
+    "Maximum of a group's `consumer.session.timeout.ms`.")
+GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = _groups.row("group.consumer.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of consumer groups send heartbeats. A member learns of a new assignment "
+    "with its next heartbeat.")
+GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = _groups.row(
+    "group.consumer.min.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Minimum of a group's `consumer.heartbeat.interval.ms`.")
+GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = _groups.row(
+    "group.consumer.max.heartbeat.interval.ms", integer(at_least=1), 15000,
+    "Maximum of a group's `consumer.heartbeat.interval.ms`.")
+GROUP_CONSUMER_MAX_SIZE = _groups.row("group.consumer.max.size", integer(at_least=1), MAX_INT32,
+    "Maximum number of members of a consumer group.")
+GROUP_CONSUMER_ASSIGNORS = _groups.row("group.consumer.assignors", list_of("uniform", "range"), "uniform,range",
+    "Assignors that members of consumer groups may ask for. The first is that of groups whose members ask for none.")
+GROUP_CONSUMER_MIGRATION_POLICY = _groups.row("group.consumer.migration.policy",
+    one_of("disabled", "upgrade", "downgrade", "bidirectional", any_case=True), "bidirectional",
+    "Whether a group changes its protocol while it has members. `upgrade`: a classic group becomes a consumer group "
+    "when the first member of the consumer protocol joins. `downgrade`: a consumer group becomes a classic group when "
+    "its last member of the consumer protocol leaves.")
+GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = _groups.row(
+    "group.consumer.regex.refresh.interval.ms", integer(at_least=10000), 600000,
+    "Interval in milliseconds at which the topics of regular expressions are found again, in case authorizations have "
+    "changed. New topics are found within 10 s in any case.")
 
 _offsets = Section("Committed offsets", BROKER_SETTINGS)
 

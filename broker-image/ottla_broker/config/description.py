@@ -7,7 +7,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla_broker.config.config import Config
-from ottla_broker.config.setting import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting, UpdateMode
+from ottla_broker.config.setting import (
+    BROKER_SETTINGS,
+    GROUP_SETTINGS,
+    MIRROR_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+    UpdateMode,
+)
 from ottla_broker.config.value_types import ConfigType
 
 
@@ -55,6 +62,15 @@ def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigE
         if setting.is_ottla_only and name not in overrides:
             continue
         own = [ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)] if name in overrides else []
+        entries.append(_entry(setting, own + _broker_synonyms(config, setting, is_overridden=bool(own))))
+    return entries
+
+
+def describe_group(config: Config, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a group, by name."""
+    entries = []
+    for name, setting in sorted(GROUP_SETTINGS.items()):
+        own = [ConfigSynonym(name, overrides[name], ConfigSource.GROUP_CONFIG)] if name in overrides else []
         entries.append(_entry(setting, own + _broker_synonyms(config, setting, is_overridden=bool(own))))
     return entries
 

@@ -15,7 +15,6 @@ _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothi
 _NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
 _NO_SHARE_GROUPS = "share groups are not implemented"
-_NO_KIP_848 = "only the classic group protocol is implemented"
 _NO_STREAMS_GROUPS = "streams groups are not implemented"
 _NO_TIERS = "tiered storage is not implemented"
 _PROMETHEUS = "metrics are served for Prometheus on `http.listener`"
@@ -53,7 +52,6 @@ IGNORED_STATIC: dict[str, str] = {
     "add.partitions.to.txn.retry.backoff.": _NO_TRANSACTIONS,
     "group.coordinator.threads": _ONE_THREAD,
     "group.coordinator.append.linger.ms": "commits that arrive together are written together without waiting",
-    "group.consumer.": _NO_KIP_848,
     "group.share.": _NO_SHARE_GROUPS,
     "group.streams.": _NO_STREAMS_GROUPS,
     "share.coordinator.": _NO_SHARE_GROUPS,
@@ -110,7 +108,7 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
     "server.max.startup.time.ms": "no step of the start waits without a limit",
     "password.encoder.": "it encodes secrets in ZooKeeper",
-    "group.coordinator.new.enable": _NO_KIP_848,
+    "group.coordinator.new.enable": "there is one group coordinator, which has both protocols",
     "offsets.commit.required.acks": "a commit is always replicated before it is answered",
     "rlmm.config.": _NO_TIERS,
     "rsm.config.": _NO_TIERS,

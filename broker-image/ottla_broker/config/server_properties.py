@@ -54,13 +54,13 @@ def read_file(path: str | PathLike[str]) -> list[GivenSetting]:
 
 
 def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
-    """Parses `key=value` texts of the command line."""
+    """Parses `key=value` texts of the command line. Raises SettingError."""
     given = []
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator:
             raise SettingError([f"--set {pair}: expected key=value"])
-        given.append(GivenSetting(name.strip(), text.strip(), "--set"))
+        given.append(resolve_references(GivenSetting(name.strip(), text.strip(), "--set")))
     return given
 
 

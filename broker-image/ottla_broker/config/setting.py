@@ -28,6 +28,7 @@ class UpdateMode(Enum):
     CLUSTER_WIDE_ONLY = "cluster-wide"
     PER_TOPIC = "per-topic"
     PER_MIRROR = "per-mirror"
+    PER_GROUP = "per-group"
 
 
 class SettingError(ValueError):
@@ -95,6 +96,7 @@ class Setting(Generic[T_co]):
 BROKER_SETTINGS: dict[str, Setting[object]] = {}
 TOPIC_SETTINGS: dict[str, Setting[object]] = {}
 MIRROR_SETTINGS: dict[str, Setting[object]] = {}
+GROUP_SETTINGS: dict[str, Setting[object]] = {}
 
 
 class Rarer(TypedDict, total=False):

@@ -6,7 +6,7 @@ A test fails when they differ.
 
 from itertools import chain, groupby
 
-from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla_broker.config import BROKER_SETTINGS, GROUP_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.ignored_settings import IGNORED_DYNAMIC, IGNORED_STATIC, REFUSED
 
 _START = """\
@@ -54,7 +54,9 @@ missing.
 
 def settings_page() -> str:
     parts = [_START]
-    settings = chain(BROKER_SETTINGS.values(), TOPIC_SETTINGS.values(), MIRROR_SETTINGS.values())
+    settings = chain(
+        BROKER_SETTINGS.values(), TOPIC_SETTINGS.values(), GROUP_SETTINGS.values(), MIRROR_SETTINGS.values()
+    )
     for section, rows in groupby(settings, key=lambda setting: setting.section):
         parts.append(f"\n## {section}\n\n{_TABLE}")
         parts += [_row(setting) for setting in rows]

@@ -1,4 +1,4 @@
-"""Whether the configs of a topic, a broker or a mirror may change as a client requests.
+"""Whether the configs of a topic, a broker, a mirror or a group may change as a client requests.
 
 `changes` maps names to texts, None removes a config; `current` is what is set now. Each check
 raises a KafkaError INVALID_CONFIG with a sentence for every problem.
@@ -7,11 +7,14 @@ raises a KafkaError INVALID_CONFIG with a sentence for every problem.
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
+from ottla_broker.config.config import Config
+from ottla_broker.config.group_settings import BOUNDS
 from ottla_broker.config.ignored_settings import REFUSED, is_ignored_static
 from ottla_broker.config.mirror_settings import MIRROR_BOOTSTRAP_SERVERS, source_security
 from ottla_broker.config.server_properties import ALIASES, find_listener_setting
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
+    GROUP_SETTINGS,
     MIRROR_SETTINGS,
     TOPIC_SETTINGS,
     Setting,
@@ -36,6 +39,21 @@ def check_broker_changes(changes: Mapping[str, str | None], *, cluster_wide: boo
 
 def check_mirror_changes(changes: Mapping[str, str | None], current: Mapping[str, str]) -> None:
     _reject(_find_mirror_problems(changes, current))
+
+
+def check_group_changes(config: Config, changes: Mapping[str, str | None]) -> None:
+    _reject([problem for name, text in changes.items() for problem in _find_group_problems(config, name, text)])
+
+
+def _find_group_problems(config: Config, name: str, text: str | None) -> Iterator[str]:
+    if (setting := GROUP_SETTINGS.get(name)) is None:
+        yield unknown_name(name, GROUP_SETTINGS, "setting of a group")
+    elif problems := _find_value_problems(setting, text):
+        yield from problems
+    elif text is not None:
+        for bounded, (low, high) in BOUNDS.items():
+            if bounded.name == name and not config(low) <= bounded.parse(text) <= config(high):
+                yield (f"{name} cannot be {text}; allowed: {config(low)} ({low.name}) to {config(high)} ({high.name})")
 
 
 def _find_topic_problems(changes: Mapping[str, str | None], current: Mapping[str, str]) -> list[str]:

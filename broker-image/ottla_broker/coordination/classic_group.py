@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from ottla_broker.coordination.effects import (
     CompleteRequest,
@@ -89,6 +90,8 @@ class ClassicGroup:
     deadlines.
     """
 
+    type: ClassVar = "classic"
+
     id: str
     config: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
     state: GroupState = GroupState.empty
@@ -115,6 +118,10 @@ class ClassicGroup:
     effects: list[Effect] = field(default_factory=list)
 
     # -- queries -----------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.empty
 
     @property
     def uses_consumer_protocol(self) -> bool:

@@ -8,6 +8,14 @@ partition that came after them (KIP-98): the later *record* wins, not the later 
 from collections.abc import Iterator
 
 from ottla_broker.coordination.classic_group import ClassicGroup, restore_group
+from ottla_broker.coordination.consumer_group import ConsumerGroup
+from ottla_broker.coordination.consumer_group_records import (
+    ConsumerGroupKey,
+    ConsumerGroupRecordKey,
+    PartitionMetadataKey,
+    decode_consumer_group_key,
+    decode_record,
+)
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.loading import apply_records
 from ottla_broker.coordination.offsets import CommittedOffsets
@@ -30,7 +38,7 @@ class CoordinatorLoader:
 
     def __init__(self, config: GroupCoordinatorConfig) -> None:
         self._config = config
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
         self.offsets = CommittedOffsets()
         self.records = 0
         self.unknown_records = 0
@@ -59,12 +67,30 @@ class CoordinatorLoader:
                 self._commit(key, commit)
         elif isinstance(key, GroupMetadataKey):
             if raw_value is None:
-                self.groups.pop(key.group, None)
+                if isinstance(self.groups.get(key.group), ClassicGroup):
+                    del self.groups[key.group]
             else:
                 self.groups[key.group] = restore_group(key.group, self._config, decode_value(GROUP_METADATA, raw_value))
+        elif raw_key is not None and (consumer_key := decode_consumer_group_key(raw_key)) is not None:
+            self._apply_to_consumer_group(consumer_key, raw_value)
         else:
             self.unknown_records += 1
         return None
+
+    def _apply_to_consumer_group(self, key: ConsumerGroupRecordKey, raw_value: bytes | None) -> None:
+        """Compaction may have left a tombstone of a record, or of a group, that is gone."""
+        group = self.groups.get(key.group)
+        if not isinstance(group, ConsumerGroup):
+            if raw_value is None:
+                return
+            group = self.groups[key.group] = ConsumerGroup(key.group)
+        if raw_value is None and isinstance(key, ConsumerGroupKey):
+            del self.groups[key.group]
+            return
+        if isinstance(key, PartitionMetadataKey):
+            group.has_partition_metadata = raw_value is not None
+        else:
+            group.apply(key, decode_record(key, raw_value))
 
     def _commit(self, key: OffsetCommitKey, commit: OffsetCommit | None) -> None:
         if commit is None:

@@ -15,7 +15,10 @@ from uuid import UUID
 
 from ottla_broker.coordination import rebalance
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_group import ConsumerGroup
+from ottla_broker.coordination.consumer_group_requests import ConsumerGroupRequests, Group
 from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import CompleteRequest, Effect, JoinResult, SyncResult, Timestamps, WritePurpose
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
@@ -41,10 +44,13 @@ class GroupCoordinatorShard:
     is being written.
     """
 
-    def __init__(self, journal: Journal, runtime: Runtime, config: GroupCoordinatorConfig) -> None:
+    def __init__(
+        self, journal: Journal, runtime: Runtime, config: GroupCoordinatorConfig, metadata: CoordinatorMetadata
+    ) -> None:
         self.partition = journal.partition
         self.state = ShardState.loading
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
+        self.consumer_groups = ConsumerGroupRequests(self, metadata, config)
         self.offsets = CommittedOffsets()
         self._journal = journal
         self._runtime = runtime
@@ -96,6 +102,10 @@ class GroupCoordinatorShard:
     def _start_sessions(self) -> Iterator[None]:
         now = self.timestamps()
         for group in list(self.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                self.consumer_groups.restart_sessions(group)
+                yield
+                continue
             for member in group.members.values():
                 group.schedule_session_timeout(member, now)
             if len(group.members) > self._config.group_max_size:
@@ -112,9 +122,11 @@ class GroupCoordinatorShard:
             timer.cancel()
         self._timers.clear()
         for group in self.groups.values():
-            self._close_group(group, ErrorCode.not_coordinator)
+            if isinstance(group, ClassicGroup):
+                self.close_group(group, ErrorCode.not_coordinator)
 
-    def _close_group(self, group: ClassicGroup, error: ErrorCode) -> None:
+    def close_group(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Answers the group's waiting requests with the error; the group is Dead."""
         for member in group.members.values():
             group.complete_join(member, JoinResult(member.id, error))
             group.complete_sync(member, SyncResult(error))
@@ -132,10 +144,25 @@ class GroupCoordinatorShard:
     def timestamps(self) -> Timestamps:
         return Timestamps(round(self._loop.time() * 1000), self._runtime.now_ms())
 
-    def get_or_create_group(self, group_id: str) -> ClassicGroup:
+    def get_or_create_group(self, group_id: str) -> Group:
+        """A new group is a classic one."""
         if (group := self.groups.get(group_id)) is None:
             group = self.groups[group_id] = ClassicGroup(group_id, self._config, state_since_ms=self._runtime.now_ms())
         return group
+
+    def get_or_create_classic_group(self, group_id: str) -> ClassicGroup:
+        """The caller has made sure that the group is no consumer group."""
+        group = self.get_or_create_group(group_id)
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
+        """At once; KafkaError when the log did not take them."""
+        return self._writes.append_records(records)
+
+    def rebalance_classic_group(self, group: ClassicGroup, reason: str) -> None:
+        rebalance.prepare_rebalance(group, self.timestamps(), reason)
+        self.run_effects(group, group.take_effects())
 
     def run_effects(self, group: ClassicGroup, effects: Iterable[Effect]) -> list[asyncio.Future[ErrorCode]]:
         """Executes a group's effects. Returns the writes among them."""
@@ -152,7 +179,7 @@ class GroupCoordinatorShard:
             write = self._writes.write_records([record])
             write.add_done_callback(partial(self._on_group_written, group, effect.purpose))
             writes.append(write)
-        self._schedule_timer(group)
+        self.schedule_timer(group)
         return writes
 
     def _on_group_written(self, group: ClassicGroup, purpose: WritePurpose, write: asyncio.Future[ErrorCode]) -> None:
@@ -160,21 +187,24 @@ class GroupCoordinatorShard:
             effects = rebalance.on_write_completed(group, purpose, write.result(), self.timestamps())
             self.run_effects(group, effects)
 
-    def _schedule_timer(self, group: ClassicGroup) -> None:
+    def schedule_timer(self, group: Group) -> None:
         if group.next_deadline_ms is None:
             return
         if (armed := self._timers.get(group.id)) is not None:
             if armed[0] <= group.next_deadline_ms:
                 return
             armed[1].cancel()
-        timer = self._loop.call_at(group.next_deadline_ms / 1000, self._on_timer, group)
+        timer = self._loop.call_at(group.next_deadline_ms / 1000, self._on_timer, group.id)
         self._timers[group.id] = group.next_deadline_ms, timer
 
-    def _on_timer(self, group: ClassicGroup) -> None:
-        del self._timers[group.id]
-        if self.groups.get(group.id) is not group:
-            return
-        self.run_effects(group, rebalance.expire_deadlines(group, self.timestamps()))
+    def _on_timer(self, group_id: str) -> None:
+        """The group may have taken the place of the one for which the timer was set."""
+        del self._timers[group_id]
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            self.consumer_groups.expire_members(group)
+        elif group is not None:
+            self.run_effects(group, rebalance.expire_deadlines(group, self.timestamps()))
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -234,22 +264,26 @@ class GroupCoordinatorShard:
         self.check_serving()
         if (group := self.groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
-        if group.state is not GroupState.empty:
+        if not group.is_empty:
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
         await wait_for_write(self._delete_group(group, [key for key, _ in self.offsets.group_commits(group_id)]))
 
-    def _delete_group(self, group: ClassicGroup, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
+    def _delete_group(self, group: Group, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
         """Writes tombstones for a group and its offsets. The group is removed at once, so that a
         member that joins now creates a new one; it is restored if the write fails."""
+        if isinstance(group, ConsumerGroup):
+            try:
+                self.consumer_groups.delete_empty_group(group)
+            except KafkaError as error:
+                return self._completed_write(error.code)
+            return self._writes.write_records(self._tombstones(keys), apply=partial(self._remove_offsets, keys))
         del self.groups[group.id]
-        self._close_group(group, ErrorCode.coordinator_not_available)
+        self.close_group(group, ErrorCode.coordinator_not_available)
         records = [*self._tombstones(keys)]
         if group.has_records:
             records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
         if not records:
-            done: asyncio.Future[ErrorCode] = self._loop.create_future()
-            done.set_result(ErrorCode.none)
-            return done
+            return self._completed_write(ErrorCode.none)
         write = self._writes.write_records(records, apply=partial(self._remove_offsets, keys))
 
         def back(done: asyncio.Future[ErrorCode]) -> None:
@@ -259,6 +293,11 @@ class GroupCoordinatorShard:
 
         write.add_done_callback(back)
         return write
+
+    def _completed_write(self, code: ErrorCode) -> asyncio.Future[ErrorCode]:
+        done: asyncio.Future[ErrorCode] = self._loop.create_future()
+        done.set_result(code)
+        return done
 
     async def expire_offsets(self, retention_ms: int) -> int:
         """Deletes expired offsets and groups, group by group. Returns the number of deleted
@@ -273,7 +312,7 @@ class GroupCoordinatorShard:
             ):
                 continue
             keys = expired_offsets(group, self.offsets, retention_ms=retention_ms, now_ms=self._runtime.now_ms())
-            is_over = group.state is GroupState.empty and not group.pending_joins
+            is_over = group.is_empty and (isinstance(group, ConsumerGroup) or not group.pending_joins)
             if is_over and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
                 error = await self._delete_group(group, keys)
             elif keys:

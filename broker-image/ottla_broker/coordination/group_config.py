@@ -2,9 +2,23 @@
 dots.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from ottla_broker.config import (
+    CONSUMER_HEARTBEAT_INTERVAL_MS,
+    CONSUMER_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_ASSIGNORS,
+    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_MAX_SIZE,
+    GROUP_CONSUMER_MIGRATION_POLICY,
+    GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
+    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+    GROUP_COORDINATOR_REBALANCE_PROTOCOLS,
     GROUP_INITIAL_REBALANCE_DELAY_MS,
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
@@ -15,6 +29,71 @@ from ottla_broker.config import (
     OFFSETS_RETENTION_MINUTES,
     Config,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupConfig:
+    """Settings of the consumer protocol (KIP-848), of all groups or of one. Session timeouts and
+    heartbeat intervals of single groups have bounds. `assignors`: the first is the default."""
+
+    is_enabled: bool = True
+    session_timeout_ms: int = 45_000
+    session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
+    heartbeat_interval_ms: int = 5_000
+    heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
+    max_size: int = 2**31 - 1  # members
+    assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: str = "bidirectional"
+    regex_refresh_interval_ms: int = 600_000
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self.migration_policy in ("upgrade", "bidirectional")
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self.migration_policy in ("downgrade", "bidirectional")
+
+    def of_group(self, configs: Mapping[str, str]) -> "ConsumerGroupConfig":
+        """With a group's own configs. The broker's bounds may have changed since they were set, so
+        they are applied again."""
+        if not configs:
+            return self
+        session = configs.get(CONSUMER_SESSION_TIMEOUT_MS.name)
+        interval = configs.get(CONSUMER_HEARTBEAT_INTERVAL_MS.name)
+        return replace(
+            self,
+            session_timeout_ms=self.session_timeout_ms
+            if session is None
+            else _clamp(CONSUMER_SESSION_TIMEOUT_MS.parse(session), self.session_timeout_bounds_ms),
+            heartbeat_interval_ms=self.heartbeat_interval_ms
+            if interval is None
+            else _clamp(CONSUMER_HEARTBEAT_INTERVAL_MS.parse(interval), self.heartbeat_interval_bounds_ms),
+        )
+
+    @classmethod
+    def from_config(cls, config: Config) -> "ConsumerGroupConfig":
+        return cls(
+            is_enabled="consumer" in config(GROUP_COORDINATOR_REBALANCE_PROTOCOLS),
+            session_timeout_ms=config(GROUP_CONSUMER_SESSION_TIMEOUT_MS),
+            session_timeout_bounds_ms=(
+                config(GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS),
+                config(GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS),
+            ),
+            heartbeat_interval_ms=config(GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
+            heartbeat_interval_bounds_ms=(
+                config(GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS),
+                config(GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS),
+            ),
+            max_size=config(GROUP_CONSUMER_MAX_SIZE),
+            assignors=config(GROUP_CONSUMER_ASSIGNORS),
+            migration_policy=config(GROUP_CONSUMER_MIGRATION_POLICY).lower(),
+            regex_refresh_interval_ms=config(GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS),
+        )
+
+
+def _clamp(value: int, bounds: tuple[int, int]) -> int:
+    return min(max(value, bounds[0]), bounds[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +108,7 @@ class GroupCoordinatorConfig:
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -45,4 +125,5 @@ class GroupCoordinatorConfig:
             offsets_retention_minutes=config(OFFSETS_RETENTION_MINUTES),
             offsets_retention_check_interval_ms=config(OFFSETS_RETENTION_CHECK_INTERVAL_MS),
             offsets_commit_timeout_ms=config(OFFSETS_COMMIT_TIMEOUT_MS),
+            consumer=ConsumerGroupConfig.from_config(config),
         )

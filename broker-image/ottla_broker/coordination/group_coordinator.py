@@ -15,6 +15,10 @@ from uuid import UUID
 
 from ottla_broker.coordination import membership
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
+from ottla_broker.coordination.consumer_group_requests import Group
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
@@ -34,6 +38,7 @@ class GroupCoordinator:
 
     _runtime: Runtime
     config: GroupCoordinatorConfig
+    metadata: CoordinatorMetadata
     _partitions: Callable[[], int]
     is_in_session: Callable[[], bool] = lambda: True
     _shards: dict[int, GroupCoordinatorShard] = field(default_factory=dict)
@@ -47,7 +52,7 @@ class GroupCoordinator:
         or when loading has failed.
         """
         self.unload(partition)
-        shard = self._shards[partition] = GroupCoordinatorShard(journal, self._runtime, self.config)
+        shard = self._shards[partition] = GroupCoordinatorShard(journal, self._runtime, self.config, self.metadata)
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(
                 self._expire_offsets_periodically(), name="expire offsets"
@@ -111,7 +116,12 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.unknown_member_id, f"no group {group_id!r}")
         unique = uuid.UUID(int=self._runtime.random.getrandbits(128), version=4)
         request = replace(request, unique_suffix=str(unique))
-        group = shard.get_or_create_group(group_id)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                return await shard.consumer_groups.join_classic(group, request)
+            shard.consumer_groups.delete_empty_group(group)
+        group = shard.get_or_create_classic_group(group_id)
         pending: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
         shard.run_effects(group, membership.join_group(group, request, pending, shard.timestamps()))
         return await pending
@@ -120,27 +130,37 @@ class GroupCoordinator:
         """Returns when the leader's assignment is stored, or the group rebalances again."""
         shard = self._shard_of_named_group(group_id)
         group = self._existing_group(shard, group_id)
+        if isinstance(group, ConsumerGroup):
+            return shard.consumer_groups.sync_classic(group, request)
         pending: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
         shard.run_effects(group, membership.sync_group(group, request, pending))
         return await pending
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
         shard = self._shard_of_named_group(group_id)
-        membership.heartbeat(
-            self._existing_group(shard, group_id), member_id, group_instance_id, generation, shard.timestamps()
-        )
+        group = self._existing_group(shard, group_id)
+        if isinstance(group, ConsumerGroup):
+            shard.consumer_groups.heartbeat_classic(group, member_id, group_instance_id, generation)
+        else:
+            membership.heartbeat(group, member_id, group_instance_id, generation, shard.timestamps())
+
+    async def consumer_group_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatResult:
+        """Returns when what the heartbeat has changed is replicated."""
+        return await self._shard_of_named_group(group_id).consumer_groups.heartbeat(group_id, request)
 
     async def leave_group(self, group_id: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
         """One error code for each, in their order. Returns when an empty group has been written."""
         shard = self._shard_of_named_group(group_id)
         if (group := shard.groups.get(group_id)) is None:
             return [ErrorCode.unknown_member_id] * len(members)
+        if isinstance(group, ConsumerGroup):
+            return await shard.consumer_groups.leave_classic(group, members)
         codes, effects = membership.leave_group(group, members, shard.timestamps())
         for write in shard.run_effects(group, effects):
             await asyncio.shield(write)  # if it fails, the members have left all the same
         return codes
 
-    def _existing_group(self, shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup:
+    def _existing_group(self, shard: GroupCoordinatorShard, group_id: str) -> Group:
         if (group := shard.groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.unknown_member_id, f"no group {group_id!r}")
         return group
@@ -154,12 +174,16 @@ class GroupCoordinator:
         group_instance_id: str | None,
         generation: int,
         commits: Mapping[tuple[str, int], OffsetCommit],
+        version: int = MEMBER_EPOCHS_SINCE,
     ) -> None:
-        """Returns when all are replicated. GROUP_ID_NOT_FOUND when a generation is given and the
-        group does not exist (ILLEGAL_GENERATION for clients before version 9 of OffsetCommit)."""
+        """Returns when all are replicated. `version`: of the request. GROUP_ID_NOT_FOUND when a
+        generation is given and the group does not exist (ILLEGAL_GENERATION for clients before
+        version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
         group = shard.groups.get(group_id)
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            group.check_commit(member_id, generation, version)
+        elif group is not None:
             group.check_commit(member_id, group_instance_id, generation)
             if group.state in (GroupState.stable, GroupState.preparing) and member_id in group.members:
                 group.schedule_session_timeout(group.members[member_id], shard.timestamps())
@@ -170,11 +194,14 @@ class GroupCoordinator:
                 group_id, {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
             )
 
-    def fetch_offsets(self, group_id: str) -> TopicOffsets:
+    def fetch_offsets(self, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> TopicOffsets:
         """topic → partition → commit; empty for a group that does not exist. Callers must not
-        change it.
+        change it. UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group.
         """
-        return self._shard_of(group_id).offsets.group_offsets(group_id)
+        shard = self._shard_of(group_id)
+        if isinstance(group := shard.groups.get(group_id), ConsumerGroup):
+            group.check_fetch(member_id, member_epoch)
+        return shard.offsets.group_offsets(group_id)
 
     async def delete_offsets(self, group_id: str, wanted: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """One error code for each, GROUP_SUBSCRIBED_TO_TOPIC for topics that members consume.
@@ -185,7 +212,7 @@ class GroupCoordinator:
         shard.check_serving()
         if (group := shard.groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
-        if group.state is not GroupState.empty and not group.uses_consumer_protocol:
+        if isinstance(group, ClassicGroup) and not (group.is_empty or group.uses_consumer_protocol):
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
         codes = [
             ErrorCode.group_subscribed_to_topic if group.is_subscribed_to(topic) else ErrorCode.none
@@ -211,7 +238,7 @@ class GroupCoordinator:
 
     # -- administration ----------------------------------------------------------------------------
 
-    def list_groups(self) -> list[ClassicGroup]:
+    def list_groups(self) -> list[Group]:
         """All groups of this coordinator. COORDINATOR_LOAD_IN_PROGRESS while a partition is
         loading.
         """
@@ -224,6 +251,21 @@ class GroupCoordinator:
 
     def describe_group(self, group_id: str) -> ClassicGroup:
         """Raises GROUP_ID_NOT_FOUND."""
+        group = self._find_group(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a classic group.")
+        return group
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id, "the group id is empty")
+        group = self._find_group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+        return group
+
+    def _find_group(self, group_id: str) -> Group:
         if (group := self._shard_of(group_id).groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
         return group

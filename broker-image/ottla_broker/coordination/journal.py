@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.wire.batch import Buffer, iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -33,9 +34,10 @@ class Journal(Protocol):
         """
         ...
 
-    async def append(self, batch: bytes) -> int:
-        """Base offset of the batch, once it is replicated. After a KafkaError it may or may not
-        become committed.
+    def append(self, batch: bytes) -> Awaitable[int]:
+        """Appends to the leader's log at once: after a KafkaError of the call itself the log does
+        not have the batch. The result is the base offset, once the batch is replicated; after a
+        KafkaError of the result it may or may not become committed.
         """
         ...
 
@@ -69,10 +71,13 @@ class PartitionJournal:
         partition = self._partition
         await partition.wait_in_epoch(partition.read_waiters, lambda: partition.has_reached_epoch_start)
 
-    async def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes) -> Awaitable[int]:
         """The base offset, once the whole ISR has the batch. Raises KafkaError."""
         self._check()
         appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
+        return self._wait_until_replicated(appended)
+
+    async def _wait_until_replicated(self, appended: LogAppendInfo) -> int:
         waiting = self._partition.commit_future(appended, ALL_REPLICAS)
         if waiting is not None:
             await waiting
@@ -121,6 +126,20 @@ class JournalWriter:
         """
         return self._add(_PendingWrite((), apply, asyncio.get_running_loop().create_future(), batch))
 
+    def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
+        """Appends to the leader's log at once, after all writes that were asked for before, so that
+        the caller may change its state before the records are replicated. After a KafkaError the
+        log does not have them; the future is that of `write_records`.
+        """
+        self._send()
+        write = _PendingWrite(records, None, asyncio.get_running_loop().create_future())
+        try:
+            replicated = self._journal.append(encode_batch(records))
+        except KafkaError as reason:
+            raise KafkaError(to_coordinator_error(reason.code), reason.message) from reason
+        self._finish([write], replicated)
+        return write.done
+
     def _add(self, write: "_PendingWrite") -> asyncio.Future[ErrorCode]:
         if not self._pending:
             asyncio.get_running_loop().call_soon(self._send)
@@ -141,32 +160,54 @@ class JournalWriter:
             self._start(together)
 
     def _start(self, writes: list["_PendingWrite"]) -> None:
-        task = asyncio.get_running_loop().create_task(self._append(writes))
+        records = [record for write in writes for record in write.records]
+        batch = writes[0].batch or (encode_batch(records) if records else b"")
+        try:
+            replicated = self._journal.append(batch) if batch else None
+        except KafkaError as reason:
+            self._fail(writes, reason)
+        except BaseException:  # a defect, which is reported; requests must not wait for ever
+            _set_result(writes, ErrorCode.unknown_server_error)
+            raise
+        else:
+            self._finish(writes, replicated)
+
+    def _finish(self, writes: list["_PendingWrite"], replicated: Awaitable[int] | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._await_replication(writes, replicated))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _append(self, writes: list["_PendingWrite"]) -> None:
-        records = [record for write in writes for record in write.records]
-        where = f"{self._journal.topic}-{self._journal.partition}"
+    async def _await_replication(self, writes: list["_PendingWrite"], replicated: Awaitable[int] | None) -> None:
         code = ErrorCode.unknown_server_error  # unless overwritten: requests must not wait for ever
         try:
-            if batch := writes[0].batch or (encode_batch(records) if records else b""):
+            if replicated is not None:
                 async with asyncio.timeout(self._timeout_ms / 1000):
-                    await self._journal.append(batch)
+                    await replicated
             for write in writes:
                 if write.apply is not None:
                     write.apply()
             code = ErrorCode.none
         except KafkaError as reason:
-            logger.warning("write to %s failed: %s", where, reason)
-            code = to_coordinator_error(reason.code)
+            self._fail(writes, reason)
         except TimeoutError:
-            logger.warning("write to %s was not replicated within %d ms", where, self._timeout_ms)
+            logger.warning("write to %s was not replicated within %d ms", self._name, self._timeout_ms)
             code = to_coordinator_error(ErrorCode.request_timed_out)
         finally:
-            for write in writes:
-                if not write.done.done():
-                    write.done.set_result(code)
+            _set_result(writes, code)
+
+    def _fail(self, writes: list["_PendingWrite"], reason: KafkaError) -> None:
+        logger.warning("write to %s failed: %s", self._name, reason)
+        _set_result(writes, to_coordinator_error(reason.code))
+
+    @property
+    def _name(self) -> str:
+        return f"{self._journal.topic}-{self._journal.partition}"
+
+
+def _set_result(writes: "list[_PendingWrite]", code: ErrorCode) -> None:
+    for write in writes:
+        if not write.done.done():
+            write.done.set_result(code)
 
 
 async def wait_for_write(write: asyncio.Future[ErrorCode]) -> None:

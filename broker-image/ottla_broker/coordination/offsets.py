@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey
 
 TopicOffsets = dict[str, dict[int, OffsetCommit]]
@@ -64,28 +65,28 @@ class CommittedOffsets:
 
 
 def expired_offsets(
-    group: ClassicGroup, offsets: CommittedOffsets, *, retention_ms: int, now_ms: int
+    group: ClassicGroup | ConsumerGroup, offsets: CommittedOffsets, *, retention_ms: int, now_ms: int
 ) -> list[OffsetCommitKey]:
     """Offsets that have expired at `now_ms` (wall clock).
 
     While a group has members, only offsets of topics without a subscriber expire, and only if the
     subscriptions are known. Offsets of an empty group expire `retention_ms` after it became empty,
-    those of a group that only stores offsets `retention_ms` after their commit.
+    those of a consumer group (KIP-848), and of a group that only stores offsets, `retention_ms`
+    after their commit.
     """
-    if group.protocol_type is None:
-        since_empty = False
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+        empty_since_ms = -1
     elif group.state is GroupState.empty:
-        since_empty = True
+        empty_since_ms = group.state_since_ms
     elif group.state is GroupState.stable and group.uses_consumer_protocol and group.subscribed_topics is not None:
-        since_empty = False
+        empty_since_ms = -1
     else:
         return []
 
     def is_expired(commit: OffsetCommit) -> bool:
         if commit.expire_ms >= 0:
             return now_ms >= commit.expire_ms
-        since = group.state_since_ms if since_empty and group.state_since_ms >= 0 else commit.commit_ms
-        return now_ms - since >= retention_ms
+        return now_ms - (commit.commit_ms if empty_since_ms < 0 else empty_since_ms) >= retention_ms
 
     return [
         key

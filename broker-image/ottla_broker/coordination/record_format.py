@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, schema_reader
-from ottla_broker.wire.message_schema import FieldSchema, MessageSchema
+from ottla_broker.wire.message_schema import MARKED_ENTITY, FieldSchema, MessageSchema
 from ottla_broker.wire.message_writer import schema_writer
 
 T = TypeVar("T", bound=NamedTuple)
@@ -23,9 +23,10 @@ _VERSION: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind`: kio's name of the wire type, or another format: then the field is an array of it.
-    `default` is the value in versions without the field. A field with a `tag` is a tagged field,
-    which is written only when it differs from its default."""
+    """`kind`: kio's name of the wire type, or another format: then the field is an array of it, or
+    with a `tag` one of it or None. `default` is the value in versions without the field. A field
+    with a `tag` is a tagged field, which is written only when it differs from its default. `array`:
+    of values of the wire type."""
 
     kind: "str | RecordFormat[Any]"
     nullable: bool = False
@@ -33,6 +34,7 @@ class Field:
     until: int = NO_VERSION
     default: Any = None
     tag: int | None = None
+    array: bool = False
 
 
 class RecordFormat(Generic[T]):
@@ -81,10 +83,12 @@ class RecordFormat(Generic[T]):
             if not field.since <= version <= field.until:
                 absent[name] = field.default
             elif isinstance(field.kind, str):
-                schema = FieldSchema(name, field.kind, None, False, field.nullable, field.tag, field.default)
+                schema = FieldSchema(name, field.kind, None, field.array, field.nullable, field.tag, field.default)
                 carried.append(schema)
             else:
-                carried.append(FieldSchema(name, "entity", field.kind.schema(version), True, False, None, ()))
+                entity, is_array = field.kind.schema(version), field.tag is None
+                kind, default = ("entity", ()) if is_array else (MARKED_ENTITY, field.default)
+                carried.append(FieldSchema(name, kind, entity, is_array, field.nullable, field.tag, default))
         return MessageSchema(
             partial(self._record_type, **absent),
             version >= self._flexible_from,

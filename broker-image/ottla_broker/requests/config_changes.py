@@ -12,7 +12,12 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ottla_broker.config.loggers import find_level_problems, set_levels
-from ottla_broker.config.validation import check_broker_changes, check_mirror_changes, check_topic_changes
+from ottla_broker.config.validation import (
+    check_broker_changes,
+    check_group_changes,
+    check_mirror_changes,
+    check_topic_changes,
+)
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metadata.mirror_plans import MirrorReport
 from ottla_broker.requests.config_resources import (
@@ -76,10 +81,10 @@ async def change_configs(
         case ConfigResource.MIRRORED_TOPIC:
             await _report_partitions(ctx, name, changes, validate_only=validate_only)
             return
-        case ConfigResource.GROUP if changes:
-            raise KafkaError(
-                ErrorCode.invalid_config, "groups have no configs: only the classic group protocol is implemented"
-            )
+        case ConfigResource.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "a group name is required: groups have no common configs")
+            check_group_changes(ctx.broker.config, changes)
         case ConfigResource.CLIENT_METRICS if changes:
             raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected")
     if ctx.broker.controller is not None:

@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, NO_UUID, FieldSchema, MessageSchema, schema_of
+from ottla_broker.wire.message_schema import (
+    EPOCH,
+    LAYOUTS,
+    MARKED_ENTITY,
+    MILLISECOND,
+    NO_UUID,
+    FieldSchema,
+    MessageSchema,
+    schema_of,
+)
 
 # Elements of all arrays of one message. A byte can become an object of a hundred bytes: this bounds
 # that memory (some tens of MB), and the time that one message takes from other connections.
@@ -160,6 +169,8 @@ def _field_reader(field: FieldSchema, flexible: bool) -> ReadValue:
 def _value_reader(field: FieldSchema, flexible: bool, nullable: bool) -> ReadValue:
     if field.entity is not None:
         read = schema_reader(field.entity)
+        if field.kind == MARKED_ENTITY:
+            return _marked_entity_reader(read)
         return _nullable_entity_reader(read) if nullable and field.tag is None else read
     if field.kind == "string":
         return _string_reader(flexible, nullable)
@@ -178,6 +189,10 @@ def _array_reader(read: ReadValue, flexible: bool, nullable: bool) -> ReadValue:
         return tuple([read(cursor) for _ in range(count)])
 
     return read_array
+
+
+def _marked_entity_reader(read: ReadValue) -> ReadValue:
+    return lambda cursor: read(cursor) if cursor.read_varint() else None
 
 
 def _nullable_entity_reader(read: ReadValue) -> ReadValue:

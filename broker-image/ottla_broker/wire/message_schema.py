@@ -15,6 +15,10 @@ from typing import Any, Final, Union, get_args, get_origin
 
 from kio.schema.errors import ErrorCode
 
+MARKED_ENTITY: Final = "marked entity"
+"""Kind of a nullable entity in a tagged field of a coordinator's record: 0 for null, else 1 and the
+entity."""
+
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 NO_UUID: Final = uuid.UUID(int=0)
@@ -51,8 +55,8 @@ _IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """`kind` is kio's name of the wire type, or "entity". `nullable`: None is allowed; of an array,
-    for the array itself.
+    """`kind` is kio's name of the wire type, "entity" or MARKED_ENTITY. `nullable`: None is
+    allowed; of an array, for the array itself.
 
     `tag` is None for ordinary fields. `default` is the declared default, or the one that the
     protocol implies.

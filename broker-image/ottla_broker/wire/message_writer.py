@@ -9,7 +9,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from ottla_broker.wire.message_schema import EPOCH, LAYOUTS, MILLISECOND, FieldSchema, MessageSchema, schema_of
+from ottla_broker.wire.message_schema import (
+    EPOCH,
+    LAYOUTS,
+    MARKED_ENTITY,
+    MILLISECOND,
+    FieldSchema,
+    MessageSchema,
+    schema_of,
+)
 
 WriteValue = Callable[[bytearray, Any], None]
 
@@ -82,6 +90,8 @@ def _field_writer(field: FieldSchema, flexible: bool) -> WriteValue:
 def _value_writer(field: FieldSchema, flexible: bool, nullable: bool) -> WriteValue:
     if field.entity is not None:
         write = schema_writer(field.entity)
+        if field.kind == MARKED_ENTITY:
+            return _marked_entity_writer(write)
         return _nullable_entity_writer(write) if nullable else write
     match field.kind:
         case "string":
@@ -113,6 +123,15 @@ def _array_writer(write: WriteValue, flexible: bool) -> WriteValue:
             write(out, value)
 
     return write_array
+
+
+def _marked_entity_writer(write: WriteValue) -> WriteValue:
+    def write_marked(out: bytearray, value: Any) -> None:
+        out.append(value is not None)
+        if value is not None:
+            write(out, value)
+
+    return write_marked
 
 
 def _nullable_entity_writer(write: WriteValue) -> WriteValue:

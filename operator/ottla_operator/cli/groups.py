@@ -1,6 +1,6 @@
 """`ottla groups`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -29,9 +29,9 @@ def list_(
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
         brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
         found = await groups.list_groups(client, brokers)
-        return [{"group": it.id, "state": it.state, "protocol": it.protocol} for it in found]
+        return [{"group": it.id, "kind": it.kind, "state": it.state, "protocol": it.protocol} for it in found]
 
-    columns = {"group": "GROUP", "state": "STATE", "protocol": "PROTOCOL"}
+    columns = {"group": "GROUP", "kind": "KIND", "state": "STATE", "protocol": "PROTOCOL"}
     print_rows(call_brokers(bootstrap, command_config, work), columns, output)
 
 
@@ -56,8 +56,16 @@ def describe(
     if output is not Format.table:
         print_document(found, output)
         return
-    print_fields({field: found[field] for field in ("group", "state", "assignor", "members", "lag")})
+    print_fields({field: found[field] for field in ("group", "kind", "state", "assignor", "members", "lag")})
     print()
+    if found["kind"] == groups.CONSUMER and found["assignments"]:
+        shown = [
+            {**member, "partitions": len(member["partitions"]), "target": len(member["target"])}
+            for member in found["assignments"]
+        ]
+        columns = {it: it.upper() for it in ("member", "client", "kind", "epoch", "partitions", "target")}
+        print_rows(shown, columns, output)
+        print()
     columns = {it: it.upper() for it in ("topic", "partition", "committed", "end", "lag", "client")}
     print_rows(found["partitions"], columns, output)
 
@@ -69,10 +77,23 @@ def _group_document(
     lags = {it: max(0, ends[it] - offset) for it, offset in committed.items() if it in ends}
     return {
         "group": group.id,
+        "kind": group.kind,
+        "epoch": group.epoch,
         "state": group.state,
         "assignor": group.assignor or None,
         "members": len(group.members),
         "lag": sum(lags.values()),
+        "assignments": [
+            {
+                "member": member.id,
+                "client": f"{member.client_id}@{member.host}",
+                "kind": member.kind,
+                "epoch": member.epoch,
+                "partitions": _names(member.partitions),
+                "target": None if member.target is None else _names(member.target),
+            }
+            for member in group.members
+        ],
         "partitions": [
             {
                 "topic": partition[0],
@@ -86,6 +107,10 @@ def _group_document(
             for partition in sorted({*committed, *members})
         ],
     }
+
+
+def _names(partitions: Iterable[TopicPartition]) -> list[str]:
+    return [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
 
 
 @app.command()

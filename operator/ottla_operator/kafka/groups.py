@@ -6,13 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v1.response import Assignment, DescribedGroup
+from kio.schema.consumer_group_describe.v1.response import Member as ConsumerMember
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
-from kio.schema.list_groups.v4.request import ListGroupsRequest
+from kio.schema.list_groups.v4.request import ListGroupsRequest as ListGroupsWithoutTypes
+from kio.schema.list_groups.v4.response import ListGroupsResponse as ListGroupsResponseWithoutTypes
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
-from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.offset_commit import build_offset_commit
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
@@ -29,46 +35,109 @@ _NOT_EMPTY: Final = dict.fromkeys(
 """Errors for a group that has members → message."""
 
 
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+
+
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """`state`: Stable, Empty, … `protocol`: consumer, or the type of another client."""
+    """`state`: Stable, Empty, … `protocol`: consumer, or the type of another client. `kind`:
+    classic, consumer and others; empty when the broker does not say (Kafka before 3.8)."""
 
     id: str
     state: str
     protocol: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
+    """`kind`: the protocol of the member, classic or consumer. `epoch` and `target`, what the
+    coordinator wants it to have, are None in a classic group."""
+
     id: str
     client_id: str
     host: str
     partitions: frozenset[TopicPartition]
+    kind: str = CLASSIC
+    epoch: int | None = None
+    target: frozenset[TopicPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`state` is Dead if the group does not exist."""
+    """`state` is Dead if the group does not exist. `epoch`: None of a classic group."""
 
     id: str
     state: str
     assignor: str
     members: tuple[MemberDescription, ...]
+    kind: str = CLASSIC
+    epoch: int | None = None
 
 
 async def list_groups(client: KafkaClient, brokers: Iterable[int]) -> list[GroupListing]:
     """Groups that the brokers coordinate, sorted by id."""
-    responses = await asyncio.gather(*(client.send(ListGroupsRequest(), broker=it) for it in brokers))
+    responses = await asyncio.gather(*(_list_groups_of(client, it) for it in brokers))
     found: dict[str, GroupListing] = {}
     unavailable = (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available)
     for response in responses:
         raise_for_error(response.error_code, None, "groups", allow=unavailable)
         for it in response.groups:
-            found[it.group_id] = GroupListing(it.group_id, it.group_state, it.protocol_type)
+            kind = it.group_type if isinstance(it, ListedGroup) else ""
+            found[it.group_id] = GroupListing(it.group_id, it.group_state, it.protocol_type, kind)
     return [found[group_id] for group_id in sorted(found)]
 
 
+async def _list_groups_of(client: KafkaClient, broker: int) -> ListGroupsResponse | ListGroupsResponseWithoutTypes:
+    response: ListGroupsResponse | ListGroupsResponseWithoutTypes
+    try:
+        response = await client.send(ListGroupsRequest(), broker=broker)
+    except KafkaError as error:
+        if error.code is not ErrorCode.unsupported_version:
+            raise
+        response = await client.send(ListGroupsWithoutTypes(), broker=broker)
+    return response
+
+
 async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
+    return await _describe_consumer_group(client, group) or await _describe_classic_group(client, group)
+
+
+async def _describe_consumer_group(client: KafkaClient, group: str) -> GroupDescription | None:
+    """None for a group that is no consumer group (KIP-848), and for a broker without them."""
+    request = ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+    try:
+        found: DescribedGroup
+        (found,) = (await client.send_to_coordinator(group, request)).groups
+    except KafkaError as error:
+        if error.code is ErrorCode.unsupported_version:
+            return None
+        raise
+    if found.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
+        return None
+    raise_for_error(found.error_code, found.error_message, f"group {group!r}")
+    members = tuple(_member_of_consumer_group(member) for member in found.members)
+    return GroupDescription(group, found.group_state, found.assignor_name, members, CONSUMER, int(found.group_epoch))
+
+
+def _member_of_consumer_group(member: ConsumerMember) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.client_id,
+        member.client_host.lstrip("/"),
+        _partitions_of(member.assignment),
+        CLASSIC if member.member_type == 0 else CONSUMER,
+        int(member.member_epoch),
+        _partitions_of(member.target_assignment),
+    )
+
+
+def _partitions_of(assignment: Assignment) -> frozenset[TopicPartition]:
+    return frozenset((topic.topic_name, int(it)) for topic in assignment.topic_partitions for it in topic.partitions)
+
+
+async def _describe_classic_group(client: KafkaClient, group: str) -> GroupDescription:
     request = DescribeGroupsRequest(groups=(GroupId(group),), include_authorized_operations=False)
     (it,) = (await client.send_to_coordinator(group, request)).groups
     if it.error_code == ErrorCode.group_id_not_found:

@@ -11,6 +11,7 @@ from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.founding import may_found_cluster
 from ottla_operator.kube.internal_certificates import InternalCertificates
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE, STATEFUL_SET
+from ottla_operator.kube.login_secrets import ensure_passwords, read_passwords
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
 from ottla_operator.kube.pod_failures import add_start_failures, find_creation_failure
 from ottla_operator.kube.rack_labels import RackLabels
@@ -20,22 +21,23 @@ from ottla_operator.kube.storage_expansion import expand_storage
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker, refuse_settings
 from ottla_operator.plan.conditions import Reconciling, Stalled
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswords, operator_security, plan_login
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
 from ottla_operator.plan.objects.config import common_settings, started_with
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, broker_ids, desired_objects
-from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
+from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_hash
 from ottla_operator.plan.objects.services import (
     ServiceAddress,
     ServiceAddresses,
     bootstrap_addresses,
     certificate_names,
 )
-from ottla_operator.plan.observed_pods import BrokerPod
+from ottla_operator.plan.observed_pods import BrokerPod, broker_pods
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.plan.source_credentials import SecretUnusable
-from ottla_operator.reconcile.platform import Blocked, ReconcileState
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess, ReconcileState
 from ottla_operator.reconcile.scaling import ALL_TOPICS
 from ottla_operator.resources.cluster import CertificateStatus, Cluster
 from ottla_operator.resources.common import parse_time
@@ -59,6 +61,8 @@ class PodPlatform:
         self.images = images
         self.objects = OwnedObjects(api)
         self._racks = RackLabels(api)
+        self._passwords: dict[str, LoginPasswords] = {}
+        """By the Cluster's uid, as its last reconcile has read them."""
         self._internal_certificates = InternalCertificates(api, self.objects)
 
     async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> "PodBrokerSet":
@@ -75,19 +79,25 @@ class PodPlatform:
         certificates, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
+        login = plan_login(cluster, [it.login for it in observed.pods.values()])
+        passwords = await self._ensure_passwords(cluster, login, observed)
         count = max(existing, cluster.spec.replicas)
         annotations = observed.state_annotations
         if stateful_set is None and await may_found_cluster(self.api, resource, cluster):
             annotations = {**annotations, names.FOUNDING: "true"}
         state = parse_state(annotations)
-        common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over))
+        common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over), login)
         inputs = ObjectInputs(
             count,
             _addresses(observed),
             annotations,
             without_rejected(common, rejected, _settings_in_use(observed)),
-            certificates,
-            due_restart(cluster, datetime.datetime.now(datetime.UTC)),
+            StartInputs(
+                certificates,
+                login,
+                passwords.digest if passwords else "",
+                due_restart(cluster, datetime.datetime.now(datetime.UTC)),
+            ),
             frozenset(it.port for it in observed.pods.values()),
         )
         await self._apply_prerequisites(cluster, observed, inputs)
@@ -98,7 +108,31 @@ class PodPlatform:
         inputs = replace(inputs, addresses=_addresses(observed))
         creation_error = await find_creation_failure(self.api, cluster, observed)
         await add_start_failures(self.api, cluster, observed)
-        return PodBrokerSet(self, cluster, observed, inputs, desired, certificate, certificate_error, creation_error)
+        access = _access(observed.pods.values(), passwords)
+        return PodBrokerSet(
+            self, cluster, observed, inputs, desired, access, certificate, certificate_error, creation_error
+        )
+
+    async def access(self, cluster: Cluster) -> BrokerAccess:
+        """See `Platform.broker_access`."""
+        listed = await self.api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
+        pods = broker_pods(cluster, listed).values()
+        passwords = self._passwords.get(cluster.metadata.uid)
+        if passwords is None and any(it.login for it in pods):
+            passwords = await read_passwords(self.api, cluster)
+        return _access(pods, passwords)
+
+    async def _ensure_passwords(
+        self, cluster: Cluster, login: InterBrokerLogin, observed: ClusterObjects
+    ) -> LoginPasswords | None:
+        """None where no broker has a login, or is to get one."""
+        pods = observed.pods.values()
+        if not login and not any(it.login for it in pods):
+            self._passwords.pop(cluster.metadata.uid, None)
+            return None
+        found = await ensure_passwords(self.api, cluster, observed)
+        self._passwords[cluster.metadata.uid] = found
+        return found
 
     async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
         """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it
@@ -187,6 +221,7 @@ class PodBrokerSet:
         observed: ClusterObjects,
         inputs: ObjectInputs,
         desired: DesiredObjects,
+        access: BrokerAccess,
         certificate: CertificateStatus | None,
         certificate_error: str,
         creation_error: str,
@@ -197,7 +232,7 @@ class PodBrokerSet:
         self.count = inputs.brokers
         self.state = parse_state(inputs.state_annotations)
         self.desired = {id_: started_with(desired.config, id_) for id_ in broker_ids(cluster.spec.replicas)}
-        self.addresses = ready_addresses(observed.pods.values())
+        self.access = access
         self.replica_addresses = [it.address for it in observed.pods.values() if it.address and not it.is_terminating]
         self.bootstrap = bootstrap_addresses(cluster, inputs.addresses)
         self.selector = names.selector_text(cluster)
@@ -257,14 +292,19 @@ class _Outdated:
         image = self.images.of(self.cluster)
         if pod.pod_hash != self.pod_hash:
             return f"image {image}" if pod.image != image else "pod template"
-        if pod.certificates != self.inputs.certificates:
+        start = self.inputs.start
+        if pod.certificates != start.certificates:
             return f"certificates of Secret {tls.secret_name(self.cluster)}"
-        return describe_restart(self.inputs.restart_at, pod.restart_at)
+        if pod.passwords != start.passwords:
+            return f"passwords of Secret {names.login_secret(self.cluster)}"
+        return describe_restart(start.restart_at, pod.restart_at)
 
 
-def ready_addresses(pods: Iterable[BrokerPod]) -> list[str]:
-    """host:port of brokers whose pods are ready."""
-    return [it.address for it in pods if it.is_ready and it.address]
+def _access(pods: Iterable[BrokerPod], passwords: LoginPasswords | None) -> BrokerAccess:
+    """To the brokers whose pods are ready, with a login that all accept that run."""
+    running = list(pods)
+    addresses = [it.address for it in running if it.is_ready and it.address]
+    return BrokerAccess(addresses, operator_security(passwords, [it.login for it in running]))
 
 
 def parse_state(annotations: Mapping[str, str]) -> ReconcileState:

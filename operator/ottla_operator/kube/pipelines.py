@@ -22,7 +22,7 @@ from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.observed_pods import driver_pods, executor_pods
 from ottla_operator.plan.pipeline import names
 from ottla_operator.plan.pipeline.desired import DesiredLaunch, Launcher, LaunchInputs, choose_launcher, desired_objects
-from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage
 from ottla_operator.plan.pipeline.status import (
     PipelineObservations,
     PipelineRun,
@@ -30,6 +30,7 @@ from ottla_operator.plan.pipeline.status import (
     evaluate_application,
     evaluate_driver,
 )
+from ottla_operator.reconcile.component_users import ComponentLogin
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
@@ -77,10 +78,11 @@ class PipelineLauncher:
         self._spark_operator: tuple[float, bool] | None = None
         """When the API server was asked whether it knows SparkApplications, and the answer."""
 
-    async def plan(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> "PodLaunch":
+    async def plan(
+        self, resource: Json, pipeline: Pipeline, cluster: Cluster, login: ComponentLogin | None
+    ) -> "PodLaunch":
         """See `Platform.plan_launch`."""
-        if not (bootstrap := in_cluster_bootstrap(cluster)):
-            raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
+        connection = _connection(cluster, login)
         has_spark_operator = await self._has_spark_operator()
         existing = await self._find_applications(pipeline, has_spark_operator)
         managed = {launcher: it for launcher, it in existing.items() if is_managed(it)}
@@ -94,7 +96,7 @@ class PipelineLauncher:
         pods = await self.api.list(POD, pipeline.metadata.namespace, names.selector_text(pipeline))
         await self._stop_other_launcher(pipeline, launcher, managed, pods)
         live = existing.get(launcher)
-        inputs = await self._inputs(pipeline, launcher, bootstrap, live)
+        inputs = await self._inputs(pipeline, launcher, connection, live)
         desired = desired_objects(pipeline, self.image, inputs)
         return PodLaunch(self, resource, pipeline, inputs, desired, live, pods)
 
@@ -128,14 +130,16 @@ class PipelineLauncher:
         if launcher not in managed and left and pipeline.spec.state != "suspended":
             raise _changing_launcher(f"pod {left[0].name} of a previous driver")
 
-    async def _inputs(self, pipeline: Pipeline, launcher: Launcher, bootstrap: str, live: Json | None) -> LaunchInputs:
+    async def _inputs(
+        self, pipeline: Pipeline, launcher: Launcher, connection: BrokerConnection, live: Json | None
+    ) -> LaunchInputs:
         finished = ((live or {}).get("metadata", {}).get("annotations") or {}).get(names.FINISHED, "")
         modes: list[str] = []
         checkpoint = pipeline.spec.checkpoint
         if checkpoint and checkpoint.pvc and checkpoint.pvc.claim_name:
             claim = await self.api.get(CLAIM, pipeline.metadata.namespace, checkpoint.pvc.claim_name)
             modes = ((claim or {}).get("spec") or {}).get("accessModes") or []
-        return LaunchInputs(launcher, bootstrap, modes, finished)
+        return LaunchInputs(launcher, connection, modes, finished)
 
     async def delete(self, resource: Json) -> None:
         if "deletionTimestamp" not in resource["metadata"]:
@@ -218,6 +222,15 @@ class PodLaunch:
             name = it["metadata"]["name"]
             if is_managed(it) and name.startswith(prefix) and name != self.desired.settings:
                 await self.launcher.api.delete(CONFIG_MAP, it)
+
+
+def _connection(cluster: Cluster, login: ComponentLogin | None) -> BrokerConnection:
+    """Raises Blocked if no listener suits."""
+    if login is not None:
+        return BrokerConnection(login.bootstrap, login.secret, login.keys, login.digest)
+    if not (bootstrap := in_cluster_bootstrap(cluster)):
+        raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
+    return BrokerConnection(bootstrap)
 
 
 def _changing_launcher(running: str) -> Blocked:

@@ -1,10 +1,11 @@
 """Kubernetes as a `reconcile.platform.Platform`, put together from its parts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform, ready_addresses
-from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, POD, TOPIC, USER
+from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform
+from ottla_operator.kube.component_users import ComponentUsers
+from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, TOPIC, USER
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
 from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
 from ottla_operator.kube.secrets import read_secrets
@@ -13,10 +14,8 @@ from ottla_operator.kube.user_secrets import read_user_secret, write_user_secret
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.conditions import Conditions, Reconciling
 from ottla_operator.plan.objects import desired as cluster_objects
-from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
-from ottla_operator.plan.observed_pods import broker_pods
 from ottla_operator.plan.pipeline import desired as pipeline_objects
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.settings import Settings
@@ -24,7 +23,8 @@ from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord, parse_records
 from ottla_operator.plan.user_secret import Contents
-from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.reconcile.component_users import pipeline_login
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -46,6 +46,7 @@ class KubePlatform:
         self.status = StatusWriter(api)
         self.events = EventRecorder(api, identity)
         self.pods = PodPlatform(api, self.events, images)
+        self.component_users = ComponentUsers(api, cache)
         self.pipelines = PipelineLauncher(api, self.events, pipeline_image)
 
     # Resources.
@@ -84,9 +85,8 @@ class KubePlatform:
 
     # Clusters.
 
-    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
-        pods = await self.api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
-        return ready_addresses(broker_pods(cluster, pods).values())
+    async def broker_access(self, cluster: Cluster) -> BrokerAccess:
+        return await self.pods.access(cluster)
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> PodBrokerSet:
         return await self.pods.prepare(resource, cluster, rejected, refused)
@@ -111,6 +111,15 @@ class KubePlatform:
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
         found = await self.api.get(USER, namespace, name)
         return None if found is None else str(found["metadata"]["uid"])
+
+    async def find_user(self, cluster: Key, name: str) -> Json | None:
+        return self.cache.users.get(cluster, {}).get(name)
+
+    async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
+        return await self.component_users.ensure(owner, user)
+
+    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        await self.component_users.forget(owner, cluster, name)
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return parse_records(UserRecord, await read_records(self.api, cluster, USERS))
@@ -141,7 +150,8 @@ class KubePlatform:
     # Pipelines.
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> PodLaunch:
-        return await self.pipelines.plan(resource, pipeline, cluster)
+        login = await pipeline_login(self, resource, pipeline, cluster)
+        return await self.pipelines.plan(resource, pipeline, cluster, login)
 
     async def forget_pipeline(self, key: Key) -> None:
         """Kubernetes deletes what the Pipeline owns."""

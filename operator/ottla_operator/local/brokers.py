@@ -20,12 +20,20 @@ from ottla_operator.plan.broker_processes import (
     BrokerProcessPlan,
     inter_broker_address,
     with_founding,
+    with_optional_login,
     with_replication_defaults,
 )
 from ottla_operator.plan.cluster_status import ObservedBroker
+from ottla_operator.plan.inter_broker_login import (
+    InterBrokerLogin,
+    LoginPasswords,
+    observed_login,
+    operator_security,
+    plan_login,
+)
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
-from ottla_operator.reconcile.platform import ReconcileState
+from ottla_operator.reconcile.platform import BrokerAccess, ReconcileState
 from ottla_operator.resources.cluster import CertificateStatus, Cluster
 
 RESTART_FILE: Final = "restart-at"
@@ -115,8 +123,9 @@ class BrokerProcess:
 @dataclass(slots=True)
 class BrokerProcesses:
     """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: plans of
-    every desired broker and of those that still run. `by_id`: in the order of ids. `on_change`:
-    called when a broker becomes ready or stops being ready.
+    every desired broker and of those that still run. `passwords`: passwords of the inter-broker
+    login; None if brokers never had one. `by_id`: in the order of ids. `on_change`: called when a
+    broker becomes ready or stops being ready.
     """
 
     name: str
@@ -125,6 +134,7 @@ class BrokerProcesses:
     on_change: Callable[[], None]
     document: Document
     plans: Sequence[BrokerProcessPlan]
+    passwords: LoginPasswords | None = None
     by_id: dict[int, BrokerProcess] = field(default_factory=dict)
     count: int = 0
     state: ReconcileState = field(default_factory=ReconcileState)
@@ -142,10 +152,12 @@ class BrokerProcesses:
         if self.count < cluster.spec.replicas:
             self.count = cluster.spec.replicas
             write_state(self.home.cluster(self.name), self.count, self.state)
+        is_optional = plan_login(cluster, self._running_logins()) is InterBrokerLogin.OPTIONAL
         defaults_for = broker_count_for_defaults(self.count, self.state.spread_over)
         for plan in self.plans[: self.count]:
             plan = with_replication_defaults(plan, cluster, defaults_for)
             plan = with_founding(plan) if self.state.is_founding else plan
+            plan = with_optional_login(plan, cluster) if is_optional and self.passwords is not None else plan
             self._update(plan, rejected, due_restart(cluster, datetime.datetime.now(datetime.UTC)))
         self.desired = {id_: it.plan.settings for id_, it in self.by_id.items() if id_ <= cluster.spec.replicas}
         return self
@@ -178,11 +190,17 @@ class BrokerProcesses:
         }
 
     @property
-    def addresses(self) -> list[str]:
-        """Addresses of ready brokers only, because the process of another `ottla up` may have the
-        port of a broker that is not ready.
+    def access(self) -> BrokerAccess:
+        """To ready brokers only, because the process of another `ottla up` may have the port of a
+        broker that is not ready.
         """
-        return [it.address for it in self.by_id.values() if it.is_ready]
+        addresses = [it.address for it in self.by_id.values() if it.is_ready]
+        return BrokerAccess(addresses, operator_security(self.passwords, self._running_logins()))
+
+    def _running_logins(self) -> list[InterBrokerLogin]:
+        """Of the brokers whose processes run."""
+        running = [it for it in self.by_id.values() if it.supervisor.status.pid is not None]
+        return [observed_login(it.started_with or {}) for it in running]
 
     @property
     def replica_addresses(self) -> list[str]:

@@ -7,7 +7,7 @@ are opened, empty documents are ignored.
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,12 +15,15 @@ import yaml
 
 from ottla_operator.local import secrets
 from ottla_operator.plan import listener_certificates
+from ottla_operator.plan.component_users import mirror_user, needs_mirror_user, needs_pipeline_user, pipeline_user
 from ottla_operator.plan.refused_settings import find_refused_settings
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import API_VERSION
+from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import topic_name
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -286,3 +289,32 @@ def _scalar(node: yaml.Node) -> Json:
     if node.tag == "tag:yaml.org,2002:timestamp" or not isinstance(node, yaml.ScalarNode):
         return node.value
     return yaml.SafeLoader("").construct_object(node)
+
+
+def component_documents(documents: Sequence[Document]) -> list[Document]:
+    """The Users that Pipelines and Mirrors connect as, where their Clusters need it and no User of
+    that name is described. Each is located where its Pipeline or Mirror is.
+    """
+    clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
+    described = {it.name for it in documents if it.kind == "User"}
+    found: list[Document] = []
+    for it in documents:
+        user = _component_user(it, clusters)
+        if user is not None and user["metadata"]["name"] not in described:
+            found.append(Document(it.file, user, it.lines))
+    return found
+
+
+def _component_user(document: Document, clusters: Mapping[str, Cluster]) -> Json | None:
+    match document.kind:
+        case "Pipeline":
+            pipeline = Pipeline.parse(document.data)
+            cluster = clusters.get(pipeline.spec.cluster_ref.name)
+            if cluster is not None and needs_pipeline_user(pipeline, cluster):
+                return pipeline_user(pipeline, cluster)
+        case "Mirror":
+            mirror = Mirror.parse(document.data)
+            source = clusters.get(mirror.spec.source.cluster_ref.name) if mirror.spec.source.cluster_ref else None
+            if source is not None and needs_mirror_user(mirror, source):
+                return mirror_user(mirror, source)
+    return None

@@ -5,6 +5,7 @@
 .ottla/<cluster>/certificates/<digest>/  of listeners with TLS, from a Secret: keystore.pem, ca.crt
 .ottla/<cluster>/certificates/internal/  the same, of the cluster's own authority
 .ottla/<cluster>/authority/              that authority: ca-1.crt, ca-1.key
+.ottla/<cluster>/inter-broker-login/     passwords of brokers and of `ottla up`, client.properties
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
@@ -36,6 +37,9 @@ class Home:
 
     def cluster(self, name: str) -> Path:
         return self.path / name
+
+    def login(self, cluster: str) -> Path:
+        return self.path / cluster / "inter-broker-login"
 
     def broker(self, cluster: str, id_: int) -> Path:
         return self.path / cluster / str(id_)

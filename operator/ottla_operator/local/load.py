@@ -35,12 +35,15 @@ def cluster_script(cluster: str) -> str:
 
 @dataclass(slots=True)
 class Load:
-    """`folder`: the cluster's in .ottla."""
+    """`folder`: the cluster's in .ottla. `command_config`: client properties with the login of
+    `ottla up`; None where brokers have none.
+    """
 
     script: Path
     folder: Path
     bootstrap: str
     view: LiveView
+    command_config: Path | None = None
     _process_group: int | None = None
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -98,6 +101,8 @@ class Load:
         """
         reader, writer = os.pipe()
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
+        if self.command_config is not None:
+            environment["OTTLA_COMMAND_CONFIG"] = str(self.command_config)
         command = ("-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--bootstrap", self.bootstrap)
         produce = (*command, "--partitions-file", str(self._file("partitions")))
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL

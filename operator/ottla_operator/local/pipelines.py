@@ -61,11 +61,22 @@ def find_java() -> str | None:
     return shutil.which("java")
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessConnection:
+    """How a driver reaches brokers. `login`: the folder of the User that it logs in as; None
+    without a login. `digest`: changes when it has to log in anew.
+    """
+
+    bootstrap: str
+    login: Path | None = None
+    digest: str = ""
+
+
 class PipelineProcess:
     """One pipeline's driver. `document`: the resource as written; its relative paths start from the
     file's folder. `hash`: when it changes, the driver has to be restarted, because its spec, a
-    Python step, its file or the first broker's address has changed; the driver discovers the other
-    brokers.
+    Python step, its file, its login or the first broker's address has changed; the driver discovers
+    the other brokers.
     """
 
     def __init__(
@@ -73,14 +84,14 @@ class PipelineProcess:
         pipeline: Pipeline,
         document: Document,
         folder: Path,
-        bootstrap: str,
+        connection: ProcessConnection,
         view: LiveView,
         on_change: Callable[[], None],
     ) -> None:
         self.pipeline = pipeline
         self.document = document
         self.folder = folder
-        self.bootstrap = bootstrap
+        self.connection = connection
         self.view = view
         self.runner: RunnerStatus | None = None
         self.hash = self._hash()
@@ -93,7 +104,7 @@ class PipelineProcess:
             hash=self.hash,
             on_status=self._update_status,
             is_ready=lambda _: self._is_running(),
-            environment={"OTTLA_BOOTSTRAP": bootstrap},
+            environment={"OTTLA_BOOTSTRAP": connection.bootstrap},
             permanent_codes=PERMANENT_EXIT_CODES,
             success_codes=(0,),
             grace_s=termination_grace_s(pipeline),
@@ -137,8 +148,10 @@ class PipelineProcess:
         )
 
     def _hash(self) -> str:
-        file, address = str(self.document.file.resolve()), self.bootstrap.split(",")[0]
-        digest = hashlib.sha256(json.dumps([self.document.data["spec"], file, address], sort_keys=True).encode())
+        file, address = str(self.document.file.resolve()), self.connection.bootstrap.split(",")[0]
+        login = [self.connection.digest] if self.connection.digest else []
+        content = [self.document.data["spec"], file, address, *login]
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
         for step in self.pipeline.spec.transforms or ():
             if step.python:
                 with contextlib.suppress(OSError):  # the runner reports a missing file
@@ -150,7 +163,8 @@ class PipelineProcess:
             *(sys.executable, "-m", "ottla_spark", "run"),
             *("--pipeline", str(self.document.file.resolve())),
             *("--name", self.pipeline.name),
-            *("--bootstrap", self.bootstrap),
+            *("--bootstrap", self.connection.bootstrap),
+            *(("--login", str(self.connection.login)) if self.connection.login else ()),
             *("--progress", str(self.progress)),
             *("--checkpoint", str(self._checkpoint())),
         ]
@@ -269,7 +283,7 @@ class PipelineProcesses:
     on_change: Callable[[str], None]
     by_name: dict[str, PipelineProcess] = field(default_factory=dict)
 
-    def plan(self, pipeline: Pipeline, document: Document, bootstrap: str) -> ProcessLaunch:
+    def plan(self, pipeline: Pipeline, document: Document, connection: ProcessConnection) -> ProcessLaunch:
         """See `Platform.plan_launch`."""
         is_suspended = pipeline.spec.state == "suspended"
         if not is_suspended and (missing := find_missing_prerequisite()) is not None:
@@ -277,7 +291,7 @@ class PipelineProcesses:
         folder = self.home.pipeline(pipeline.spec.cluster_ref.name, pipeline.name)
         on_change = self._notifier(pipeline.name)
         return ProcessLaunch(
-            self, PipelineProcess(pipeline, document, folder, bootstrap, self.view, on_change), is_suspended
+            self, PipelineProcess(pipeline, document, folder, connection, self.view, on_change), is_suspended
         )
 
     async def stop_driver(self, name: str) -> None:

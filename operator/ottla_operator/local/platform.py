@@ -13,7 +13,8 @@ from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
 from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, State, TopicRow
-from ottla_operator.local.pipelines import PipelineProcesses, ProcessLaunch
+from ottla_operator.local.login_files import ensure_passwords, read_passwords
+from ottla_operator.local.pipelines import PipelineProcesses, ProcessConnection, ProcessLaunch
 from ottla_operator.local.user_files import (
     delete_user_secret,
     read_user_records,
@@ -26,9 +27,9 @@ from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
+from ottla_operator.plan.inter_broker_login import LoginPasswords, authenticates_everyone
 from ottla_operator.plan.listener_security import (
     describe_missing_open_listener,
-    has_access_rules,
     security_protocol,
 )
 from ottla_operator.plan.settings import Settings
@@ -36,7 +37,8 @@ from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusabl
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.plan.user_secret import Contents
-from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.reconcile.component_users import pipeline_login
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources import topic as topics
 from ottla_operator.resources.cluster import Cluster
@@ -104,7 +106,9 @@ class LocalPlatform:
             if listener_certificates.issues_certificates(it)
         }
         existing = {name: read_state(home / name)[0] for name in clusters}
-        plans = plan_broker_processes([*clusters.values()], home, existing, certificates)
+        logins = {name: self._passwords(name, it) for name, it in clusters.items()}
+        folders = {name: self.home.login(name).resolve() for name, it in logins.items() if it is not None}
+        plans = plan_broker_processes([*clusters.values()], home, existing, certificates, folders)
         for name in clusters:
             document, own = self._documents["Cluster", name], [it for it in plans if it.cluster == name]
             if (brokers := self.clusters.get(name)) is not None:
@@ -112,6 +116,12 @@ class LocalPlatform:
             else:
                 on_change = self._notifier(name)
                 self.clusters[name] = BrokerProcesses(name, self.home, self.view, on_change, document, own)
+            self.clusters[name].passwords = logins[name]
+
+    def _passwords(self, name: str, cluster: Cluster) -> LoginPasswords | None:
+        """Of the inter-broker login; None where brokers have none and never had one."""
+        folder = self.home.login(name)
+        return ensure_passwords(folder) if authenticates_everyone(cluster) else read_passwords(folder)
 
     def _notifier(self, cluster: str) -> Callable[[], None]:
         return lambda: self._on_process_change("Cluster", local_key(cluster))
@@ -205,8 +215,8 @@ class LocalPlatform:
 
     # Clusters.
 
-    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
-        return self.clusters[cluster.name].addresses
+    async def broker_access(self, cluster: Cluster) -> BrokerAccess:
+        return self.clusters[cluster.name].access
 
     async def prepare_brokers(
         self, resource: Json, cluster: Cluster, rejected: Settings, refused: str
@@ -266,6 +276,19 @@ class LocalPlatform:
         """
         return local_user_uid(name) if ("User", name) in self._documents else None
 
+    async def find_user(self, cluster: Key, name: str) -> Json | None:
+        return self.cache.users.get(cluster, {}).get(name)
+
+    async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
+        """`component_documents` has put it beside what the files describe."""
+        name = user["metadata"]["name"]
+        if (document := self._documents.get(("User", name))) is not None and document.data["spec"] != user["spec"]:
+            raise Blocked(Stalled("NameConflict", f"User {name} is described in {document.file}; rename it"))
+        return await self.find_user(local_key(user["spec"]["clusterRef"]["name"]), name)
+
+    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        """A User that nothing describes any more is removed as those of files are."""
+
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return read_user_records(self.home.cluster(cluster.name))
 
@@ -288,7 +311,7 @@ class LocalPlatform:
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
         transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
         protocol = f"SASL_{transport}" if logs_in(mirror) else transport
-        if has_access_rules(source) and protocol not in map(security_protocol, source.listeners):
+        if authenticates_everyone(source) and protocol not in map(security_protocol, source.listeners):
             said = f"Cluster {source.name}, the source, has no listener with {protocol}: set source.tls and credentials"
             raise Blocked(Reconciling("SourceNotFound", said))
         plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
@@ -297,10 +320,14 @@ class LocalPlatform:
     # Pipelines.
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
-        if has_access_rules(cluster):  # on the brokers' own listener a pipeline would be a super user
+        document = self._documents["Pipeline", pipeline.name]
+        if (login := await pipeline_login(self, resource, pipeline, cluster)) is not None:
+            folder = self.home.user(cluster.name, login.secret).resolve()
+            return self.pipelines.plan(pipeline, document, ProcessConnection(login.bootstrap, folder, login.digest))
+        if authenticates_everyone(cluster):
             raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
-        return self.pipelines.plan(pipeline, self._documents["Pipeline", pipeline.name], bootstrap)
+        return self.pipelines.plan(pipeline, document, ProcessConnection(bootstrap))
 
     async def forget_pipeline(self, key: Key) -> None:
         await self.pipelines.stop_driver(key.name)

@@ -5,6 +5,7 @@ broker has.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +18,7 @@ from ottla_operator.kafka.cluster import describe_cluster
 from ottla_operator.kafka.offsets import TopicPartition
 from ottla_operator.kafka.reassignments import list_reassignments, measure_progress
 from ottla_operator.local.live_view import BrokerRow, LiveView, State, TopicRow
+from ottla_operator.reconcile.platform import BrokerAccess
 
 MEASURE_S: Final = 1.0
 EAGER_MEASURE_S: Final = 0.1  # until the first message, whose time is shown
@@ -29,14 +31,14 @@ FIRST_MESSAGE: Final = "first message"
 
 @dataclass(slots=True)
 class TopicMetrics:
-    """`addresses`: the addresses of ready brokers. `is_managed`: whether a Topic resource describes
-    the topic of this name. `measured`: set after the first measurement; records that existed then
-    are not reported as the first message.
+    """`access`: how to reach ready brokers. `is_managed`: whether a Topic resource describes the
+    topic of this name. `measured`: set after the first measurement; records that existed then are
+    not reported as the first message.
     """
 
     cluster: str
     view: LiveView
-    addresses: Callable[[], Sequence[str]]
+    access: Callable[[], BrokerAccess]
     is_managed: Callable[[str], bool]
     measured: asyncio.Event = field(default_factory=asyncio.Event)
     _ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class TopicMetrics:
         began_s = sizes_at_s = loop.time()
         while True:
             try:
-                async with connect(",".join(self.addresses()), CONNECT_TIMEOUT_S) as client:
+                async with self._connect() as client:
                     while True:
                         await self.measure(client)
                         if loop.time() >= sizes_at_s:
@@ -61,10 +63,14 @@ class TopicMetrics:
             except (KafkaError, Unreachable, InvalidAddress):  # brokers report what is wrong with them themselves
                 await asyncio.sleep(RETRY_S)
 
+    def _connect(self) -> AbstractAsyncContextManager[KafkaClient]:
+        access = self.access()
+        return connect(",".join(access.addresses), CONNECT_TIMEOUT_S, access.security)
+
     async def measure_finally(self) -> None:
         """Measures for the summary a last time, while brokers are still running."""
         try:
-            async with connect(",".join(self.addresses()), CONNECT_TIMEOUT_S) as client:
+            async with self._connect() as client:
                 await self.measure(client)
                 await self.measure_sizes(client)
         except (KafkaError, Unreachable, InvalidAddress):

@@ -19,6 +19,7 @@ from ottla_operator.local.load import Load
 from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key, topic_name
 from ottla_operator.local.topic_metrics import TopicMetrics
 from ottla_operator.plan.conditions import kstatus
+from ottla_operator.plan.inter_broker_login import CLIENT_PROPERTIES
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
@@ -156,8 +157,9 @@ class UpRunner:
         """Hands the files' resources to the controller: Clusters first, and the others once brokers
         have settled.
         """
-        self.platform.load(self._documents)
-        described = {(it.kind, it.name): it for it in self._documents if it.kind in RECONCILED_KINDS}
+        all_documents = [*self._documents, *documents.component_documents(self._documents)]
+        self.platform.load(all_documents)
+        described = {(it.kind, it.name): it for it in all_documents if it.kind in RECONCILED_KINDS}
         for key in [it for it in self._resources if it not in described]:
             self._remove(self._resources.pop(key))
         clusters = [it for it in described.values() if it.kind == "Cluster"]
@@ -242,7 +244,7 @@ class UpRunner:
         if cluster not in self._metrics:
             brokers = self.platform.clusters[cluster]
             metrics = TopicMetrics(
-                cluster, self.view, lambda: brokers.addresses, lambda name: name in self._topics(cluster)
+                cluster, self.view, lambda: brokers.access, lambda name: name in self._topics(cluster)
             )
             self._metrics[cluster] = metrics, self._tasks.create_task(metrics.run())
 
@@ -270,8 +272,9 @@ class UpRunner:
             return found.keys() >= described and all(kstatus(it) in ("Current", "Failed") for it in found.values())
 
         await self._until(are_settled)
-        bootstrap = ",".join(self.platform.clusters[cluster].bootstrap_addresses)
-        work = Load(script, self.home.cluster(cluster), bootstrap, self.view)
+        brokers = self.platform.clusters[cluster]
+        login = self.home.login(cluster).resolve() / CLIENT_PROPERTIES if brokers.access.security.uses_sasl else None
+        work = Load(script, self.home.cluster(cluster), ",".join(brokers.bootstrap_addresses), self.view, login)
         self._loads.append(work)
         ids = {name: it["status"]["topicId"] for name, it in self._topics(cluster).items() if "topicId" in it["status"]}
         await work.run(ids)

@@ -11,6 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.inter_broker_login import (
+    LOGIN_MODULE,
+    OPTIONAL_SETTING,
+    InterBrokerLogin,
+    listener_protocol,
+    login_settings,
+    plan_login,
+)
 from ottla_operator.plan.listener_security import is_open, security_protocols, security_settings
 from ottla_operator.plan.settings import (
     BOOTSTRAP_SERVERS,
@@ -29,14 +37,14 @@ INTER_BROKER = "inter_broker"  # no listener of a Cluster can have this name: th
 @dataclass(frozen=True, slots=True)
 class BrokerProcessPlan:
     """One broker process. `settings`: everything it is started with. `ports`: on 127.0.0.1 by
-    listener. `plaintext_listener`: by which brokers and `ottla up` itself reach it."""
+    listener. `inter_broker_listener`: by which brokers and `ottla up` itself reach it."""
 
     cluster: str
     id: int
     folder: PurePath
     settings: Settings
     ports: Mapping[str, int]
-    plaintext_listener: str
+    inter_broker_listener: str
 
     @property
     def label(self) -> str:
@@ -44,8 +52,8 @@ class BrokerProcessPlan:
 
     @property
     def address(self) -> str:
-        """host:port of the listener without TLS."""
-        return f"{HOST}:{self.ports[self.plaintext_listener]}"
+        """host:port of the inter-broker listener."""
+        return f"{HOST}:{self.ports[self.inter_broker_listener]}"
 
     def address_with(self, protocol: str) -> str:
         """host:port of a listener with this security protocol; empty if there is none."""
@@ -65,15 +73,16 @@ def plan_broker_processes(
     home: PurePath,
     existing: Mapping[str, int] | None = None,
     certificates: Mapping[str, PurePath] | None = None,
+    logins: Mapping[str, PurePath] | None = None,
 ) -> tuple[BrokerProcessPlan, ...]:
     """Every broker of every cluster, in the order of clusters. `home`: holds one folder for each
     cluster. `existing`: cluster → how many brokers it still has, where that is more than its spec
     asks for. `certificates`: cluster → the folder of its listeners' certificates, where they have
-    TLS."""
+    TLS. `logins`: cluster → the folder of the inter-broker login, where brokers have one."""
     used_ports: set[int] = set()
     counts = {it.name: max(it.spec.replicas, (existing or {}).get(it.name, 0)) for it in clusters}
     plans = [
-        _plan_broker(cluster, id_, home / cluster.name, used_ports, (certificates or {}).get(cluster.name))
+        _plan_broker(cluster, id_, home / cluster.name, used_ports, _Files.of(cluster, certificates, logins))
         for id_ in range(FIRST_BROKER, max(counts.values(), default=0) + 1)
         for cluster in clusters
         if id_ <= counts[cluster.name]
@@ -96,21 +105,42 @@ def with_founding(plan: BrokerProcessPlan) -> BrokerProcessPlan:
     return replace(plan, settings={**plan.settings, CLUSTER_FOUND: "true"}) if plan.id == FIRST_BROKER else plan
 
 
+def with_optional_login(plan: BrokerProcessPlan, cluster: Cluster) -> BrokerProcessPlan:
+    """The plan of a broker beside others that run without a login."""
+    optional = security_settings(cluster, InterBrokerLogin.OPTIONAL)
+    return replace(plan, settings={**plan.settings, **optional, OPTIONAL_SETTING: "true"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Folders of a cluster's certificates and of its inter-broker login; None without."""
+
+    certificates: PurePath | None
+    login: PurePath | None
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        certificates: Mapping[str, PurePath] | None,
+        logins: Mapping[str, PurePath] | None,
+    ) -> "_Files":
+        return cls((certificates or {}).get(cluster.name), (logins or {}).get(cluster.name))
+
+
 def _with_bootstrap_servers(plans: Sequence[BrokerProcessPlan]) -> list[BrokerProcessPlan]:
     """`plans`: of all brokers of one cluster."""
     servers = ",".join(it.address for it in plans)
     return [replace(it, settings={**it.settings, BOOTSTRAP_SERVERS: servers}) for it in plans]
 
 
-def _plan_broker(
-    cluster: Cluster, id_: int, home: PurePath, used_ports: set[int], certificates: PurePath | None
-) -> BrokerProcessPlan:
+def _plan_broker(cluster: Cluster, id_: int, home: PurePath, used_ports: set[int], files: _Files) -> BrokerProcessPlan:
     ports = {it.name: _next_free(it.port, used_ports) for it in cluster.listeners}
-    protocols = security_protocols(cluster)
-    plaintext = next((it.name for it in cluster.listeners if is_open(it)), INTER_BROKER)
-    if plaintext not in ports:
-        ports[plaintext] = _next_free(cluster.listeners[0].port, used_ports)
-        protocols[plaintext.upper()] = "PLAINTEXT"
+    protocols, login = security_protocols(cluster), plan_login(cluster, ())
+    between = next((it.name for it in cluster.listeners if is_open(it)), INTER_BROKER)
+    if between not in ports:
+        ports[between] = _next_free(cluster.listeners[0].port, used_ports)
+        protocols[between.upper()] = listener_protocol(login)
     folder = home / str(id_)
     settings = {
         **replication_defaults(cluster.spec.replicas),
@@ -118,18 +148,19 @@ def _plan_broker(
         "node.id": str(id_),
         "listeners": ",".join(f"{name.upper()}://{HOST}:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-        "inter.broker.listener.name": plaintext.upper(),
+        "inter.broker.listener.name": between.upper(),
         "log.dirs": str(folder / "data"),
-        **security_settings(cluster),
+        **security_settings(cluster, login),
+        **login_settings(login, between, f"${{directory:{files.login}:{LOGIN_MODULE}}}"),
     }
     if cluster.schema_registry_port is not None:
         settings["schema.registry.listener"] = f"{HOST}:{_next_free(cluster.schema_registry_port, used_ports)}"
         settings["schema.registry.security.listener"] = cluster.schema_registry_listener
-    if certificates is not None:
-        settings["ssl.keystore.location"] = str(certificates / KEYSTORE)
+    if files.certificates is not None:
+        settings["ssl.keystore.location"] = str(files.certificates / KEYSTORE)
         if tls.requires_client_certificates(cluster):
-            settings["ssl.truststore.location"] = str(certificates / tls.AUTHORITIES)
-    return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, plaintext)
+            settings["ssl.truststore.location"] = str(files.certificates / tls.AUTHORITIES)
+    return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, between)
 
 
 def _next_free(port: int, used_ports: set[int]) -> int:

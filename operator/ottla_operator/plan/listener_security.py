@@ -1,18 +1,18 @@
 """How a Cluster's listeners authenticate clients and what these may do, as brokers' settings in
 Kafka's names. Pure.
 
-Brokers reach each other on a listener of their own, without TLS and login, where they are
-User:ANONYMOUS. This principal is a super user, so where access rules apply, every listener of the
-spec has to authenticate its clients (a rule of ClusterSpec). On Kubernetes a NetworkPolicy keeps
-others from the brokers' own listener; with `ottla up` it is on the loopback interface.
+Brokers reach each other on a listener of their own (`plan.inter_broker_login`). Where access rules
+apply, every listener of the spec has to authenticate its clients (a rule of ClusterSpec), and so
+does the brokers' own. On Kubernetes a NetworkPolicy keeps others from it; with `ottla up` it is on
+the loopback interface.
 """
 
 from typing import Final
 
 from ottla_broker.config.addresses import STANDARD_AUTHORIZER
-from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.security.scram import MECHANISMS
 from ottla_operator.plan import listener_certificates
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, internal_principals
 from ottla_operator.resources.cluster import Cluster, Listener
 
 AUTHORIZER: Final = "authorizer.class.name"
@@ -43,13 +43,15 @@ def is_open(listener: Listener) -> bool:
 def describe_missing_open_listener(cluster: Cluster) -> str:
     """Why a pipeline cannot connect."""
     return (
-        f"every listener of Cluster {cluster.name} has TLS or a login, which pipelines do not support yet: "
-        "add one without"
+        f"Cluster {cluster.name} has no listener for pipelines: add one with authentication: SCRAM, or one without "
+        "TLS and authentication"
     )
 
 
-def security_settings(cluster: Cluster) -> dict[str, str]:
-    """Brokers' settings of authentication and authorization, beside protocols and certificates."""
+def security_settings(cluster: Cluster, login: InterBrokerLogin) -> dict[str, str]:
+    """Brokers' settings of authentication and authorization, beside protocols, certificates and the
+    login of brokers.
+    """
     return {
         **listener_certificates.client_auth_settings(cluster),
         **{
@@ -57,13 +59,13 @@ def security_settings(cluster: Cluster) -> dict[str, str]:
             for it in cluster.listeners
             if it.authentication == "SCRAM"
         },
-        **_authorization_settings(cluster),
+        **_authorization_settings(cluster, login),
     }
 
 
-def _authorization_settings(cluster: Cluster) -> dict[str, str]:
+def _authorization_settings(cluster: Cluster, login: InterBrokerLogin) -> dict[str, str]:
     authorization = cluster.spec.authorization
     if authorization is None or authorization.type != "ACL":
         return {}
-    super_users = dict.fromkeys([str(ANONYMOUS), *(authorization.super_users or ())])
+    super_users = dict.fromkeys([*internal_principals(login), *(authorization.super_users or ())])
     return {AUTHORIZER: STANDARD_AUTHORIZER, SUPER_USERS: ";".join(super_users)}

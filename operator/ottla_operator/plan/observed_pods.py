@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.pipeline import names as pipeline_names
 from ottla_operator.resources.cluster import Cluster
@@ -21,7 +22,8 @@ class BrokerPod:
     """A broker's pod.
 
     `settings`: name of the ConfigMap that it mounts. `certificates`: digest of those it was started
-    with; empty without TLS. `restart_at`: the `spec.restartAt` that it was started after. `since`:
+    with; empty without TLS. `login`: on its inter-broker listener, and `passwords` their digest.
+    `restart_at`: the `spec.restartAt` that it was started after. `since`:
     since when it has been ready, or not ready; of a terminating pod, when it should have gone.
     `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
     pod names none. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
@@ -37,6 +39,8 @@ class BrokerPod:
     pod_hash: str
     settings: str
     certificates: str
+    login: InterBrokerLogin
+    passwords: str
     restart_at: str
     image: str
     ip: str
@@ -132,6 +136,8 @@ def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
         pod_hash=annotations.get(names.POD_HASH, ""),
         settings=_mounted_config_map(spec, "settings"),
         certificates=annotations.get(names.CERTIFICATES, ""),
+        login=InterBrokerLogin(annotations.get(names.LOGIN, "")),
+        passwords=annotations.get(names.PASSWORDS, ""),
         restart_at=annotations.get(names.RESTART_AT, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
         ip=status.get("podIP") or "",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla_broker.config import Config, SettingError, find_setting_problems, refers_to_place
+from ottla_operator.plan.inter_broker_login import plan_login
 from ottla_operator.plan.listener_security import security_settings
 from ottla_operator.resources.cluster import Cluster
 
@@ -77,7 +78,7 @@ def describe_refused_settings(refused: tuple[RefusedSetting, ...]) -> str:
 
 
 def _find_problems(cluster: Cluster, name: str, text: str) -> Iterator[str]:
-    if name in security_settings(cluster) and name not in OPERATOR_SETTINGS:
+    if name in security_settings(cluster, plan_login(cluster, ())) and name not in OPERATOR_SETTINGS:
         yield f"{name} cannot be set here: it follows from authentication in spec.listeners"
     elif (why := OPERATOR_SETTINGS.get(name)) is not None:
         yield f"{name} cannot be set here: {why}"
@@ -94,7 +95,7 @@ def _find_conflicts(cluster: Cluster) -> tuple[str, ...]:
         "listeners": ",".join(f"{it.name.upper()}://:{it.port}" for it in cluster.listeners),
         "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
         "inter.broker.listener.name": cluster.listeners[0].name.upper(),
-        **security_settings(cluster),
+        **security_settings(cluster, plan_login(cluster, ())),
     }
     try:
         Config.of(settings)

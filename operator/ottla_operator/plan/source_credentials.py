@@ -110,6 +110,20 @@ def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -
     return found
 
 
+def user_settings(values: Mapping[str, str], version: str) -> dict[str, str]:
+    """Those of a User of the source. `values`: by the keys of its Secret. `version`: changes with
+    them.
+    """
+    found = {
+        "security.protocol": values["security.protocol"],
+        "sasl.mechanism": values["sasl.mechanism"],
+        "sasl.username": values["username"],
+        "sasl.password": values["password"],
+        VERSION_SETTING: version,
+    }
+    return found | ({"ssl.truststore.certificates": values["ca.crt"]} if values.get("ca.crt") else {})
+
+
 def redacted_changes(changes: Mapping[str, str | None]) -> str:
     """Changes of settings for people and logs, without secret values."""
     return ", ".join(

@@ -6,7 +6,6 @@ another source of the password by now: then the password has to be set again.
 """
 
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -15,6 +14,7 @@ from ottla_broker.security.scram import ScramMechanism
 from ottla_operator.plan.listener_certificates import AUTHORITIES
 from ottla_operator.plan.listener_security import security_protocol
 from ottla_operator.plan.objects.services import is_external
+from ottla_operator.plan.scram_login import scram_login_module
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.resources.cluster import Cluster, Listener
 from ottla_operator.resources.user import User
@@ -30,7 +30,6 @@ USERNAME: Final = "username"
 PASSWORD: Final = "password"
 JAAS: Final = "sasl.jaas.config"
 MECHANISM: Final = "sasl.mechanism"
-PASSWORD_BYTES: Final = 24
 MAX_PASSWORD_LENGTH: Final = 1024
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -65,11 +64,6 @@ def client_access(
     return ClientAccess(address, security_protocol(listener), authorities)
 
 
-def generate_password() -> str:
-    """32 letters, digits, - and _: 192 random bits."""
-    return secrets.token_urlsafe(PASSWORD_BYTES)
-
-
 def check_password(password: str, source: str) -> None:
     """Raises SecretUnusable, without the password."""
     if not password:
@@ -82,12 +76,12 @@ def check_password(password: str, source: str) -> None:
 
 def is_password_set(secret: Contents, user: str, password: str, mechanism: ScramMechanism) -> bool:
     """True if the Secret was written after this password was set on the brokers."""
-    return secret.get(JAAS) == _jaas(user, password) and secret.get(MECHANISM) == mechanism.title
+    return secret.get(JAAS) == scram_login_module(user, password) and secret.get(MECHANISM) == mechanism.title
 
 
 def scram_secret(user: str, password: str, mechanism: ScramMechanism, access: ClientAccess) -> dict[str, str]:
     """Of a user with a password."""
-    login = {MECHANISM: mechanism.title, JAAS: _jaas(user, password)}
+    login = {MECHANISM: mechanism.title, JAAS: scram_login_module(user, password)}
     librdkafka = {MECHANISM: mechanism.title, "sasl.username": user, "sasl.password": password}
     return _secret({USERNAME: user, PASSWORD: password, **login}, login, librdkafka, access)
 
@@ -120,16 +114,6 @@ def _secret(
         "client.properties": "".join(f"{key}={_escape(value)}\n" for key, value in java.items()),
         "librdkafka.properties": "".join(f"{key}={value}\n" for key, value in librdkafka.items()),
     }
-
-
-def _jaas(user: str, password: str) -> str:
-    """Kafka's ScramLoginModule with its options quoted."""
-    quoted = (f'{key}="{_quote(value)}"' for key, value in ((USERNAME, user), (PASSWORD, password)))
-    return f"org.apache.kafka.common.security.scram.ScramLoginModule required {' '.join(quoted)};"
-
-
-def _quote(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _escape(value: str) -> str:

@@ -15,6 +15,7 @@ from ottla_broker.security.scram import MECHANISMS, ScramMechanism
 from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_operator.plan.inter_broker_login import RESERVED_USERS
 from ottla_operator.plan.user_rules import desired_entries, unusable_policies
 from ottla_operator.resources.access_policy import AccessPolicy
 from ottla_operator.resources.cluster import Cluster
@@ -177,9 +178,13 @@ class UserResource:
             return cls(body, None, problems, "")
         user = User.parse_stored(body)
         try:
-            return cls(body, user, "", user.user_name if cluster is None else principal_name(user, cluster))
+            name = user.user_name if cluster is None else principal_name(user, cluster)
         except NoPrincipal as reason:
             return cls(body, None, str(reason), "")
+        if name in RESERVED_USERS:
+            said = f"user name {name} is that of the brokers or of the operator; allowed: any other"
+            return cls(body, None, said, "")
+        return cls(body, user, "", name)
 
     @property
     def name(self) -> str:

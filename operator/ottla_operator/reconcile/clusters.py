@@ -114,7 +114,7 @@ class ClusterReconciler:
         # While one setting is refused, no change of any is applied.
         rejected_settings = cluster.config if refused else cached.rejected_settings
         brokers = await self.platform.prepare_brokers(resource, cluster, rejected_settings, refused)
-        async with try_connect(brokers.addresses, CONNECT_TIMEOUT_S) as connection:
+        async with try_connect(brokers.access, CONNECT_TIMEOUT_S) as connection:
             client = connection.client
             described = await describe_cluster(client) if client else None
             quorum_loss = "" if _has_controller(described) else await explain_missing_controller(resource, brokers)

@@ -1,13 +1,13 @@
 """Connections of reconcilers to the brokers of a Cluster."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import KafkaClient, Unreachable, connect
 from ottla_operator.plan.conditions import Reconciling
-from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess, Platform
 from ottla_operator.resources.cluster import Cluster
 
 
@@ -20,13 +20,14 @@ class Connection:
 
 
 @asynccontextmanager
-async def try_connect(addresses: Sequence[str], timeout_s: float) -> AsyncIterator[Connection]:
-    """Connects to a cluster by the addresses of some of its brokers."""
+async def try_connect(access: BrokerAccess, timeout_s: float) -> AsyncIterator[Connection]:
+    """Connects to a cluster by some of its brokers."""
     async with AsyncExitStack() as stack:
         connection = Connection(None)
-        if addresses:
+        if access.addresses:
             try:
-                connection = Connection(await stack.enter_async_context(connect(",".join(addresses), timeout_s)))
+                connecting = connect(",".join(access.addresses), timeout_s, access.security)
+                connection = Connection(await stack.enter_async_context(connecting))
             except (Unreachable, KafkaError) as error:
                 connection = Connection(None, f"cannot reach the brokers: {error}")
         yield connection
@@ -35,10 +36,11 @@ async def try_connect(addresses: Sequence[str], timeout_s: float) -> AsyncIterat
 @asynccontextmanager
 async def connect_to_cluster(platform: Platform, cluster: Cluster, timeout_s: float) -> AsyncIterator[KafkaClient]:
     """Raises Blocked while no broker is ready, and when none answers, inside the block as well."""
-    if not (addresses := await platform.broker_addresses(cluster)):
+    access = await platform.broker_access(cluster)
+    if not access.addresses:
         raise Blocked(Reconciling("ClusterNotReady", f"no broker of Cluster {cluster.name} is ready"))
     try:
-        async with connect(",".join(addresses), timeout_s) as client:
+        async with connect(",".join(access.addresses), timeout_s, access.security) as client:
             yield client
     except Unreachable as error:
         raise Blocked(Reconciling("BrokersUnreachable", f"cannot reach the brokers: {error}")) from error

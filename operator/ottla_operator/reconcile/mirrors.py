@@ -23,7 +23,14 @@ from ottla_operator.plan.conditions import (
     find_condition,
 )
 from ottla_operator.plan.mirror import ObservedMirrorPartition
-from ottla_operator.plan.source_credentials import SecretUnusable, credential_settings, redacted_changes, secret_names
+from ottla_operator.plan.source_credentials import (
+    SecretUnusable,
+    credential_settings,
+    redacted_changes,
+    secret_names,
+    user_settings,
+)
+from ottla_operator.reconcile.component_users import ComponentLogin, mirror_login
 from ottla_operator.reconcile.connection import connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.reconcile.validation import ValidationCache, error_readiness
@@ -80,10 +87,14 @@ class MirrorReconciler:
 
     async def _reconcile(self, key: Key, resource: Json, mirror: Mirror) -> float:
         target = await self._find_cluster(key, mirror.spec.target.cluster_ref.name, "ClusterNotFound")
-        desired = plan.mirror_settings(mirror, await self._source_bootstrap(key, mirror))
+        source = await self._find_source(key, mirror)
+        login = None if source is None else await mirror_login(self.platform, resource, mirror, source)
+        desired = plan.mirror_settings(mirror, self._source_bootstrap(mirror, source, login))
         try:
             secrets = await self.platform.read_secrets(key.namespace, secret_names(mirror))
-            desired |= credential_settings(mirror, secrets)
+            desired |= (
+                credential_settings(mirror, secrets) if login is None else user_settings(login.values, login.digest)
+            )
         except SecretUnusable as error:
             raise Blocked(Reconciling("CredentialsUnusable", str(error))) from error
         async with connect_to_cluster(self.platform, Cluster.parse_stored(target), CONNECT_TIMEOUT_S) as client:
@@ -115,14 +126,20 @@ class MirrorReconciler:
             raise Blocked(Reconciling(reason, f"Cluster {name}{role} does not exist in this namespace"))
         return found
 
-    async def _source_bootstrap(self, key: Key, mirror: Mirror) -> str:
+    async def _find_source(self, key: Key, mirror: Mirror) -> Cluster | None:
+        """None for a source that is given by its addresses."""
+        if (ref := mirror.spec.source.cluster_ref) is None:
+            return None
+        return Cluster.parse_stored(await self._find_cluster(key, ref.name, "SourceNotFound", ", the source,"))
+
+    def _source_bootstrap(self, mirror: Mirror, source: Cluster | None, login: ComponentLogin | None) -> str:
         """host:port,… by which the target's brokers reach the source."""
-        source = mirror.spec.source
-        if source.cluster_ref is None:
-            assert source.bootstrap is not None  # the schema asks for one of the two
-            return source.bootstrap
-        cluster = await self._find_cluster(key, source.cluster_ref.name, "SourceNotFound", ", the source,")
-        return self.platform.source_bootstrap(Cluster.parse_stored(cluster), mirror)
+        if login is not None:
+            return login.bootstrap
+        if source is None:
+            assert mirror.spec.source.bootstrap is not None  # the schema asks for one of the two
+            return mirror.spec.source.bootstrap
+        return self.platform.source_bootstrap(source, mirror)
 
     async def _report(
         self,

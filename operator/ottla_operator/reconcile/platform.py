@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled
 from ottla_operator.plan.pipeline.status import PipelineRun
@@ -72,12 +73,20 @@ class ReconcileState:
     is_founding: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """How reconcilers connect to brokers. `addresses`: host:port of those that are ready."""
+
+    addresses: Sequence[str]
+    security: ClientSecurity = UNSECURED
+
+
 class BrokerSet(Protocol):
     """The brokers of one Cluster, brought to its spec except for what needs a restart, a move or
     the removal of one.
 
     `brokers`: existing brokers. `count`: number of brokers that must exist now, including those
-    being removed. `desired`: settings of each broker of the spec. `addresses`: addresses of ready
+    being removed. `desired`: settings of each broker of the spec. `access`: how to reach ready
     brokers, for the reconciler's own requests; `replica_addresses`: addresses of all running
     brokers. `certificate_error`: why no broker may be restarted. `certificate`: certificate of the
     listeners with TLS. `creation_error`: why a missing broker cannot be created; empty if none is
@@ -97,7 +106,7 @@ class BrokerSet(Protocol):
     def desired(self) -> Mapping[int, Settings]: ...
 
     @property
-    def addresses(self) -> Sequence[str]: ...
+    def access(self) -> BrokerAccess: ...
 
     @property
     def replica_addresses(self) -> Sequence[str]: ...
@@ -185,8 +194,8 @@ class Platform(Protocol):
 
     # Clusters.
 
-    async def broker_addresses(self, cluster: Cluster) -> Sequence[str]:
-        """host:port of the brokers that are ready, for the reconciler's own requests."""
+    async def broker_access(self, cluster: Cluster) -> BrokerAccess:
+        """How to reach the brokers that are ready, for the reconciler's own requests."""
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
         """Applies all objects of the brokers and starts missing brokers. `rejected`: settings with
@@ -215,6 +224,18 @@ class Platform(Protocol):
 
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
         """The uid of the User resource of this name, not from a cache; None if there is none."""
+
+    async def find_user(self, cluster: Key, name: str) -> Json | None:
+        """The User resource of this name and Cluster, as it was observed last."""
+
+    async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
+        """Makes or changes the User that `owner`, a Pipeline or a Mirror, connects as. Returns it
+        as it was observed last; None if it is still to be observed. Raises Blocked if the name is
+        taken.
+        """
+
+    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        """Deletes that User, if there is one: `owner` connects otherwise now."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         """The records by the User resource's uid, without those that cannot be read."""

@@ -18,7 +18,7 @@ async def explain_missing_controller(resource: Json, brokers: BrokerSet) -> str:
     """Describes the voters that are missing; empty if unknown. Raises Blocked when there can be no
     controller before a person acts.
     """
-    found = await describe_replicas(brokers.replica_addresses, timeout_s=REPLICA_TIMEOUT_S)
+    found = await describe_replicas(brokers.replica_addresses, brokers.access.security, REPLICA_TIMEOUT_S)
     replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
     cluster_id = (resource.get("status") or {}).get("clusterId")
     loss = find_quorum_loss(replicas, range(1, brokers.count + 1), cluster_id)

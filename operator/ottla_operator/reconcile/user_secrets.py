@@ -11,6 +11,7 @@ from ottla_operator.certificates.internal_authority import authority_secret_name
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.listener_certificates import has_authority
 from ottla_operator.plan.listener_certificates import secret_name as tls_secret_name
+from ottla_operator.plan.scram_login import generate_password
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.plan.user_secret import (
     KEYSTORE,
@@ -24,7 +25,6 @@ from ottla_operator.plan.user_secret import (
     check_password,
     client_access,
     find_listener,
-    generate_password,
     is_password_set,
     scram_secret,
 )

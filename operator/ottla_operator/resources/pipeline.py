@@ -296,6 +296,14 @@ class PipelineSpec(Model, frozen=True):
             extra_json_schema=listed("atomic"),
         ),
     ]
+    user_ref: Annotated[
+        ObjectRef | None,
+        doc(
+            "User of that Cluster that the pipeline connects as, with authentication SCRAM. Where every listener asks "
+            "for a login, it defaults to a User pipeline-<name> that the operator makes, with rules for the topics and "
+            "the consumer group of this pipeline alone."
+        ),
+    ] = None
     transforms: Annotated[
         Annotated[tuple[Transform, ...], Meta(max_length=64)],
         doc("Steps in order. Each can read the sources and the steps before it.", listed("map", "name")),

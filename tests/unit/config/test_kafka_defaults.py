@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 import ottla_broker.config.mirror_settings
-from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Config, Setting, UpdateMode
+from ottla_broker.config import (
+    BROKER_SETTINGS,
+    GROUP_SETTINGS,
+    MIRROR_SETTINGS,
+    TOPIC_SETTINGS,
+    Config,
+    Setting,
+    UpdateMode,
+)
 from ottla_broker.config.ignored_settings import (
     IGNORED_DYNAMIC,
     IGNORED_STATIC,
@@ -51,8 +59,9 @@ def test_settings_that_kafka_lacks_are_marked() -> None:
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
     of_the_authorizer = {"super.users", "allow.everyone.if.no.acl.found"}  # StandardAuthorizer reads them itself
+    internal = {"group.consumer.regex.refresh.interval.ms"}  # Kafka reads it and describes it nowhere
     ours = {name for name, setting in BROKER_SETTINGS.items() if setting.is_ottla_only}
-    assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer
+    assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer - internal
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])
@@ -117,10 +126,11 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     source_security = inspect.getsource(ottla_broker.config.mirror_settings.source_security)
     named |= {name.id for name in ast.walk(ast.parse(source_security)) if isinstance(name, ast.Name)}
     settings = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *MIRROR_SETTINGS.values()]
+    settings += GROUP_SETTINGS.values()
     constants = {value: name for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
     behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.broker_defaults}
     fields = {TOPIC_SETTINGS.get(field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig)}
-    fields |= {BROKER_SETTINGS[it.name.replace("_", ".")] for it in dataclasses.fields(GroupCoordinatorConfig)}
+    fields |= {BROKER_SETTINGS.get(it.name.replace("_", ".")) for it in dataclasses.fields(GroupCoordinatorConfig)}
     assert constants.keys() <= set(settings)
     for setting in settings:
         fixed = setting.type.allowed.endswith(" only")

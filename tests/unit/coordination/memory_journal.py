@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import Buffer, parse_batch_header, stamp_offset_and_epoch
@@ -25,7 +25,7 @@ class MemoryJournal:
     async def wait_until_recovered(self) -> None:
         return None
 
-    async def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes) -> Awaitable[int]:
         if self.failure is not None:
             raise self.failure
         first, copy = self.end, bytearray(batch)
@@ -33,9 +33,7 @@ class MemoryJournal:
         self.log += copy
         self.end += parse_batch_header(copy).count
         self.batches += 1
-        if self.delay_s:
-            await asyncio.sleep(self.delay_s)
-        return first
+        return asyncio.sleep(self.delay_s, first)
 
     def read(self) -> Iterator[Buffer]:
         if self.log:

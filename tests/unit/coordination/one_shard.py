@@ -5,12 +5,14 @@ from uuid import UUID
 
 import pytest
 
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.records import (
     OffsetCommit,
 )
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, iter_records
 from tests.sim.virtual_loop import run_in_virtual_time
@@ -26,7 +28,8 @@ class CoordinatorBroker:
     def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
         self.journal = MemoryJournal()
         self.settings = settings or GroupCoordinatorConfig(offsets_retention_minutes=10)
-        self.groups = GroupCoordinator(virtual_runtime(), self.settings, lambda: 1)
+        self.image = MetadataImage()
+        self.groups = GroupCoordinator(virtual_runtime(), self.settings, CoordinatorMetadata(self.image), lambda: 1)
 
     async def start(self) -> "CoordinatorBroker":
         await self.groups.load(0, self.journal)
@@ -34,7 +37,7 @@ class CoordinatorBroker:
 
     async def restart(self) -> None:
         self.groups.close()
-        self.groups = GroupCoordinator(virtual_runtime(2), self.settings, lambda: 1)
+        self.groups = GroupCoordinator(virtual_runtime(2), self.settings, CoordinatorMetadata(self.image), lambda: 1)
         await self.start()
 
     def records(self) -> list[Record]:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from uuid import UUID
 
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator
@@ -47,6 +48,7 @@ class SmallCoordinator:
         self.group_coordinator = GroupCoordinator(
             self.runtime,
             GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10),
+            CoordinatorMetadata(self.image),
             lambda: 1,
         )
         self.blocks = iter([range(5, 7)])

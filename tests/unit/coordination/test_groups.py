@@ -8,6 +8,7 @@ import pytest
 
 from ottla_broker.coordination import loading
 from ottla_broker.coordination.classic_group import GroupState
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import JoinRequest, LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
@@ -22,6 +23,7 @@ from ottla_broker.coordination.records import (
     encode_offset_commit_value,
     partition_of,
 )
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
@@ -156,7 +158,9 @@ def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() ->
                 read.append(self.partition)
                 yield b""
 
-        groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 3)
+        groups = GroupCoordinator(
+            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 3
+        )
         group_in_partition = {partition_of(name, 3): name for name in map(str, range(100))}
         async with groups._loading:
             loads = [
@@ -252,7 +256,9 @@ def test_broker_without_a_session_serves_no_group() -> None:
 
 def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
     async def main() -> None:
-        groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 0)
+        groups = GroupCoordinator(
+            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 0
+        )
         assert await error_of(groups.join_group("g", join_request())) is ErrorCode.coordinator_not_available
 
     run_in_virtual_time(main())
@@ -260,7 +266,9 @@ def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
 
 def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
     async def main() -> None:
-        groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 50)
+        groups = GroupCoordinator(
+            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 50
+        )
         partition = partition_of("g", 50)
         await groups.load(partition, MemoryJournal(partition))
         await groups.commit_offsets("g", "", None, -1, commits())
@@ -366,7 +374,7 @@ def test_transactional_commits_are_valid_if_their_transaction_is_committed() -> 
 def test_records_of_other_group_types_are_ignored() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         await broker.journal.append(
-            encode_batch([Record(0, b"\x00\x08\x00\x01g\x00\x01m", b"\x00\x00\x00\x00\x00\x01")])
+            encode_batch([Record(0, b"\x00\x0a\x00\x01g\x00\x01m", b"\x00\x00\x00\x00\x00\x01")])
         )
         await broker.groups.commit_offsets("g", "", None, -1, commits())
         await broker.restart()

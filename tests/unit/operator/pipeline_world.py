@@ -42,7 +42,8 @@ class PipelineWorld:
     def reconcile(self) -> list[str]:
         """Returns the writes."""
         self.controller.cache.topics.clear()
-        for it in [it for kind in ("Cluster", "Topic", "Pipeline") for it in self.api.of(kind).values()]:
+        self.controller.cache.users.clear()
+        for it in [it for kind in ("Cluster", "Topic", "User", "Pipeline") for it in self.api.of(kind).values()]:
             self.controller.update(it)
         before = len(self.api.writes)
         asyncio.run(self.controller.pipelines.reconcile(KEY))

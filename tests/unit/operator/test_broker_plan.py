@@ -10,8 +10,10 @@ from ottla_broker.config import Config
 from ottla_operator.plan.broker_processes import (
     plan_broker_processes,
     with_founding,
+    with_optional_login,
     with_replication_defaults,
 )
+from ottla_operator.plan.inter_broker_login import LoginPasswords
 from ottla_operator.plan.settings import broker_count_for_defaults
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
@@ -130,16 +132,20 @@ def test_listeners_with_a_login_have_mechanisms_and_brokers_a_listener_of_their_
         listeners=[{"name": "safe", "port": 9093, "authentication": "SCRAM"}],
         authorization={"type": "ACL", "superUsers": ["User:admin"]},
     )
-    (broker,) = plan_broker_processes([wanted], HOME)
+    (broker,) = plan_broker_processes([wanted], HOME, logins={"demo": HOME / "login"})
     assert dict(broker.ports) == {"safe": 9093, "inter_broker": 9094}
     settings = broker.settings
-    assert settings["listener.security.protocol.map"] == "SAFE:SASL_PLAINTEXT,INTER_BROKER:PLAINTEXT"
+    assert settings["listener.security.protocol.map"] == "SAFE:SASL_PLAINTEXT,INTER_BROKER:SASL_PLAINTEXT"
     assert settings["inter.broker.listener.name"] == "INTER_BROKER"
     assert settings["listener.name.safe.sasl.enabled.mechanisms"] == "SCRAM-SHA-256,SCRAM-SHA-512"
     assert settings["authorizer.class.name"].endswith("StandardAuthorizer")
-    assert settings["super.users"] == "User:ANONYMOUS;User:admin"
+    assert settings["super.users"] == "User:ottla-broker;User:ottla-operator;User:admin"
+    module = "listener.name.inter_broker.scram-sha-512.sasl.jaas.config"
+    assert settings[module] == f"${{directory:{HOME}/login:sasl.jaas.config}}"
     assert broker.address == "127.0.0.1:9094"
-    assert not Config.of(settings).notes
+    assert not Config.of({**settings, module: LoginPasswords.generate().to_values()["sasl.jaas.config"]}).notes
+    optional = with_optional_login(broker, wanted).settings
+    assert optional["super.users"].startswith("User:ANONYMOUS;") and optional["sasl.inter.broker.optional"] == "true"
 
 
 def test_open_cluster_has_no_authorizer() -> None:

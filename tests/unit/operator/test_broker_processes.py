@@ -83,7 +83,7 @@ async def test_all_brokers_are_started_and_stopped_together(tmp_path: Path) -> N
     world = World(tmp_path)
     world.prepare()
     await world.until(lambda: world.ready() == {1, 2, 3})
-    assert len(world.brokers.addresses) == 3
+    assert len(world.brokers.access.addresses) == 3
     assert json.loads((tmp_path / "demo" / "2" / "settings.json").read_text())["node.id"] == "2"
     world.prepare()
     assert await world.brokers.stop()

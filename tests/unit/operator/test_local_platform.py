@@ -23,7 +23,7 @@ from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled, kst
 from ottla_operator.plan.topics import CreateTopic, ObservedTopic, TopicChange
 from ottla_operator.reconcile import connection, topic_changes
 from ottla_operator.reconcile.controller import Controller
-from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -67,7 +67,7 @@ class World:
     async def reconcile(self) -> None:
         patches: list[tuple[object, str, object]] = [
             (connection, "connect", self._connect),
-            (self.platform, "broker_addresses", self._addresses),
+            (self.platform, "broker_access", self._access),
             (topic_changes, "observe_topics", self._observe),
             (topic_changes, "apply_topic_change", self._apply),
             (kafka_topics, "delete_topic_by_id", self._delete),
@@ -81,8 +81,8 @@ class World:
     async def _connect(self, *_: object) -> AsyncIterator[KafkaClient]:
         yield cast(KafkaClient, None)
 
-    async def _addresses(self, *_: object) -> list[str]:
-        return ["127.0.0.1:9092"]
+    async def _access(self, *_: object) -> BrokerAccess:
+        return BrokerAccess(["127.0.0.1:9092"])
 
     async def _observe(self, _: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
         found = {it.topic_name: self.topics[it.topic_name] for it in desired if it.topic_name in self.topics}
@@ -195,9 +195,10 @@ async def test_nothing_reads_a_cluster_with_access_rules_on_the_brokers_own_list
     world = World(tmp_path)
     listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
     data = samples.cluster(listeners=listeners, authorization={"type": "ACL"})
-    world.platform.load([Document(tmp_path / "all.yaml", data, {(): 1})])
+    pipeline = Document(tmp_path / "all.yaml", samples.pipeline(), {(): 1})
+    world.platform.load([Document(tmp_path / "all.yaml", data, {(): 1}), pipeline])
     secured = Cluster.parse(data)
-    with pytest.raises(Blocked, match="every listener of Cluster demo has TLS or a login"):
+    with pytest.raises(Blocked, match="User pipeline-hourly of Cluster demo does not exist yet"):
         await world.platform.plan_launch(samples.pipeline(), Pipeline.parse(samples.pipeline()), secured)
     source = {"clusterRef": {"name": "demo"}}
     with pytest.raises(Blocked, match="has no listener with PLAINTEXT"):

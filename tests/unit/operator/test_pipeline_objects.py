@@ -23,7 +23,7 @@ from ottla_operator.plan.pipeline.desired import (
     desired_objects,
     find_unsupported,
 )
-from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.validation import validate_resource
@@ -35,8 +35,10 @@ from tests.unit.operator.test_objects import Plain
 GOLDEN = Path(__file__).parent / "golden" / "pipelines"
 CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
 IMAGE = PipelineImage("registry.example/ottla-spark:0.1.0")
-LAUNCH_INPUTS = LaunchInputs("SparkOperator", "demo-plain-bootstrap.events.svc:9092", ("ReadWriteMany",))
-ON_DRIVER = LaunchInputs("Driver", LAUNCH_INPUTS.bootstrap)
+LAUNCH_INPUTS = LaunchInputs(
+    "SparkOperator", BrokerConnection("demo-plain-bootstrap.events.svc:9092"), ("ReadWriteMany",)
+)
+ON_DRIVER = LaunchInputs("Driver", LAUNCH_INPUTS.connection)
 CHECKPOINT = {"pvc": {"size": "1Gi"}}
 
 
@@ -63,7 +65,7 @@ def plain(**spec: Any) -> Pipeline:
 
 def driver(it: Pipeline, **inputs: Any) -> dict[str, Any]:
     application: dict[str, Any] = desired_objects(
-        it, IMAGE, LaunchInputs("Driver", LAUNCH_INPUTS.bootstrap, **inputs)
+        it, IMAGE, LaunchInputs("Driver", LAUNCH_INPUTS.connection, **inputs)
     ).application
     return application
 
@@ -83,7 +85,7 @@ def test_objects_of_a_pipeline_are_those_of_the_golden_file(case: str) -> None:
     it = parsed(yaml.safe_load((GOLDEN / f"{case}.in.yaml").read_text()))
     assert it.spec.launcher
     there = LaunchInputs(
-        it.spec.launcher, LAUNCH_INPUTS.bootstrap, LAUNCH_INPUTS.claim_modes if case == "spark-operator" else ()
+        it.spec.launcher, LAUNCH_INPUTS.connection, LAUNCH_INPUTS.claim_modes if case == "spark-operator" else ()
     )
     found = desired_objects(it, IMAGE, there)
     text = yaml.dump_all(found.all, Dumper=Lines, sort_keys=False, width=140)
@@ -148,7 +150,9 @@ def test_executors_run_on_the_node_of_the_driver_if_the_volume_has_one_writer() 
     def runs_on_one_node(**checkpoint: Any) -> bool:
         modes = checkpoint.pop("modes", ())
         return "podAffinity" in str(
-            desired_objects(plain(checkpoint=checkpoint), IMAGE, LaunchInputs("Driver", "b:1", modes)).prerequisites
+            desired_objects(
+                plain(checkpoint=checkpoint), IMAGE, LaunchInputs("Driver", BrokerConnection("b:1"), modes)
+            ).prerequisites
         )
 
     assert runs_on_one_node(pvc={"size": "1Gi"})

@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla_operator.local.documents import Document
 from ottla_operator.local.live_view import LiveView, State
-from ottla_operator.local.pipelines import PipelineProcess
+from ottla_operator.local.pipelines import PipelineProcess, ProcessConnection
 from ottla_operator.local.platform import locate_error
 from ottla_operator.local.supervisor import ProcessStatus
 from ottla_operator.plan.backoff import PIPELINE_RESTARTS
@@ -18,7 +18,8 @@ def create_process(folder: Path, messages: list[str], **spec: Any) -> PipelinePr
     data = samples.pipeline(**spec)
     view = LiveView(say=lambda text, kind: messages.append(text))
     document = Document(folder / "hourly.yaml", data, {(): 1, ("spec",): 5, ("spec", "transforms", 1): 12})
-    return PipelineProcess(Pipeline.parse(data), document, folder / "run", "127.0.0.1:9092", view, lambda: None)
+    connection = ProcessConnection("127.0.0.1:9092")
+    return PipelineProcess(Pipeline.parse(data), document, folder / "run", connection, view, lambda: None)
 
 
 def record_progress(run: PipelineProcess, *lines: object) -> None:

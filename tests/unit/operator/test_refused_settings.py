@@ -10,6 +10,7 @@ import pytest
 from ottla_broker.config import BROKER_SETTINGS, Config
 from ottla_operator.local.documents import InvalidFiles, read_file
 from ottla_operator.plan.broker_processes import plan_broker_processes
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin
 from ottla_operator.plan.objects.config import common_settings
 from ottla_operator.plan.refused_settings import OPERATOR_SETTINGS, find_refused_settings
 from ottla_operator.resources.cluster import Cluster
@@ -65,7 +66,8 @@ def test_every_setting_that_the_operator_sets_is_refused_in_a_cluster(tls: dict[
     cluster = Cluster.parse(samples.cluster(listeners=[listener], rack={"topologyKey": "zone"}, **tls))
     certificates = {"demo": Path("/certificates")} if tls else {}
     (process,) = plan_broker_processes([cluster], Path("/home"), certificates=certificates)
-    ours = common_settings(cluster, 1).keys() | process.settings.keys()
+    login = InterBrokerLogin.OPTIONAL if tls else InterBrokerLogin.NONE
+    ours = common_settings(cluster, 1, login).keys() | process.settings.keys()
     free = {"default.replication.factor", "offsets.topic.replication.factor", "min.insync.replicas"}
     assert {it for it in ours - free if not it.startswith("listener.name.")} <= OPERATOR_SETTINGS.keys()
 

@@ -156,6 +156,13 @@ def resource(name: str, uid: str, created: str = "2026-01-01T00:00:00Z", **spec:
     return UserResource.parse(body)
 
 
+@pytest.mark.parametrize("spec", [{}, {"userName": "ottla-broker"}])
+def test_no_user_resource_gets_the_name_of_brokers_or_the_operator(spec: dict[str, str]) -> None:
+    found = resource("ottla-operator", "1", **spec)
+    assert found.user is None and found.invalid_reason.startswith(f"user name {spec.get('userName', found.name)} is")
+    assert user_owners([found]) == {}
+
+
 def test_the_older_resource_owns_a_user_name() -> None:
     old, new = resource("b", "1", userName="x"), resource("a", "2", "2026-02-01T00:00:00Z", userName="x")
     assert user_owners([new, old]) == {"x": old}

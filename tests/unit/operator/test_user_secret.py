@@ -7,6 +7,7 @@ import pytest
 from ottla_broker.security.scram import ScramMechanism
 from ottla_broker.wire.properties import parse_properties
 from ottla_operator.cli.command_config import read_security
+from ottla_operator.plan.scram_login import generate_password
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.plan.user_secret import (
     ClientAccess,
@@ -14,7 +15,6 @@ from ottla_operator.plan.user_secret import (
     check_password,
     client_access,
     find_listener,
-    generate_password,
     is_password_set,
     scram_secret,
 )

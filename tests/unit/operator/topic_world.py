@@ -20,6 +20,7 @@ from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.topics import CreateTopic, ObservedTopic, TopicChange
 from ottla_operator.reconcile import connection, topic_changes
 from ottla_operator.reconcile.controller import Controller
+from ottla_operator.reconcile.platform import BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
@@ -122,7 +123,7 @@ class TopicWorld:
     async def reconcile(self) -> float:
         patches: list[tuple[object, str, object]] = [
             (connection, "connect", self._connect),
-            (self._platform, "broker_addresses", self._addresses),
+            (self._platform, "broker_access", self._access),
             (topic_changes, "observe_topics", self._observe),
             (topic_changes, "apply_topic_change", self._apply_change),
             (kafka_topics, "delete_topic_by_id", self._delete),
@@ -152,8 +153,8 @@ class TopicWorld:
     async def _connect(self, *_: object) -> AsyncIterator[KafkaClient]:
         yield cast(KafkaClient, None)
 
-    async def _addresses(self, *_: object) -> list[str]:
-        return [] if self.is_unreachable else ["one:9091"]
+    async def _access(self, *_: object) -> BrokerAccess:
+        return BrokerAccess([] if self.is_unreachable else ["one:9091"])
 
     async def _observe(self, _: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
         names = [it.topic_name for it in desired]

@@ -3,9 +3,11 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from ottla_broker.coordination.journal import PartitionJournal
 from ottla_broker.wire.batch import iter_batches
-from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.async_tests import async_test
 from tests.unit.replication.leader_partition import BATCH, FakeClusterView, create_leader, record_fetch, update_metadata
 from tests.unit.replication.small_cluster import error_of
@@ -34,7 +36,9 @@ async def test_journal_is_invalid_after_a_new_leader_epoch(tmp_path: Path) -> No
     await asyncio.sleep(0)
     update_metadata(partition, leader=1, leader_epoch=2)  # the same leader, which may have lost records in between
     assert await error_of(waiting) is ErrorCode.not_leader_or_follower
-    assert await error_of(journal.append(BATCH)) is ErrorCode.not_leader_or_follower
+    with pytest.raises(KafkaError) as raised:
+        journal.append(BATCH)
+    assert raised.value.code is ErrorCode.not_leader_or_follower
     assert partition.log.end == 3
     appended = asyncio.ensure_future(PartitionJournal(partition).append(BATCH))
     await asyncio.sleep(0)

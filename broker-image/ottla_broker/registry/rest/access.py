@@ -35,6 +35,7 @@ from ottla_broker.wire.client_security import PLAIN, SASL_PROTOCOLS, TLS_PROTOCO
 MAX_REMEMBERED: Final = 1000
 """Passwords that were right, by a keyed hash: checking one takes milliseconds."""
 DENIED: Final = "denied"
+DONE: Final = "done"
 
 
 class RegistryAccess:
@@ -111,6 +112,14 @@ class RegistryAccess:
         """Raises RegistryError 403, which is in the audit log."""
         if self.may(principal, host, operation, subject):
             return
+        self.record(principal, host, operation, subject, api, DENIED)
+        what = f"topic {resource_of(subject).name!r}" if subject is not None else "the cluster"
+        raise RegistryError(40301, f"{principal} is denied operation {operation.name.upper()} on {what}")
+
+    def record(
+        self, principal: Principal, host: str, operation: Operation, subject: str | None, api: str, result: str
+    ) -> None:
+        """Writes a refusal or a change to the audit log."""
         resource = resource_of(subject)
         at = datetime.fromtimestamp(self._broker.runtime.now_ms() / 1000, UTC)
         self._broker.audit_log.record(
@@ -124,11 +133,9 @@ class RegistryAccess:
                 0,
                 operation.name.upper(),
                 AuditedResource(resource.kind.name.upper(), resource.name),
-                DENIED,
+                result,
             )
         )
-        what = f"topic {resource.name!r}" if subject is not None else "the cluster"
-        raise RegistryError(40301, f"{principal} is denied operation {operation.name.upper()} on {what}")
 
 
 def resource_of(subject: str | None) -> Resource:

@@ -5,7 +5,7 @@ from aiohttp import web
 from ottla_broker.registry import errors
 from ottla_broker.registry.rest import requests
 from ottla_broker.registry.rest.requests import flag, id_of, page, respond
-from ottla_broker.registry.rest.subjects import matches_prefix
+from ottla_broker.registry.rest.subjects import find_subjects
 from ottla_broker.registry.schema import SCHEMA_TYPES, JsonObject, Schema
 from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.state import SchemaVersion
@@ -23,10 +23,10 @@ class SchemasApi:
         prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
         deleted, latest_only, state = flag(request, "deleted"), flag(request, "latestOnly"), self._registry.state
         found: list[SchemaVersion] = []
-        for subject in sorted(state.subjects):
-            if matches_prefix(subject, prefix) and request["may_describe"](subject):
-                versions = state.versions(subject, deleted=deleted)
-                found += versions[-1:] if latest_only else versions
+        async for subject in find_subjects(request, state, prefix):
+            versions = state.versions(subject, deleted=deleted)
+            found += versions[-1:] if latest_only else versions
+        found.sort(key=lambda one: (one.subject, one.version))
         return respond([requests.version_fields(request, one, one.schema.text) for one in page(request, found)])
 
     async def get_schema(self, request: web.Request) -> web.Response:

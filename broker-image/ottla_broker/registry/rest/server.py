@@ -19,7 +19,7 @@ from ottla_broker.registry import errors
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.known_ids import KnownSchemaIds
 from ottla_broker.registry.rest import requests
-from ottla_broker.registry.rest.access import RegistryAccess
+from ottla_broker.registry.rest.access import DONE, RegistryAccess
 from ottla_broker.registry.rest.compatibility import CompatibilityApi
 from ottla_broker.registry.rest.forwarding import APPLIED_OFFSET, FORWARDED, LeaderForwarder
 from ottla_broker.registry.rest.schemas import SchemasApi
@@ -49,6 +49,11 @@ class Route:
     handler: Handler
     operation: Operation | None = None
     is_write: bool = False
+
+    @property
+    def name(self) -> str:
+        """In the audit log."""
+        return f"{self.method} {self.path}"
 
 
 class RegistryServer:
@@ -112,10 +117,17 @@ class RegistryServer:
             raise RegistryError(503, "the broker is starting or stopping")
         principal, host = await self._access.authenticate(request), request.remote or ""
         request["may_describe"] = lambda subject: self._access.may(principal, host, Operation.describe, subject)
+        subject = requests.subject_of(request) if "subject" in request.match_info else None
         if route.operation is not None:
-            subject = requests.subject_of(request) if "subject" in request.match_info else None
-            self._access.check(principal, host, route.operation, subject, f"{route.method} {route.path}")
+            self._access.check(principal, host, route.operation, subject, route.name)
         is_forwarded = FORWARDED in request.headers
+        response = await self._answer_or_forward(route, request, is_forwarded=is_forwarded)
+        if route.is_write and route.operation is not None and not is_forwarded and response.status == 200:
+            self._access.record(principal, host, route.operation, subject, route.name, DONE)
+        return response
+
+    async def _answer_or_forward(self, route: Route, request: web.Request, *, is_forwarded: bool) -> web.Response:
+        """Raises RegistryError."""
         try:
             if route.is_write and not is_forwarded:
                 await self._topic.check_leader()

@@ -1,6 +1,9 @@
 """/subjects: subjects, their versions, registration, look-up and deletion."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from functools import partial
+from typing import Final
 
 from aiohttp import web
 
@@ -15,6 +18,9 @@ from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, WILDCARD, SubjectName, parse_subject
 
+SUBJECTS_PER_SLICE: Final = 1000
+"""Looked at before other tasks may run: some milliseconds."""
+
 
 class SubjectsApi:
     def __init__(self, registry: SchemaRegistry) -> None:
@@ -24,14 +30,12 @@ class SubjectsApi:
         prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
         deleted, only_deleted = flag(request, "deleted"), flag(request, "deletedOnly") or flag(request, "deleted_only")
         state = self._registry.state
-        names = sorted(
+        names = [
             subject
-            for subject in state.subjects
-            if matches_prefix(subject, prefix)
-            and is_listed(state, subject, deleted=deleted, only_deleted=only_deleted)
-            and request["may_describe"](subject)
-        )
-        return respond(page(request, names))
+            async for subject in find_subjects(request, state, prefix)
+            if is_listed(state, subject, deleted=deleted, only_deleted=only_deleted)
+        ]
+        return respond(page(request, sorted(names)))
 
     async def list_versions(self, request: web.Request) -> web.Response:
         subject, only_deleted = subject_of(request), flag(request, "deletedOnly") or flag(request, "deleted_only")
@@ -131,6 +135,17 @@ class SubjectsApi:
             return plan_version_deletion(state, subject, chosen, permanent=permanent)
 
         return respond(await self._registry.write(decide))
+
+
+async def find_subjects(request: web.Request, state: RegistryState, prefix: str) -> AsyncIterator[str]:
+    """Subjects with the prefix that the client may describe. Other tasks run in between: there may
+    be 100,000.
+    """
+    for number, subject in enumerate(list(state.subjects)):
+        if number % SUBJECTS_PER_SLICE == 0:
+            await asyncio.sleep(0)
+        if subject in state.subjects and matches_prefix(subject, prefix) and request["may_describe"](subject):
+            yield subject
 
 
 def matches_prefix(subject: str, prefix: str) -> bool:

@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla_operator.plan import inter_broker_login, listener_security
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan import listener_security
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.services import ServiceAddresses, advertised_address, external_listeners
 from ottla_operator.plan.settings import BOOTSTRAP_SERVERS, CLUSTER_FOUND, Settings, replication_defaults
@@ -22,6 +23,8 @@ COMMON_FILE: Final = "cluster.properties"
 INTER_BROKER: Final = "INTER_BROKER"  # no listener of a Cluster can have this name: theirs have no underscore
 DATA_PATH: Final = "/var/lib/ottla"
 CERTIFICATES_PATH: Final = "/etc/ottla-certificates"
+LOGIN_PATH: Final = "/etc/ottla-login"
+_LOGIN_MODULE: Final = f"${{directory:{LOGIN_PATH}:{inter_broker_login.LOGIN_MODULE}}}"
 
 _SETTINGS_OF_KEYS: Final = {
     tls.CHAIN: "ssl.keystore.certificate.chain",
@@ -37,12 +40,13 @@ def broker_file(broker: int | str) -> str:
     return f"broker-{broker}.properties"
 
 
-def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
+def common_settings(cluster: Cluster, brokers: int, login: InterBrokerLogin) -> dict[str, str]:
     """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
     their number, from which replication defaults and the bootstrap servers of the quorum follow.
     """
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
-    protocols = {INTER_BROKER: "PLAINTEXT", **listener_security.security_protocols(cluster)}
+    between = inter_broker_login.listener_protocol(login)
+    protocols = {INTER_BROKER: between, **listener_security.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
     made = {
         **replication_defaults(brokers),
@@ -58,7 +62,8 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
             for broker in range(names.FIRST_BROKER, names.FIRST_BROKER + brokers)
         ),
         "http.listener": f":{names.http_port(cluster)}",
-        **listener_security.security_settings(cluster),
+        **listener_security.security_settings(cluster, login),
+        **inter_broker_login.login_settings(login, INTER_BROKER, _LOGIN_MODULE),
     }
     if (registry_port := cluster.schema_registry_port) is not None:
         made |= {

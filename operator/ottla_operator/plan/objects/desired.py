@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla_operator.plan.objects import access, names
 from ottla_operator.plan.objects.config import all_broker_settings, common_settings, config_map
-from ottla_operator.plan.objects.pods import BrokerImages, pod_template
+from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_template
 from ottla_operator.plan.objects.services import ServiceAddresses, services, services_without_address
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster import Cluster
@@ -22,17 +22,15 @@ class ObjectInputs:
 
     `brokers`: number of pods that the StatefulSet must have now. `state_annotations`: annotations
     of the StatefulSet in which the operator keeps state. `common`: settings of all brokers, if they
-    differ from those of the Cluster because running brokers reject some. `certificates`: digest of
-    the listeners' certificates. `restart_at`: the last time `restartAt` that has passed.
-    `ports_in_use`: ports between brokers of existing pods.
+    differ from those of the Cluster because running brokers reject some. `ports_in_use`: ports
+    between brokers of existing pods.
     """
 
     brokers: int
     addresses: ServiceAddresses = field(default_factory=ServiceAddresses)
     state_annotations: Mapping[str, str] = field(default_factory=dict)
     common: Settings | None = None
-    certificates: str = ""
-    restart_at: str = ""
+    start: StartInputs = field(default_factory=StartInputs)
     ports_in_use: frozenset[int] = frozenset()
 
     @property
@@ -69,9 +67,9 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     budget = access.disruption_budget(cluster)
     if waiting := [it for broker in ids for it in services_without_address(cluster, broker, inputs.addresses)]:
         return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
-    common = inputs.common or common_settings(cluster, inputs.brokers)
+    common = inputs.common or common_settings(cluster, inputs.brokers, inputs.start.login)
     config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses, founds=inputs.founds))
-    template = pod_template(cluster, images, config["metadata"]["name"], inputs.certificates, inputs.restart_at)
+    template = pod_template(cluster, images, config["metadata"]["name"], inputs.start)
     return DesiredObjects(
         prerequisites, budget, config, _stateful_set(cluster, template, inputs.brokers, inputs.state_annotations)
     )

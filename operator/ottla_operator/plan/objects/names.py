@@ -21,6 +21,10 @@ POD_HASH: Final = "ottla.dev/pod-hash"
 """Annotation of pods: hash of their template without the settings."""
 CERTIFICATES: Final = "ottla.dev/certificates"
 """Annotation of pods: digest of the listeners' certificates that the broker was started with."""
+LOGIN: Final = "ottla.dev/inter-broker-login"
+"""Annotation of pods: Optional or Required, if the broker's inter-broker listener has a login."""
+PASSWORDS: Final = "ottla.dev/inter-broker-passwords"
+"""Annotation of pods: digest of the passwords of that login that the broker was started with."""
 RESTART_AT: Final = "ottla.dev/restart-at"
 """Annotation of pods: the spec.restartAt that the broker was started after."""
 KUBECTL_RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
@@ -92,6 +96,11 @@ def owner(cluster: Cluster) -> Json:
 
 def uid(cluster: Cluster) -> str:
     return cluster.metadata.uid
+
+
+def login_secret(cluster: Cluster) -> str:
+    """The Secret with the passwords of brokers and operator."""
+    return f"{cluster.name}-inter-broker-login"
 
 
 def headless_service(cluster: Cluster) -> str:

@@ -6,12 +6,14 @@ hash leaves the settings out: which of them need a restart is decided from their
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.inter_broker_login import LOGIN_MODULE, InterBrokerLogin
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, broker_file
+from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, LOGIN_PATH, broker_file
 from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
 from ottla_operator.plan.objects.pod_template import apply_pod_template
 from ottla_operator.plan.objects.security_context import container_security, pod_security
@@ -25,6 +27,7 @@ DEFAULT_RESOURCES: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}}
 """An idle broker needs less. Without requests its pod would be the first to be evicted from a full
 node.
 """
+_MOUNTS: Final = {"certificates": CERTIFICATES_PATH, "login": LOGIN_PATH}
 RACK_TIMEOUT_S: Final = 30
 """After that a broker starts without its rack: it is better up and badly placed than down."""
 
@@ -43,14 +46,32 @@ class BrokerImages:
         return cluster.spec.image or f"{self.repository}:{cluster.spec.version or self.version}"
 
 
-def pod_template(
-    cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "", restart_at: str = ""
-) -> Json:
-    """`settings`: name of the ConfigMap. `certificates`: digest of the listeners' certificates.
-    `restart_at`: the last time `restartAt` that has passed; empty if there is none."""
-    hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
-    template = _template(cluster, images, settings)
-    started_with = {names.CERTIFICATES: certificates, names.RESTART_AT: restart_at}
+@dataclass(frozen=True, slots=True)
+class StartInputs:
+    """What pods are started with beside settings, each an annotation of theirs. `certificates`:
+    digest of the listeners' certificates. `login`: the login on the inter-broker listener.
+    `passwords`: digest of its passwords. `restart_at`: the last time `restartAt` that has passed.
+    Each is empty if there is none.
+    """
+
+    certificates: str = ""
+    login: InterBrokerLogin = InterBrokerLogin.NONE
+    passwords: str = ""
+    restart_at: str = ""
+
+
+def pod_template(cluster: Cluster, images: BrokerImages, settings: str, start: StartInputs) -> Json:
+    """`settings`: name of the ConfigMap."""
+    has_login = bool(start.login)
+    unnamed = _template(cluster, images, "", has_login=has_login)
+    hash_ = hashlib.sha256(json.dumps(unnamed, sort_keys=True).encode()).hexdigest()[:10]
+    template = _template(cluster, images, settings, has_login=has_login)
+    started_with = {
+        names.CERTIFICATES: start.certificates,
+        names.LOGIN: str(start.login),
+        names.PASSWORDS: start.passwords,
+        names.RESTART_AT: start.restart_at,
+    }
     ours = {names.POD_HASH: hash_, **{name: it for name, it in started_with.items() if it}}
     template["metadata"]["annotations"] = {**template["metadata"].get("annotations", {}), **ours}
     return template
@@ -60,7 +81,8 @@ def pod_hash(template: Json) -> str:
     return str(template["metadata"]["annotations"][names.POD_HASH])
 
 
-def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
+def _template(cluster: Cluster, images: BrokerImages, settings: str, *, has_login: bool) -> Json:
+    secrets = [*_certificates(cluster), *(_login(cluster) if has_login else [])]
     spec = {
         "serviceAccountName": cluster.name,
         "automountServiceAccountToken": False,
@@ -70,10 +92,10 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
         **pull_secrets(images.defaults),
         "topologySpreadConstraints": _topology_spread(cluster),
         **({"initContainers": [_wait_for_rack(cluster, images)]} if cluster.spec.rack else {}),
-        "containers": [_broker(cluster, images)],
+        "containers": [_broker(cluster, images, secrets)],
         "volumes": [
             {"name": "settings", "configMap": {"name": settings}},
-            *_certificates(cluster),
+            *secrets,
             *_rack_volumes(cluster),
         ],
     }
@@ -81,7 +103,8 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
     return apply_pod_template({"metadata": metadata, "spec": spec}, cluster.spec.pod_template)
 
 
-def _broker(cluster: Cluster, images: BrokerImages) -> Json:
+def _broker(cluster: Cluster, images: BrokerImages, secrets: Sequence[Json]) -> Json:
+    """`secrets`: volumes."""
     files = [f"{SETTINGS_PATH}/{it}" for it in (COMMON_FILE, broker_file("$(BROKER_ID)"))]
     resources = cluster.spec.resources
     http = {"port": names.HTTP_PORT}
@@ -119,7 +142,7 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_PATH},
             {"name": "settings", "mountPath": SETTINGS_PATH, "readOnly": True},
-            *({"name": it["name"], "mountPath": CERTIFICATES_PATH, "readOnly": True} for it in _certificates(cluster)),
+            *({"name": it["name"], "mountPath": _MOUNTS[it["name"]], "readOnly": True} for it in secrets),
         ],
     }
 
@@ -157,6 +180,15 @@ def _certificates(cluster: Cluster) -> list[Json]:
         return []
     items = [{"key": it, "path": it} for it in tls.required_keys(cluster)]
     return [{"name": "certificates", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}]
+
+
+def _login(cluster: Cluster) -> list[Json]:
+    secret = {
+        "secretName": names.login_secret(cluster),
+        "defaultMode": 0o440,
+        "items": [{"key": LOGIN_MODULE, "path": LOGIN_MODULE}],
+    }
+    return [{"name": "login", "secret": secret}]
 
 
 def _rack_volumes(cluster: Cluster) -> list[Json]:

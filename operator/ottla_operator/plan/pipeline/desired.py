@@ -10,7 +10,7 @@ from typing import Final, Literal
 from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.driver import deployment
 from ottla_operator.plan.pipeline.network_policy import network_policy
-from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage
 from ottla_operator.plan.pipeline.spark_application import spark_application
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -44,7 +44,7 @@ class LaunchInputs:
     """
 
     launcher: Launcher
-    bootstrap: str
+    connection: BrokerConnection
     claim_modes: Collection[str] = ()
     finished: str = ""
 
@@ -75,9 +75,9 @@ def desired_objects(pipeline: Pipeline, image: PipelineImage, inputs: LaunchInpu
     prerequisites = (*_access(pipeline), network_policy(pipeline), *((claim,) if claim else ()), config)
     if inputs.launcher == "Driver":
         is_finished = inputs.finished == name and pipeline.spec.state != "suspended"
-        application = deployment(pipeline, image, inputs.bootstrap, name, is_finished=is_finished)
+        application = deployment(pipeline, image, inputs.connection, name, is_finished=is_finished)
     else:
-        application = spark_application(pipeline, image, inputs.bootstrap, name, executor)
+        application = spark_application(pipeline, image, inputs.connection, name, executor)
     return DesiredLaunch(prerequisites, application, name)
 
 

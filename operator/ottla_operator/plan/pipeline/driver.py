@@ -11,14 +11,16 @@ from typing import Final
 from ottla_operator.plan.objects.pod_defaults import pull_secrets
 from ottla_operator.plan.objects.security_context import pod_security
 from ottla_operator.plan.pipeline import names, pods, spark
-from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
 START_TIMEOUT_S: Final = 300
 
 
-def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, *, is_finished: bool) -> Json:
+def deployment(
+    pipeline: Pipeline, image: PipelineImage, connection: BrokerConnection, config_map: str, *, is_finished: bool
+) -> Json:
     """The Deployment of a driver. `is_finished`: the driver has read all records and must not run
     again.
     """
@@ -36,35 +38,36 @@ def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": names.selector(pipeline, names.DRIVER)},
             "template": pods.with_pod_template(
-                pipeline, _template(pipeline, image, bootstrap, config_map), pods.DRIVER_CONTAINER
+                pipeline, _template(pipeline, image, connection, config_map), pods.DRIVER_CONTAINER
             ),
         },
     }
 
 
-def _template(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str) -> Json:
+def _template(pipeline: Pipeline, image: PipelineImage, connection: BrokerConnection, config_map: str) -> Json:
+    annotations = {"annotations": connection.annotations} if connection.annotations else {}
     return {
-        "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
+        "metadata": {"labels": names.labels(pipeline, names.DRIVER), **annotations},
         "spec": {
             "serviceAccountName": names.driver(pipeline),
             "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
             "enableServiceLinks": False,
             "securityContext": pod_security(image.defaults),
             **pull_secrets(image.defaults),
-            "containers": [_container(pipeline, image, bootstrap)],
-            "volumes": pods.driver_volumes(pipeline, config_map),
+            "containers": [_container(pipeline, image, connection)],
+            "volumes": pods.driver_volumes(pipeline, config_map, connection),
         },
     }
 
 
-def _container(pipeline: Pipeline, image: PipelineImage, bootstrap: str) -> Json:
+def _container(pipeline: Pipeline, image: PipelineImage, connection: BrokerConnection) -> Json:
     size = spark.driver_size(pipeline)
     http = {"port": names.HTTP_PORT}
     return {
-        **pods.driver_container(pipeline),
+        **pods.driver_container(pipeline, connection),
         "image": image.of(pipeline),
         "imagePullPolicy": image.pull_policy,
-        "args": [*pods.runner_arguments(pipeline, bootstrap, spark.MASTER), "--keep-serving", *_conf(pipeline, image)],
+        "args": [*pods.runner_arguments(pipeline, connection, spark.MASTER), "--keep-serving", *_conf(pipeline, image)],
         "env": [
             {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
             for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP"))

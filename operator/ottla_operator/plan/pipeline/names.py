@@ -16,6 +16,8 @@ FINISHED: Final = "ottla.dev/finished"
 """Annotation of the Deployment: ConfigMap of the pipeline whose driver has read everything and
 exited.
 """
+LOGIN: Final = "ottla.dev/login"
+"""Annotation of driver pods: digest of the login that they have at brokers."""
 HTTP_PORT: Final = "http-metrics"
 
 

@@ -22,13 +22,14 @@ from ottla_operator.resources.pipeline import Pipeline
 SETTINGS_PATH: Final = "/etc/ottla"
 PIPELINE_FILE, EXECUTOR_FILE = "pipeline.json", "executor.json"
 CHECKPOINT_PATH: Final = "/checkpoint"
+LOGIN_PATH: Final = "/etc/ottla-login"
 HTTP_PORT: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
 CONTAINER_IN_TEMPLATES: Final = "spark"
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
 DEFAULT_GRACEFUL_STOP: Final = "30s"
 SPARK_CLOSE_S: Final = 15  # after the batch in flight has ended
-_NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark")
+_NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark", "userRef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,30 @@ class PipelineImage:
         return (pipeline.spec.spark and pipeline.spec.spark.image) or self.reference
 
 
-def runner_arguments(pipeline: Pipeline, bootstrap: str, master: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class BrokerConnection:
+    """How a driver reaches brokers. `secret`: of the User that it logs in as, with the `keys` that
+    it reads; empty without a login. `digest`: changes when it has to log in anew.
+    """
+
+    bootstrap: str
+    secret: str = ""
+    keys: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Of the driver's pod."""
+        return {names.LOGIN: self.digest} if self.digest else {}
+
+
+def runner_arguments(pipeline: Pipeline, connection: BrokerConnection, master: str) -> list[str]:
     """Arguments of `python -m ottla_spark`."""
     return [
         "run",
         *("--pipeline", f"{SETTINGS_PATH}/{PIPELINE_FILE}"),
-        *("--bootstrap", bootstrap),
+        *("--bootstrap", connection.bootstrap),
+        *(("--login", LOGIN_PATH) if connection.secret else ()),
         *("--checkpoint", checkpoint_path(pipeline)),
         *("--master", master),
         *("--log", "/dev/stderr"),
@@ -62,7 +81,7 @@ def termination_grace_s(pipeline: Pipeline) -> int:
     return -(-parse_duration_ms((stop and stop.graceful) or DEFAULT_GRACEFUL_STOP) // 1000) + SPARK_CLOSE_S
 
 
-def driver_container(pipeline: Pipeline) -> Json:
+def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
     """The driver's container without the fields that launchers add: image, arguments, resources."""
     return {
         "name": DRIVER_CONTAINER,
@@ -72,13 +91,18 @@ def driver_container(pipeline: Pipeline) -> Json:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "pipeline", "mountPath": SETTINGS_PATH, "readOnly": True},
+            *([{"name": "login", "mountPath": LOGIN_PATH, "readOnly": True}] if connection.secret else []),
             *_mounts(pipeline),
         ],
     }
 
 
-def driver_volumes(pipeline: Pipeline, config_map: str) -> list[Json]:
-    return [{"name": "pipeline", "configMap": {"name": config_map}}, *_volumes(pipeline)]
+def driver_volumes(pipeline: Pipeline, config_map: str, connection: BrokerConnection) -> list[Json]:
+    """Executors need no login: the connector hands them the driver's."""
+    items = [{"key": it, "path": it} for it in connection.keys]
+    login = {"name": "login", "secret": {"secretName": connection.secret, "defaultMode": 0o440, "items": items}}
+    logins = [login] if connection.secret else []
+    return [{"name": "pipeline", "configMap": {"name": config_map}}, *logins, *_volumes(pipeline)]
 
 
 def executor_template(pipeline: Pipeline, defaults: PodDefaults, *, beside_driver: bool) -> Json:

@@ -14,7 +14,7 @@ from typing import Final
 from ottla_operator.plan.objects.pod_defaults import pull_secrets
 from ottla_operator.plan.objects.security_context import pod_security
 from ottla_operator.plan.pipeline import names, pods, spark
-from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
@@ -27,7 +27,7 @@ RETRY_INTERVAL_S: Final = 10
 
 
 def spark_application(
-    pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, executor: Json
+    pipeline: Pipeline, image: PipelineImage, connection: BrokerConnection, config_map: str, executor: Json
 ) -> Json:
     """`executor`: the executors' pod template."""
     return {
@@ -42,11 +42,11 @@ def spark_application(
             "image": image.of(pipeline),
             "imagePullPolicy": image.pull_policy,
             "mainApplicationFile": PROGRAM,
-            "arguments": pods.runner_arguments(pipeline, bootstrap, spark.MASTER),
+            "arguments": pods.runner_arguments(pipeline, connection, spark.MASTER),
             "sparkConf": _conf(pipeline),
             "restartPolicy": _restart(pipeline),
             "suspend": pipeline.spec.state == "suspended",
-            "driver": _driver(pipeline, image, config_map),
+            "driver": _driver(pipeline, image, connection, config_map),
             "executor": _executor(pipeline, executor),
         },
     }
@@ -81,22 +81,23 @@ def _restart(pipeline: Pipeline) -> Json:
     return {"type": "Always", **again}
 
 
-def _driver(pipeline: Pipeline, image: PipelineImage, config_map: str) -> Json:
+def _driver(pipeline: Pipeline, image: PipelineImage, connection: BrokerConnection, config_map: str) -> Json:
     size = spark.driver_size(pipeline)
     container = {
-        **pods.driver_container(pipeline),
+        **pods.driver_container(pipeline, connection),
         # The container's first process is the JVM, which would abort the batch in flight.
         "lifecycle": {"preStop": {"exec": {"command": ["python", "-m", "ottla_spark.stop"]}}},
     }
+    annotations = {"annotations": connection.annotations} if connection.annotations else {}
     template = {
-        "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
+        "metadata": {"labels": names.labels(pipeline, names.DRIVER), **annotations},
         "spec": {
             "terminationGracePeriodSeconds": pods.termination_grace_s(pipeline),
             "enableServiceLinks": False,
             "securityContext": pod_security(image.defaults),
             **pull_secrets(image.defaults),
             "containers": [container],
-            "volumes": pods.driver_volumes(pipeline, config_map),
+            "volumes": pods.driver_volumes(pipeline, config_map, connection),
         },
     }
     return {

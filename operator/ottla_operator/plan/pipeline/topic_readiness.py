@@ -30,11 +30,18 @@ def source_topics(pipeline: Pipeline) -> list[str]:
     return sorted({it.topic for it in pipeline.spec.sources.values()})
 
 
-def sink_topics(pipeline: Pipeline) -> list[str]:
-    """Topics that rows and dead letters are written to, and that are not sources."""
+def written_topics(pipeline: Pipeline) -> list[str]:
+    """Topics that rows and dead letters are written to."""
     dead_letter = pipeline.spec.dead_letter
-    sinks = {it.topic for it in pipeline.spec.sinks if it.topic} | ({dead_letter.topic} if dead_letter else set())
-    return sorted(sinks - set(source_topics(pipeline)))
+    return sorted(
+        {it.topic for it in pipeline.spec.sinks if it.topic} | ({dead_letter.topic} if dead_letter else set())
+    )
+
+
+def sink_topics(pipeline: Pipeline) -> list[str]:
+    """Topics that are written to, and that are not sources."""
+    sources = set(source_topics(pipeline))
+    return [it for it in written_topics(pipeline) if it not in sources]
 
 
 def resources_by_topic(resources: Iterable[Json]) -> dict[str, Json]:

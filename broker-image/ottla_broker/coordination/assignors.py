@@ -1,0 +1,141 @@
+"""Assignors of consumer groups (KIP-848): from members and topics to a target assignment. Pure.
+
+Every assignor assigns each partition of a subscribed topic to exactly one member that subscribes to
+its topic.
+
+- `uniform`, the default, balances first, and keeps as many partitions as possible where they are.
+  Members that all subscribe to the same topics get numbers of partitions that differ by one at
+  most. Otherwise no partition can be moved to a member that has two fewer.
+- `range` gives each member a contiguous range of each topic's partitions. Members that subscribe to
+  topics of the same size get the same partitions of each, which joins need. It keeps nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+Assignment = Mapping[UUID, frozenset[int]]
+"""Topic id → partitions, without empty topics. Never changed in place."""
+
+NO_PARTITIONS: Final[Assignment] = {}
+
+TopicPartition = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignableMember:
+    """`topics`: ids of the subscribed topics that exist. `target`: the present target."""
+
+    topics: frozenset[UUID]
+    target: Assignment = field(default_factory=dict)
+    group_instance_id: str | None = None
+
+
+Members = Mapping[str, AssignableMember]
+PartitionCounts = Mapping[UUID, int]
+Assignor = Callable[[Members, PartitionCounts], dict[str, Assignment]]
+
+
+def partitions_of(assignment: Assignment) -> list[TopicPartition]:
+    return [(topic, partition) for topic, partitions in assignment.items() for partition in partitions]
+
+
+def to_assignment(partitions: "list[TopicPartition] | set[TopicPartition]") -> Assignment:
+    by_topic: defaultdict[UUID, set[int]] = defaultdict(set)
+    for topic, partition in partitions:
+        by_topic[topic].add(partition)
+    return {topic: frozenset(of_topic) for topic, of_topic in by_topic.items()}
+
+
+def assign_range(members: Members, counts: PartitionCounts) -> dict[str, Assignment]:
+    # Static members first, so that a restart of one, which changes its member id, moves nothing.
+    ordered = sorted(members, key=lambda id: (members[id].group_instance_id is None, members[id].group_instance_id, id))
+    result: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
+    for topic, count in counts.items():
+        subscribers = [member_id for member_id in ordered if topic in members[member_id].topics]
+        if not subscribers:
+            continue
+        size, larger = divmod(count, len(subscribers))
+        start = 0
+        for at, member_id in enumerate(subscribers):
+            end = start + size + (at < larger)
+            if end > start:
+                result[member_id][topic] = frozenset(range(start, end))
+            start = end
+    return dict(result)
+
+
+def assign_uniformly(members: Members, counts: PartitionCounts) -> dict[str, Assignment]:
+    subscriptions = {member.topics for member in members.values()}
+    kept, unassigned = _keep_valid_partitions(members, counts)
+    if len(subscriptions) == 1:
+        _balance_equal_subscriptions(kept, unassigned)
+    else:
+        _balance_different_subscriptions(members, kept, unassigned)
+    return {member_id: to_assignment(partitions) for member_id, partitions in kept.items()}
+
+
+def _keep_valid_partitions(
+    members: Members, counts: PartitionCounts
+) -> tuple[dict[str, set[TopicPartition]], list[TopicPartition]]:
+    """What members may keep of their present targets, and the partitions that nobody has."""
+    kept: dict[str, set[TopicPartition]] = {}
+    taken: set[TopicPartition] = set()
+    for member_id in sorted(members):
+        member = members[member_id]
+        kept[member_id] = {
+            (topic, partition)
+            for topic, partition in partitions_of(member.target)
+            if topic in member.topics and partition < counts.get(topic, 0) and (topic, partition) not in taken
+        }
+        taken |= kept[member_id]
+    subscribed = frozenset().union(*(member.topics for member in members.values()))
+    return kept, [
+        (topic, partition)
+        for topic in sorted(subscribed)
+        for partition in range(counts.get(topic, 0))
+        if (topic, partition) not in taken
+    ]
+
+
+def _balance_equal_subscriptions(kept: dict[str, set[TopicPartition]], unassigned: list[TopicPartition]) -> None:
+    """The members that have most are those with one partition more, so that fewest move."""
+    size, larger = divmod(len(unassigned) + sum(map(len, kept.values())), len(kept))
+    by_size = sorted(kept, key=lambda member_id: (-len(kept[member_id]), member_id))
+    quotas = {member_id: size + (at < larger) for at, member_id in enumerate(by_size)}
+    for member_id, quota in quotas.items():
+        if (surplus := len(kept[member_id]) - quota) > 0:
+            given_up = sorted(kept[member_id])[-surplus:]
+            kept[member_id].difference_update(given_up)
+            unassigned += given_up
+    remaining = iter(unassigned)
+    for member_id, quota in quotas.items():
+        for _ in range(quota - len(kept[member_id])):
+            kept[member_id].add(next(remaining))
+
+
+def _balance_different_subscriptions(
+    members: Members, kept: dict[str, set[TopicPartition]], unassigned: list[TopicPartition]
+) -> None:
+    subscribers: dict[UUID, list[str]] = defaultdict(list)
+    for member_id in sorted(members):
+        for topic in members[member_id].topics:
+            subscribers[topic].append(member_id)
+    # Partitions with the fewest possible owners first: the others can still fill the gaps.
+    for topic, partition in sorted(unassigned, key=lambda tp: (len(subscribers[tp[0]]), tp)):
+        kept[min(subscribers[topic], key=lambda member_id: len(kept[member_id]))].add((topic, partition))
+    has_moved = True
+    while has_moved:  # each move lowers the sum of the squared sizes
+        has_moved = False
+        for owner in sorted(kept, key=lambda member_id: -len(kept[member_id])):
+            for topic_partition in sorted(kept[owner]):
+                candidate = min(subscribers[topic_partition[0]], key=lambda member_id: len(kept[member_id]))
+                if len(kept[owner]) - len(kept[candidate]) >= 2:
+                    kept[owner].remove(topic_partition)
+                    kept[candidate].add(topic_partition)
+                    has_moved = True
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_range}

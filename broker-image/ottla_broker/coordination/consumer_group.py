@@ -1,0 +1,373 @@
+"""A consumer group (KIP-848): its members and assignments, as its records say. No I/O, no clock.
+
+The records are the state: an operation makes records, and each is applied as it is made, as it is
+when a partition is loaded (`apply`). So a coordinator that takes over sees what the former one saw.
+
+    group epoch        grows when members, subscriptions or subscribed topics change
+    assignment epoch   the group epoch for which the target assignment was computed
+    member epoch       the assignment epoch that a member has reached
+
+A member reaches the assignment epoch once it has given up everything that its target lacks
+(`reconciliation`). Invariant: `owners` has at most one member for a partition. A member owns a
+partition from when the partition is assigned to it until it has reported that it gave it up, has
+left or has been fenced.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from typing import ClassVar, Final
+from uuid import UUID
+
+from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicPartition, partitions_of
+from ottla_broker.coordination.consumer_group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupKey,
+    ConsumerGroupRecordKey,
+    ConsumerGroupRecordValue,
+    ConsumerMemberKey,
+    ConsumerMemberValue,
+    CurrentAssignmentKey,
+    CurrentAssignmentValue,
+    GroupEpochValue,
+    PartitionMetadataKey,
+    RegularExpressionKey,
+    RegularExpressionValue,
+    TargetAssignmentEpochKey,
+    TargetAssignmentEpochValue,
+    TargetAssignmentKey,
+    TargetAssignmentValue,
+    TopicPartitions,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+STATIC_LEAVING_EPOCH: Final = -2
+"""Of a static member that has left for a restart, and keeps its assignment until its session
+ends."""
+
+
+class ConsumerGroupState(StrEnum):
+    """Values as ListGroups and ConsumerGroupDescribe return them."""
+
+    empty = "Empty"
+    assigning = "Assigning"
+    reconciling = "Reconciling"
+    stable = "Stable"
+    dead = "Dead"
+
+
+class MemberState(IntEnum):
+    """Values as records have them. Any other, of a later version, is `unknown`."""
+
+    stable = 0
+    unrevoked_partitions = 1
+    unreleased_partitions = 2
+    unknown = 127
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """`assigned`: what it may consume. `pending_revocation`: what it must give up first, before it
+    reaches the next epoch. `classic`: for a member that uses the classic protocol."""
+
+    id: str
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str = ""  # none; Kafka writes and describes it so, too
+    server_assignor: str | None = None
+    classic: ClassicMemberMetadata | None = None
+    epoch: int = JOINING_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.stable
+    assigned: Assignment = field(default_factory=dict)
+    pending_revocation: Assignment = field(default_factory=dict)
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.stable and self.epoch == assignment_epoch
+
+    def owned_partitions(self) -> Iterator[TopicPartition]:
+        yield from partitions_of(self.assigned)
+        yield from partitions_of(self.pending_revocation)
+
+    def metadata_value(self) -> ConsumerMemberValue:
+        return ConsumerMemberValue(
+            self.group_instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.subscribed_topic_names,
+            self.subscribed_topic_regex,
+            self.rebalance_timeout_ms,
+            self.server_assignor,
+            self.classic,
+        )
+
+    def assignment_value(self) -> CurrentAssignmentValue:
+        return CurrentAssignmentValue(
+            self.epoch,
+            self.previous_epoch,
+            self.state,
+            to_topic_partitions(self.assigned),
+            to_topic_partitions(self.pending_revocation),
+        )
+
+
+@dataclass(slots=True)
+class MemberDeadlines:
+    """Loop time in ms; None: not awaited. `revocation`: of the epoch `revocation_epoch`. `join` and
+    `sync`: of a member that uses the classic protocol."""
+
+    session: int | None = None
+    revocation: int | None = None
+    revocation_epoch: int = -1
+    join: int | None = None
+    sync: int | None = None
+
+    def earliest(self) -> int | None:
+        return min((it for it in (self.session, self.revocation, self.join, self.sync) if it is not None), default=None)
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    """`metadata_version` and `regex_*` say for which metadata the group's topics and regular
+    expressions were looked at last; −1 after loading, so that the next heartbeat looks."""
+
+    type: ClassVar = "consumer"
+    protocol_type: ClassVar = "consumer"
+
+    id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)  # group instance id → member id
+    targets: dict[str, Assignment] = field(default_factory=dict)
+    regular_expressions: dict[str, RegularExpressionValue] = field(default_factory=dict)
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    has_partition_metadata: bool = False  # a record of Kafka before 4.1, to be removed
+    is_dead: bool = False
+    deadlines: dict[str, MemberDeadlines] = field(default_factory=dict)
+    next_deadline_ms: int | None = None
+    metadata_version: int = -1
+    regex_metadata_version: int = -1
+    regex_resolved_ms: int = -1  # wall clock
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if self.is_dead:
+            return ConsumerGroupState.dead
+        if not self.members:
+            return ConsumerGroupState.empty
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.assigning
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.stable
+        return ConsumerGroupState.reconciling
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def find_member(self, member_id: str) -> ConsumerMember:
+        """UNKNOWN_MEMBER_ID."""
+        if (member := self.members.get(member_id)) is None:
+            raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {self.id}.")
+        return member
+
+    def find_static_member(self, member_id: str, group_instance_id: str) -> ConsumerMember:
+        """The holder of the instance id. UNKNOWN_MEMBER_ID without one, FENCED_INSTANCE_ID when it
+        has another member id."""
+        if (holder := self.static_members.get(group_instance_id)) is None:
+            raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {group_instance_id} is unknown.")
+        if holder != member_id:
+            raise KafkaError(
+                ErrorCode.fenced_instance_id,
+                f"Static member {member_id} with instance id {group_instance_id} was fenced by member {holder}.",
+            )
+        return self.members[holder]
+
+    def subscribed_topics_of(self, member: ConsumerMember) -> set[str]:
+        """Names, of topics that need not exist."""
+        names = set(member.subscribed_topic_names)
+        if member.subscribed_topic_regex and (found := self.regular_expressions.get(member.subscribed_topic_regex)):
+            names.update(found.topics)
+        return names
+
+    def subscribed_topics(self) -> set[str]:
+        names: set[str] = set()
+        for member in self.members.values():
+            names.update(member.subscribed_topic_names)
+        for found in self.regular_expressions.values():
+            names.update(found.topics)
+        return names
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in member.subscribed_topic_names for member in self.members.values()) or any(
+            topic in found.topics for found in self.regular_expressions.values()
+        )
+
+    def subscribers_of_regex(self, expression: str) -> int:
+        return sum(member.subscribed_topic_regex == expression for member in self.members.values())
+
+    def preferred_assignor(self, default: str) -> str:
+        """The assignor that most members ask for."""
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            if member.server_assignor is not None:
+                votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+        return max(votes, key=lambda name: votes[name], default=default)
+
+    def check_commit(self, member_id: str, member_epoch: int, version: int) -> None:
+        """Raises KafkaError unless this member may commit offsets with this version of
+        OffsetCommit. Administrators commit without a member while the group is empty."""
+        if self.is_dead:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        if member_epoch < 0 and self.is_empty:
+            return
+        member = self.find_member(member_id)
+        if member.classic is None and version < MEMBER_EPOCHS_SINCE:
+            raise KafkaError(
+                ErrorCode.unsupported_version,
+                "OffsetCommit version 9 or above must be used by members using the modern group protocol",
+            )
+        _check_epoch(member, member_epoch)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Raises KafkaError unless the offsets may be fetched by this member; without one anybody
+        may."""
+        if member_id is None and member_epoch < 0:
+            return
+        _check_epoch(self.find_member(member_id or ""), member_epoch)
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def apply(self, key: ConsumerGroupRecordKey, value: ConsumerGroupRecordValue | None) -> None:
+        """Applies a record; None is a tombstone."""
+        match key, value:
+            case ConsumerMemberKey(), ConsumerMemberValue():
+                self._apply_member(key.member_id, value)
+            case ConsumerMemberKey(), _:
+                self._remove_member(key.member_id)
+            case CurrentAssignmentKey(), CurrentAssignmentValue():
+                self._apply_current_assignment(key.member_id, value)
+            case CurrentAssignmentKey(), _:
+                if key.member_id in self.members:
+                    gone = CurrentAssignmentValue(LEAVING_EPOCH, LEAVING_EPOCH, MemberState.stable, (), ())
+                    self._apply_current_assignment(key.member_id, gone)
+            case TargetAssignmentKey(), TargetAssignmentValue():
+                self.targets[key.member_id] = from_topic_partitions(value.topic_partitions)
+            case TargetAssignmentKey(), _:
+                self.targets.pop(key.member_id, None)
+            case ConsumerGroupKey(), GroupEpochValue():
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case TargetAssignmentEpochKey(), TargetAssignmentEpochValue():
+                self.assignment_epoch = value.epoch
+            case TargetAssignmentEpochKey(), _:
+                self.assignment_epoch = 0
+            case RegularExpressionKey(), RegularExpressionValue():
+                self.regular_expressions[key.regular_expression] = value
+            case RegularExpressionKey(), _:
+                self.regular_expressions.pop(key.regular_expression, None)
+            case PartitionMetadataKey(), _:
+                self.has_partition_metadata = False
+
+    def _apply_member(self, member_id: str, value: ConsumerMemberValue) -> None:
+        member = self.members.get(member_id) or ConsumerMember(member_id)
+        self.members[member_id] = replace(
+            member,
+            group_instance_id=value.group_instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=value.subscribed_topic_names,
+            subscribed_topic_regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=value.classic if value.classic is not None and value.classic.supported_protocols else None,
+        )
+        if value.group_instance_id is not None:
+            self.static_members[value.group_instance_id] = member_id
+
+    def _apply_current_assignment(self, member_id: str, value: CurrentAssignmentValue) -> None:
+        member = self.members.get(member_id) or ConsumerMember(member_id)
+        self._release(member)
+        known = value.state in (MemberState.stable, MemberState.unrevoked_partitions, MemberState.unreleased_partitions)
+        member = self.members[member_id] = replace(
+            member,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if known else MemberState.unknown,
+            assigned=from_topic_partitions(value.assigned),
+            pending_revocation=from_topic_partitions(value.pending_revocation),
+        )
+        for partition in member.owned_partitions():
+            self.owners[partition] = member_id
+
+    def _remove_member(self, member_id: str) -> None:
+        if (member := self.members.pop(member_id, None)) is None:
+            return
+        self._release(member)
+        if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member_id:
+            del self.static_members[member.group_instance_id]
+
+    def _release(self, member: ConsumerMember) -> None:
+        for partition in member.owned_partitions():
+            if self.owners.get(partition) == member.id:
+                del self.owners[partition]
+
+    # -- deadlines ---------------------------------------------------------------------------------
+
+    def lower_next_deadline(self, deadline_ms: int) -> None:
+        if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
+            self.next_deadline_ms = deadline_ms
+
+    def deadlines_of(self, member_id: str) -> MemberDeadlines:
+        return self.deadlines.setdefault(member_id, MemberDeadlines())
+
+    def copy_state(self) -> "ConsumerGroup":
+        """A copy to return to when records could not be written. Members are immutable."""
+        return replace(
+            self,
+            members=dict(self.members),
+            static_members=dict(self.static_members),
+            targets=dict(self.targets),
+            regular_expressions=dict(self.regular_expressions),
+            owners=dict(self.owners),
+            deadlines={member_id: replace(one) for member_id, one in self.deadlines.items()},
+        )
+
+
+MEMBER_EPOCHS_SINCE: Final = 9
+"""The version of OffsetCommit and OffsetFetch that has member epochs."""
+
+
+def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+    if epoch == member.epoch:
+        return
+    if member.classic is not None:
+        raise KafkaError(
+            ErrorCode.illegal_generation,
+            f"The received generation id {epoch} does not match the expected member epoch {member.epoch}.",
+        )
+    raise KafkaError(
+        ErrorCode.stale_member_epoch,
+        f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
+    )
+
+
+def to_topic_partitions(assignment: Assignment) -> tuple[TopicPartitions, ...]:
+    return tuple(TopicPartitions(topic, tuple(sorted(partitions))) for topic, partitions in sorted(assignment.items()))
+
+
+def from_topic_partitions(found: tuple[TopicPartitions, ...]) -> Assignment:
+    if not found:
+        return NO_PARTITIONS
+    return {one.topic_id or UUID(int=0): frozenset(one.partitions) for one in found if one.partitions}

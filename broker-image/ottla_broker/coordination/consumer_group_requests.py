@@ -1,0 +1,288 @@
+"""Runs the requests of the consumer protocol, and of classic members in consumer groups, on the
+groups of one shard.
+
+A request changes its group at once, with the records that it appends to the leader's log, and is
+answered when they are replicated. So requests that arrive meanwhile see the change. If the records
+cannot be appended, the change is undone; if another broker takes over before they are replicated,
+it may or may not load them, and the client repeats its request there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Protocol
+
+from ottla_broker.coordination import classic_members, consumer_heartbeat
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_group import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    STATIC_LEAVING_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+)
+from ottla_broker.coordination.consumer_group_records import encode_consumer_group_key, encode_consumer_group_value
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.effects import (
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+    Timestamps,
+)
+from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
+from ottla_broker.coordination.group_migration import can_downgrade, check_upgrade, downgrade_group, upgrade_group
+from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record
+
+logger = logging.getLogger(__name__)
+
+Group = ClassicGroup | ConsumerGroup
+Write = asyncio.Future[ErrorCode]
+
+
+class GroupStore(Protocol):
+    """What a shard offers."""
+
+    groups: dict[str, Group]
+
+    def timestamps(self) -> Timestamps: ...
+
+    def append_records(self, records: Sequence[Record]) -> Write:
+        """At once; KafkaError when the log did not take them."""
+        ...
+
+    def schedule_timer(self, group: Group) -> None: ...
+
+    def close_group(self, group: ClassicGroup, error: ErrorCode) -> None: ...
+
+    def rebalance_classic_group(self, group: ClassicGroup, reason: str) -> None: ...
+
+
+class ConsumerGroupRequests:
+    def __init__(self, store: GroupStore, metadata: CoordinatorMetadata, config: GroupCoordinatorConfig) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._config = config
+        self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
+
+    def _config_of(self, group_id: str) -> ConsumerGroupConfig:
+        return self._config.consumer.of_group(self._metadata.group_configs(group_id))
+
+    # -- the consumer protocol ---------------------------------------------------------------------
+
+    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatResult:
+        """GROUP_ID_NOT_FOUND, and the errors of `consumer_heartbeat`."""
+        if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
+            return await self._leave(self._find_group(group_id), request)
+        replaced = self._store.groups.get(group_id)
+        change, first_records = self._find_or_create_group(group_id, replaced, request)
+        try:
+            result = consumer_heartbeat.heartbeat(
+                change, request, self._metadata, self._config_of(group_id), self._store.timestamps()
+            )
+            write = self._append(change, first_records)
+        except KafkaError:
+            change.undo()
+            raise
+        if replaced is not change.group:
+            self._store.groups[group_id] = change.group
+            if isinstance(replaced, ClassicGroup):
+                # Members that wait rejoin, and find a consumer group.
+                self._store.close_group(replaced, ErrorCode.rebalance_in_progress)
+        self._store.schedule_timer(change.group)
+        if write is not None:
+            await wait_for_write(write)
+        return result
+
+    def _find_group(self, group_id: str) -> ConsumerGroup:
+        group = self._store.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        if not isinstance(group, ConsumerGroup):
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+        return group
+
+    def _find_or_create_group(
+        self, group_id: str, group: Group | None, request: ConsumerHeartbeat
+    ) -> tuple[GroupChange, list[Record]]:
+        """The change that the heartbeat continues, and records to write before its own. A group of
+        another protocol, and a new one, take their place once the heartbeat succeeds."""
+        if isinstance(group, ConsumerGroup):
+            return GroupChange(group), []
+        if request.member_epoch != JOINING_EPOCH:
+            return GroupChange(self._find_group(group_id)), []
+        if group is None:
+            return GroupChange(ConsumerGroup(group_id)), []
+        if group.state is GroupState.empty:
+            return GroupChange(ConsumerGroup(group_id)), self._classic_tombstone(group)
+        check_upgrade(group, self._config.consumer)
+        change = upgrade_group(group, self._metadata)
+        now = self._store.timestamps()
+        for member in change.group.members.values():
+            assert member.classic is not None
+            consumer_heartbeat.schedule_session_timeout(change.group, member, member.classic.session_timeout_ms, now)
+        return change, self._classic_tombstone(group)
+
+    def _classic_tombstone(self, group: ClassicGroup) -> list[Record]:
+        now_ms = self._store.timestamps().wall_ms
+        return [Record(now_ms, encode_group_metadata_key(group.id), None)] if group.has_records else []
+
+    async def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> HeartbeatResult:
+        member = consumer_heartbeat.find_leaving_member(group, request)
+        if request.member_epoch == STATIC_LEAVING_EPOCH:
+            write, result = self._leave_for_restart(group, member)
+        else:
+            logger.info("group %s: member %s left", group.id, member.id)
+            write, result = self._remove_members(group, [member.id]), HeartbeatResult(member.id, LEAVING_EPOCH)
+        if write is not None:
+            await wait_for_write(write)
+        return result
+
+    def _leave_for_restart(self, group: ConsumerGroup, member: ConsumerMember) -> tuple[Write | None, HeartbeatResult]:
+        logger.info("group %s: static member %s left for a restart", group.id, member.group_instance_id)
+        change = GroupChange(group)
+        result = consumer_heartbeat.leave_for_restart(change, member)
+        return self._append_or_undo(change), result
+
+    def expire_members(self, group: ConsumerGroup) -> None:
+        """Called at the group's next deadline."""
+        expired = consumer_heartbeat.take_expired_members(group, self._store.timestamps())
+        for member_id, reason in expired.items():
+            logger.info("group %s: member %s is removed because %s", group.id, member_id, reason)
+        if expired:
+            try:
+                self._remove_members(group, list(expired))
+            except KafkaError as error:  # not the leader any more, or too few replicas: try again
+                logger.warning("group %s: expired members could not be removed: %s", group.id, error)
+                group.lower_next_deadline(self._store.timestamps().loop_ms + RETRY_MS)
+        self._store.schedule_timer(group)
+
+    def restart_sessions(self, group: ConsumerGroup) -> None:
+        """Called when the group has been loaded."""
+        config, now = self._config_of(group.id), self._store.timestamps()
+        for member in group.members.values():
+            timeout_ms = config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+            consumer_heartbeat.schedule_session_timeout(group, member, timeout_ms, now)
+            consumer_heartbeat.schedule_revocation_timeout(group, member, now)
+        self._store.schedule_timer(group)
+
+    # -- members of the classic protocol -----------------------------------------------------------
+
+    async def join_classic(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
+        """Like `membership.join_group`, in a group with members."""
+        change = GroupChange(group)
+        now = self._store.timestamps()
+        try:
+            result = classic_members.join_group(change, request, self._metadata, self._config_of(group.id), now)
+            write = self._downgrade(group, change, ()) if self._can_downgrade(group, ()) else self._append(change)
+        except KafkaError:
+            change.undo()
+            raise
+        self._store.schedule_timer(group)
+        if write is not None:
+            await wait_for_write(write)
+        return result
+
+    def sync_classic(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
+        result = classic_members.sync_group(group, request, self._metadata, self._store.timestamps())
+        self._store.schedule_timer(group)
+        return result
+
+    def heartbeat_classic(
+        self, group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation: int
+    ) -> None:
+        try:
+            classic_members.heartbeat(group, member_id, group_instance_id, generation, self._store.timestamps())
+        finally:
+            self._store.schedule_timer(group)
+
+    async def leave_classic(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
+        codes, member_ids = classic_members.find_leaving_members(group, leaving)
+        if member_ids and (write := self._remove_members(group, member_ids)) is not None:
+            await wait_for_write(write)
+        return codes
+
+    def delete_empty_group(self, group: ConsumerGroup) -> None:
+        """Makes room for a classic group of the same id. KafkaError when that cannot be written."""
+        change = GroupChange(group)
+        change.remove_group()
+        self._append_or_undo(change)
+        group.is_dead = True
+        del self._store.groups[group.id]
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def _remove_members(self, group: ConsumerGroup, member_ids: Sequence[str]) -> Write | None:
+        change = GroupChange(group)
+        if self._can_downgrade(group, member_ids):
+            try:
+                return self._downgrade(group, change, member_ids)
+            except KafkaError:
+                change.undo()
+                raise
+        consumer_heartbeat.fence_members(change, list(member_ids), self._metadata)
+        write = self._append_or_undo(change)
+        self._store.schedule_timer(group)
+        return write
+
+    def _can_downgrade(self, group: ConsumerGroup, without: Collection[str]) -> bool:
+        return can_downgrade(group, without, self._config.consumer, self._config.group_max_size)
+
+    def _downgrade(self, group: ConsumerGroup, change: GroupChange, without: Collection[str]) -> Write:
+        now = self._store.timestamps()
+        classic = downgrade_group(group, without, self._config, self._metadata, now)
+        needs_rebalance = bool(without) or any(member.epoch != group.epoch for member in group.members.values())
+        change.remove_group()
+        record = classic.to_record({member.id: member.assignment for member in classic.members.values()})
+        key = encode_group_metadata_key(group.id)
+        write = self._append(change, last=[Record(now.wall_ms, key, encode_group_metadata_value(record))])
+        assert write is not None
+        group.is_dead = True
+        self._store.groups[group.id] = classic
+        for member in classic.members.values():
+            classic.schedule_session_timeout(member, now)
+        self._store.schedule_timer(classic)
+        if needs_rebalance:
+            self._store.rebalance_classic_group(classic, "the last member of the consumer protocol left")
+        return write
+
+    def _append_or_undo(self, change: GroupChange) -> Write | None:
+        try:
+            return self._append(change)
+        except KafkaError:
+            change.undo()
+            raise
+
+    def _append(self, change: GroupChange, first: Sequence[Record] = (), last: Sequence[Record] = ()) -> Write | None:
+        """The write of all records. Without any, the group's last write: a response that repeats
+        what it says must not come before it is replicated. None without that, too."""
+        now_ms = self._store.timestamps().wall_ms
+        records = [
+            Record(
+                now_ms,
+                encode_consumer_group_key(key),
+                None if value is None else encode_consumer_group_value(key, value),
+            )
+            for key, value in change.records
+        ]
+        records = [*first, *records, *last]
+        group_id = change.group.id
+        if not records:
+            return self._in_flight.get(group_id)
+        write = self._in_flight[group_id] = self._store.append_records(records)
+        write.add_done_callback(partial(self._on_written, group_id))
+        return write
+
+    def _on_written(self, group_id: str, write: Write) -> None:
+        if self._in_flight.get(group_id) is write:
+            del self._in_flight[group_id]
+
+
+RETRY_MS = 1_000

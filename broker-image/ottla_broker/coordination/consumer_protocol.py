@@ -1,0 +1,77 @@
+"""What consumers of the classic protocol send inside JoinGroup and SyncGroup: their subscriptions
+and assignments.
+
+Source: `clients/src/main/resources/common/message/ConsumerProtocol*.json` of Apache Kafka. Later
+versions only add fields at the end, so they are read as the latest that is known.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla_broker.coordination.record_format import Field, RecordFormat
+from ottla_broker.wire.message_reader import MalformedMessage
+
+TopicPartitionsByName = Mapping[str, frozenset[int]]
+
+
+class NamedPartitions(NamedTuple):
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class Subscription(NamedTuple):
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: tuple[NamedPartitions, ...] = ()
+    generation: int = -1
+    rack_id: str | None = None
+
+
+class ConsumerAssignment(NamedTuple):
+    assigned: tuple[NamedPartitions, ...]
+    user_data: bytes | None = None
+
+
+LATEST: Final = 3
+
+_NAMED_PARTITIONS: Final = RecordFormat(NamedPartitions, [Field("string"), Field("int32", array=True)], latest=LATEST)
+_SUBSCRIPTION: Final = RecordFormat(
+    Subscription,
+    [
+        Field("string", array=True),
+        Field("bytes", nullable=True),
+        Field(_NAMED_PARTITIONS, since=1, default=()),
+        Field("int32", since=2, default=-1),
+        Field("string", nullable=True, since=3),
+    ],
+    latest=LATEST,
+)
+_ASSIGNMENT: Final = RecordFormat(
+    ConsumerAssignment, [Field(_NAMED_PARTITIONS), Field("bytes", nullable=True)], latest=LATEST
+)
+
+
+def read_version(data: bytes) -> int:
+    """MalformedMessage."""
+    if len(data) < 2:
+        raise MalformedMessage(f"{len(data)} bytes have no version")
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if version < 0:
+        raise MalformedMessage(f"version {version} of the consumer protocol; allowed: 0 or more")
+    return min(version, LATEST)
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """MalformedMessage."""
+    return _SUBSCRIPTION.read(data, 2, read_version(data))
+
+
+def read_assignment(data: bytes) -> ConsumerAssignment:
+    """MalformedMessage. Nothing is assigned by no bytes."""
+    return _ASSIGNMENT.read(data, 2, read_version(data)) if data else ConsumerAssignment(())
+
+
+def write_assignment(assigned: TopicPartitionsByName, version: int) -> bytes:
+    """In the version of the subscription to which it answers."""
+    named = tuple(NamedPartitions(topic, tuple(sorted(assigned[topic]))) for topic in sorted(assigned))
+    return _ASSIGNMENT.write(ConsumerAssignment(named), version)

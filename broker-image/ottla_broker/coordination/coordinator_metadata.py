@@ -1,0 +1,57 @@
+"""What group coordinators read of the cluster's metadata: topics and the configs of groups."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from uuid import UUID
+
+from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
+
+
+class CoordinatorMetadata:
+    """`version` grows when topics or partitions may have changed, so that a group can tell cheaply
+    that they have not."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self.version = 1
+
+    def on_topics_changed(self) -> None:
+        self.version += 1
+
+    def topic_names(self) -> Iterator[str]:
+        return iter(self._image.topics)
+
+    def topic_id(self, name: str) -> UUID | None:
+        topic = self._image.topics.get(name)
+        return None if topic is None else topic.id
+
+    def topic_ids(self, names: Iterable[str]) -> frozenset[UUID]:
+        """Ids of those topics that exist."""
+        topics = self._image.topics
+        return frozenset(topics[name].id for name in names if name in topics)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self._image.topic_names.get(topic_id)
+
+    def partition_count(self, topic_id: UUID) -> int:
+        """0 for a topic that does not exist."""
+        topic = self._image.topic_by_id(topic_id)
+        return 0 if topic is None else len(topic.partitions)
+
+    def hash_topics(self, names: Iterable[str]) -> int:
+        """A signed 64-bit hash of the ids and partition counts of those topics that exist; 0
+        without any. It need not be the hash that Kafka computes: a group whose hash changes is
+        assigned anew, and nothing else."""
+        topics = self._image.topics
+        found = sorted(name for name in names if name in topics)
+        if not found:
+            return 0
+        digest = blake2b(digest_size=8)
+        for name in found:
+            topic = topics[name]
+            digest.update(topic.id.bytes + len(topic.partitions).to_bytes(4, "big"))
+        return int.from_bytes(digest.digest(), "big", signed=True)
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """The configs that are set for this group (resource type GROUP)."""
+        return self._image.configs.get((GROUP_RESOURCE, group_id), {})

@@ -1,0 +1,165 @@
+"""Groups that change their protocol while they have members (KIP-848,
+`group.consumer.migration.policy`). No I/O.
+
+A classic group becomes a consumer group when the first member of the consumer protocol joins. Its
+members stay, with what they are assigned, and go on with the classic protocol (`classic_members`)
+until each is restarted. A consumer group becomes a classic group when its last member of the
+consumer protocol is gone.
+"""
+
+import logging
+from collections.abc import Collection
+from uuid import UUID
+
+from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
+from ottla_broker.coordination.classic_members import assignment_by_name
+from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, to_topic_partitions
+from ottla_broker.coordination.consumer_group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    TargetAssignmentValue,
+)
+from ottla_broker.coordination.consumer_protocol import (
+    read_assignment,
+    read_subscription,
+    read_version,
+    write_assignment,
+)
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.effects import Timestamps
+from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_reader import MalformedMessage
+
+logger = logging.getLogger(__name__)
+
+
+def check_upgrade(group: ClassicGroup, config: ConsumerGroupConfig) -> None:
+    """GROUP_ID_NOT_FOUND, which a client of the consumer protocol reports, unless the group may
+    become a consumer group."""
+    if not config.may_upgrade:
+        raise _not_upgraded(group, "because online upgrade is disabled")
+    if not group.uses_consumer_protocol:
+        raise _not_upgraded(group, "because the group does not use the consumer embedded protocol")
+    if len(group.members) > config.max_size:
+        raise _not_upgraded(group, "because the group size exceeds the consumer group maximum size")
+
+
+def _not_upgraded(group: ClassicGroup, why: str) -> KafkaError:
+    logger.info("group %s stays a classic group, %s", group.id, why)
+    return KafkaError(ErrorCode.group_id_not_found, f"Cannot upgrade classic group {group.id} to consumer group {why}.")
+
+
+def upgrade_group(group: ClassicGroup, metadata: CoordinatorMetadata) -> GroupChange:
+    """The consumer group that takes a classic group's place, and the records that make it. All its
+    members are stable in the classic group's generation. GROUP_ID_NOT_FOUND when their
+    subscriptions or assignments cannot be read."""
+    change = GroupChange(ConsumerGroup(group.id))
+    try:
+        members = [_to_consumer_member(group, member, metadata) for member in group.members.values()]
+    except MalformedMessage as reason:
+        raise _not_upgraded(group, f"because the embedded consumer protocol is malformed: {reason}") from reason
+    for member in members:
+        change.write_member(member)
+    change.write_epoch(group.generation, metadata.hash_topics(change.group.subscribed_topics()))
+    for member in members:
+        change.write_target(member.id, TargetAssignmentValue(to_topic_partitions(member.assigned)))
+    change.write_assignment_epoch(group.generation)
+    taken: set[object] = set()
+    for member in members:
+        owned = set(member.owned_partitions())
+        if taken & owned:
+            raise _not_upgraded(group, f"because member {member.id} shares partitions with another one")
+        taken |= owned
+        change.write_assignment(member)
+    logger.info("group %s: the classic group becomes a consumer group of %d members", group.id, len(members))
+    return change
+
+
+def _to_consumer_member(group: ClassicGroup, member: GroupMember, metadata: CoordinatorMetadata) -> ConsumerMember:
+    subscription = read_subscription(member.metadata(group.protocol_name) or member.protocols[0][1])
+    assignment = read_assignment(member.assignment)
+    if assignment.user_data:
+        raise _not_upgraded(group, "because an unsupported custom assignor is in use")
+    assigned: dict[UUID, frozenset[int]] = {}
+    for one in assignment.assigned:
+        if (topic := metadata.topic_id(one.topic)) is not None and one.partitions:
+            assigned[topic] = assigned.get(topic, frozenset()) | frozenset(one.partitions)
+    return ConsumerMember(
+        member.id,
+        group_instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        classic=ClassicMemberMetadata(
+            member.session_timeout_ms,
+            tuple(ClassicProtocol(name, subscription) for name, subscription in member.protocols),
+        ),
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        assigned=assigned,
+    )
+
+
+def can_downgrade(
+    group: ConsumerGroup, without: Collection[str], config: ConsumerGroupConfig, classic_max_size: int
+) -> bool:
+    """True if the group, without these members, has only members of the classic protocol, and may
+    become a classic group."""
+    remaining = [member for member in group.members.values() if member.id not in without]
+    if not remaining or any(member.classic is None for member in remaining):
+        return False
+    return config.may_downgrade and len(remaining) <= classic_max_size
+
+
+def downgrade_group(
+    group: ConsumerGroup,
+    without: Collection[str],
+    config: GroupCoordinatorConfig,
+    metadata: CoordinatorMetadata,
+    now: Timestamps,
+) -> ClassicGroup:
+    """The classic group that takes the place of a consumer group whose other members are gone:
+    Stable, in the generation that the group epoch says. The caller writes its record, and begins a
+    rebalance."""
+    classic = ClassicGroup(
+        group.id,
+        config,
+        state=GroupState.stable,
+        state_since_ms=now.wall_ms,
+        generation=group.epoch,
+        protocol_type=group.protocol_type,
+        has_records=True,
+    )
+    for member in group.members.values():
+        if member.id not in without and member.classic is not None:
+            classic.add_member(_to_classic_member(member, member.classic, group.targets, metadata))
+    classic.protocol_name = classic.select_protocol()
+    classic.subscribed_topics = classic.compute_subscribed_topics()
+    logger.info("group %s: the consumer group becomes a classic group of %d members", group.id, len(classic.members))
+    return classic
+
+
+def _to_classic_member(
+    member: ConsumerMember,
+    classic: ClassicMemberMetadata,
+    targets: dict[str, Assignment],
+    metadata: CoordinatorMetadata,
+) -> GroupMember:
+    target = assignment_by_name(targets.get(member.id, NO_PARTITIONS), metadata)
+    protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
+    return GroupMember(
+        member.id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        classic.session_timeout_ms,
+        "consumer",
+        protocols,
+        write_assignment(target, read_version(protocols[0][1])),
+    )

@@ -1,0 +1,98 @@
+"""The User that a Pipeline or a Mirror connects as, where no listener of the Cluster is open. Pure.
+
+The operator makes it with a generated password, and with the rules for what the resource reads and
+writes. It belongs to the resource and is deleted with it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla_operator.plan.inter_broker_login import MECHANISM
+from ottla_operator.plan.listener_security import has_access_rules, is_open
+from ottla_operator.plan.pipeline.topic_readiness import source_topics, written_topics
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import API_VERSION
+from ottla_operator.resources.mirror import Mirror
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
+
+EXCLUSION: Final = "!"
+WILDCARD: Final = "*"
+
+
+def pipeline_user_name(pipeline: Pipeline) -> str:
+    return f"pipeline-{pipeline.name}"
+
+
+def mirror_user_name(mirror: Mirror) -> str:
+    return f"mirror-{mirror.name}"
+
+
+def needs_pipeline_user(pipeline: Pipeline, cluster: Cluster) -> bool:
+    """True if the operator makes the pipeline's User. With `userRef` it uses that one."""
+    return pipeline.spec.user_ref is None and _needs_password(cluster)
+
+
+def needs_mirror_user(mirror: Mirror, source: Cluster) -> bool:
+    """True if the operator makes the User by which the target's brokers connect to the source."""
+    spec = mirror.spec.source
+    return spec.tls is None and spec.credentials is None and _needs_password(source)
+
+
+def _needs_password(cluster: Cluster) -> bool:
+    """True if clients can log in with a password, and cannot go without TLS and login."""
+    return not any(map(is_open, cluster.listeners)) and any(it.authentication == "SCRAM" for it in cluster.listeners)
+
+
+def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
+    """It reads the sources, commits offsets to the pipeline's consumer group, and writes the sinks,
+    which its first record may create.
+    """
+    rules = [
+        *(_rule(["Read"], "Topic", it) for it in source_topics(pipeline)),
+        *(_rule(["Write", "Create"], "Topic", it) for it in written_topics(pipeline)),
+        _rule(["Read"], "Group", pipeline.consumer_group),
+    ]
+    return _user(pipeline_user_name(pipeline), pipeline.metadata.namespace, cluster, rules)
+
+
+def mirror_user(mirror: Mirror, source: Cluster) -> Json:
+    """It reads the topics that match, and describes the groups. Kafka's rules know names and
+    prefixes alone, so what a pattern has after its first `*` restricts nothing.
+    """
+    rules = [
+        *_pattern_rules(mirror.spec.topics, "Topic", ["Read", "DescribeConfigs"]),
+        *_pattern_rules(mirror.spec.groups or (), "Group", ["Describe"]),
+    ]
+    return _user(mirror_user_name(mirror), mirror.metadata.namespace, source, rules)
+
+
+def _pattern_rules(patterns: Iterable[str], type_: str, operations: list[str]) -> list[Json]:
+    found: list[Json] = []
+    for pattern in dict.fromkeys(patterns):
+        name, star, rest = pattern.removeprefix(EXCLUSION).partition(WILDCARD)
+        if pattern.startswith(EXCLUSION):
+            if not rest:  # another exclusion would deny more than it says
+                found.append(_rule(operations, type_, name, is_prefix=bool(star), effect="deny"))
+        else:
+            found.append(_rule(operations, type_, name, is_prefix=bool(star)))
+    return found
+
+
+def _rule(operations: list[str], type_: str, name: str, *, is_prefix: bool = False, effect: str = "allow") -> Json:
+    resource = {"type": type_, "name": name or WILDCARD}
+    if is_prefix and name:
+        resource["pattern"] = "Prefixed"
+    return {effect: operations, "resource": resource}
+
+
+def _user(name: str, namespace: str, cluster: Cluster, rules: list[Json]) -> Json:
+    spec: Json = {"clusterRef": {"name": cluster.name}, "authentication": {"type": MECHANISM}}
+    if has_access_rules(cluster):
+        spec["acls"] = rules
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "User",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }

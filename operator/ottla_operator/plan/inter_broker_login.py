@@ -1,0 +1,135 @@
+"""The login of brokers, the operator and `ottla up` on a Cluster's inter-broker listener. Pure.
+
+Where every listener of the spec authenticates its clients, the inter-broker listener does too,
+because an open one would be a way around all others. Brokers and the operator log in by
+SCRAM-SHA-512 with passwords that the operator makes. Brokers have both in their settings, so that
+they start without a credential in the metadata log.
+
+Invariants: a broker that starts can reach those that run. No broker accepts clients without a login
+unless one runs that has none yet. So running brokers get a login, and lose it, in two rolls: first
+it is optional for all.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from ottla_broker.security.principal import ANONYMOUS
+from ottla_broker.security.scram import ScramMechanism
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_operator.plan.scram_login import PASSWORD_BYTES, generate_password, scram_login_module
+from ottla_operator.plan.settings import Settings
+from ottla_operator.resources.cluster import Cluster
+
+BROKER_USER: Final = "ottla-broker"
+OPERATOR_USER: Final = "ottla-operator"
+RESERVED_USERS: Final = (BROKER_USER, OPERATOR_USER)
+MECHANISM: Final = ScramMechanism.SHA_512.title
+PROTOCOL: Final = "SASL_PLAINTEXT"
+OPTIONAL_SETTING: Final = "sasl.inter.broker.optional"
+
+# Keys of the Secret, and names of the files of `ottla up`.
+BROKER_PASSWORD: Final = "broker.password"
+OPERATOR_PASSWORD: Final = "operator.password"
+LOGIN_MODULE: Final = "sasl.jaas.config"
+CLIENT_PROPERTIES: Final = "client.properties"
+
+
+class InterBrokerLogin(StrEnum):
+    """Optional: brokers log in where others let them, and accept those that do not."""
+
+    NONE = ""
+    OPTIONAL = "Optional"
+    REQUIRED = "Required"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginPasswords:
+    broker: str = field(repr=False)
+    operator: str = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> "LoginPasswords":
+        return cls(generate_password(), generate_password())
+
+    @classmethod
+    def parse(cls, values: Mapping[str, str]) -> "LoginPasswords | None":
+        """None if one is missing. `values`: by the keys of the Secret."""
+        found = cls(values.get(BROKER_PASSWORD, "").strip(), values.get(OPERATOR_PASSWORD, "").strip())
+        return found if min(len(found.broker), len(found.operator)) >= PASSWORD_BYTES else None
+
+    def to_values(self) -> dict[str, str]:
+        login = scram_login_module(OPERATOR_USER, self.operator)
+        return {
+            BROKER_PASSWORD: self.broker,
+            OPERATOR_PASSWORD: self.operator,
+            LOGIN_MODULE: scram_login_module(BROKER_USER, self.broker, {OPERATOR_USER: self.operator}),
+            CLIENT_PROPERTIES: f"security.protocol={PROTOCOL}\nsasl.mechanism={MECHANISM}\n{LOGIN_MODULE}={login}\n",
+        }
+
+    @property
+    def digest(self) -> str:
+        """Changes with the passwords, of whose 384 random bits it says nothing."""
+        return hashlib.sha256(f"{self.broker}\0{self.operator}".encode()).hexdigest()[:10]
+
+
+def authenticates_everyone(cluster: Cluster) -> bool:
+    """True if no listener of the spec is open to clients that do not authenticate."""
+    return all(it.authentication in ("SCRAM", "TLS") for it in cluster.listeners)
+
+
+def plan_login(cluster: Cluster, running: Collection[InterBrokerLogin]) -> InterBrokerLogin:
+    """The login that brokers are started with next. `running`: of those that exist."""
+    if authenticates_everyone(cluster):
+        return InterBrokerLogin.OPTIONAL if InterBrokerLogin.NONE in running else InterBrokerLogin.REQUIRED
+    return InterBrokerLogin.OPTIONAL if InterBrokerLogin.REQUIRED in running else InterBrokerLogin.NONE
+
+
+def observed_login(settings: Settings) -> InterBrokerLogin:
+    """The login that a broker was started with."""
+    protocols = dict(it.split(":", 1) for it in settings.get("listener.security.protocol.map", "").split(",") if it)
+    if protocols.get(settings.get("inter.broker.listener.name", "")) != PROTOCOL:
+        return InterBrokerLogin.NONE
+    is_optional = settings.get(OPTIONAL_SETTING) == "true"
+    return InterBrokerLogin.OPTIONAL if is_optional else InterBrokerLogin.REQUIRED
+
+
+def listener_protocol(login: InterBrokerLogin) -> str:
+    """Security protocol of the inter-broker listener."""
+    return PROTOCOL if login else "PLAINTEXT"
+
+
+def login_settings(login: InterBrokerLogin, listener: str, login_module: str) -> dict[str, str]:
+    """Brokers' settings beside the listener's protocol. `listener`: the inter-broker listener.
+    `login_module`: a reference to the file of the login module.
+    """
+    if not login:
+        return {}
+    prefix = f"listener.name.{listener.lower()}."
+    return {
+        f"{prefix}sasl.enabled.mechanisms": MECHANISM,
+        f"{prefix}{MECHANISM.lower()}.{LOGIN_MODULE}": login_module,
+        "sasl.mechanism.inter.broker.protocol": MECHANISM,
+        **({OPTIONAL_SETTING: "true"} if login is InterBrokerLogin.OPTIONAL else {}),
+    }
+
+
+def internal_principals(login: InterBrokerLogin) -> list[str]:
+    """Principals of brokers and of the operator, which are super users. An operator with fewer
+    rights could give itself all others, because it sets credentials and access rules.
+    """
+    users = [f"User:{it}" for it in RESERVED_USERS] if login else []
+    return users if login is InterBrokerLogin.REQUIRED else [str(ANONYMOUS), *users]
+
+
+def operator_security(passwords: LoginPasswords | None, running: Collection[InterBrokerLogin]) -> ClientSecurity:
+    """How the operator connects. `passwords`: None while there are none. `running`: logins of the
+    brokers that it may connect to.
+    """
+    if passwords is None or not any(running):
+        return UNSECURED
+    return ClientSecurity(PROTOCOL, is_login_optional=InterBrokerLogin.NONE in running).with_login(
+        MECHANISM, OPERATOR_USER, passwords.operator
+    )

@@ -1,0 +1,114 @@
+"""What Pipelines and Mirrors need to log in at a Cluster: as a User that the operator makes, or one
+that the spec names.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.wire.sasl import MIN_ITERATIONS
+from ottla_operator.plan.component_users import (
+    mirror_user,
+    mirror_user_name,
+    needs_mirror_user,
+    needs_pipeline_user,
+    pipeline_user,
+    pipeline_user_name,
+)
+from ottla_operator.plan.conditions import READY, Reconciling, Stalled, find_condition, kstatus
+from ottla_operator.plan.listener_certificates import AUTHORITIES
+from ottla_operator.plan.source_credentials import SecretUnusable
+from ottla_operator.plan.user_secret import JAAS, MECHANISM, PASSWORD, USERNAME
+from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.reconcile.watch_cache import Key
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.mirror import Mirror
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.user import User
+
+RETRY_S: Final = 1.0
+BOOTSTRAP, PROTOCOL = "bootstrap.servers", "security.protocol"
+LOGIN_KEYS: Final = (PROTOCOL, MECHANISM, JAAS)
+"""Keys of a user's Secret that Java clients need beside addresses and authorities."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentLogin:
+    """`secret`: name of the User's Secret. `values`: of the Secret, by its keys. `digest`: changes
+    when clients have to log in anew.
+    """
+
+    secret: str
+    values: Mapping[str, str] = field(repr=False)
+    digest: str
+
+    @property
+    def bootstrap(self) -> str:
+        return self.values[BOOTSTRAP]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of the Secret that a client reads as files."""
+        return _login_keys(self.values)
+
+
+async def pipeline_login(
+    platform: Platform, resource: Json, pipeline: Pipeline, cluster: Cluster
+) -> ComponentLogin | None:
+    """None where the pipeline goes without a login. Raises Blocked until it can log in."""
+    key, name = Key(pipeline.metadata.namespace, cluster.name), pipeline_user_name(pipeline)
+    if needs_pipeline_user(pipeline, cluster):
+        found = await platform.ensure_component_user(resource, pipeline_user(pipeline, cluster))
+        return await _login_of(platform, cluster, name, found)
+    await platform.forget_component_user(resource, key, name)
+    if pipeline.spec.user_ref is None:
+        return None
+    name = pipeline.spec.user_ref.name
+    return await _login_of(platform, cluster, name, await platform.find_user(key, name))
+
+
+async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, source: Cluster) -> ComponentLogin | None:
+    """Of the target's brokers at a source that is a Cluster. None where they go without a login, or
+    where the spec has credentials. Raises Blocked until they can log in.
+    """
+    name = mirror_user_name(mirror)
+    if not needs_mirror_user(mirror, source):
+        await platform.forget_component_user(resource, Key(mirror.metadata.namespace, source.name), name)
+        return None
+    found = await platform.ensure_component_user(resource, mirror_user(mirror, source))
+    return await _login_of(platform, source, name, found)
+
+
+async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json | None) -> ComponentLogin:
+    if body is None:
+        said = f"User {name} of Cluster {cluster.name} does not exist yet"
+        raise Blocked(Reconciling("WaitingForUser", said), RETRY_S)
+    ready = find_condition(body, READY)
+    if kstatus(body) == "Failed":
+        raise Blocked(Stalled("UserNotReady", f"User {name} is not ready: {ready.get('message')}"), RETRY_S)
+    if kstatus(body) != "Current" or ready.get("status") != "True":
+        said = f"User {name} is not ready: {ready.get('message') or 'it is not reconciled yet'}"
+        raise Blocked(Reconciling("WaitingForUser", said), RETRY_S)
+    user = User.parse_stored(body)
+    try:
+        found = await platform.read_user_secret(cluster, user)
+    except SecretUnusable as error:
+        raise Blocked(Reconciling("CredentialsUnusable", str(error))) from error
+    values = {key: it for key, it in found.items() if isinstance(it, str)}
+    needed = (BOOTSTRAP, *LOGIN_KEYS, USERNAME, PASSWORD)
+    if missing := [it for it in needed if not values.get(it)]:
+        said = f"the Secret of User {name} has no {', '.join(missing)}: its authentication has to be SCRAM"
+        raise Blocked(Stalled("UserNotReady", said), RETRY_S)
+    return ComponentLogin(user.secret_name, values, _digest(values, str(body["metadata"]["uid"])))
+
+
+def _login_keys(values: Mapping[str, str]) -> tuple[str, ...]:
+    return (*LOGIN_KEYS, AUTHORITIES) if AUTHORITIES in values else LOGIN_KEYS
+
+
+def _digest(values: Mapping[str, str], uid: str) -> str:
+    """Guessing a password by it costs as much as by the credential that brokers have."""
+    text = "\0".join(values[key] for key in _login_keys(values))
+    return hashlib.pbkdf2_hmac("sha512", text.encode(), uid.encode(), MIN_ITERATIONS)[:5].hex()

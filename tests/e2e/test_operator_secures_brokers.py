@@ -1,0 +1,130 @@
+"""The operator secures the brokers of a Cluster among themselves, with real brokers as processes:
+from the start, and by an edit while they run.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka import topics
+from ottla_operator.kafka.client import Unreachable, connect
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, observed_login
+from ottla_operator.plan.objects.config import started_with
+from tests.e2e.process_kubelet import ProcessKubelet, operator_login
+
+pytestmark = pytest.mark.timeout(300)
+
+SECURED: dict[str, Any] = {
+    "listeners": [{"name": "clients", "port": 9094, "authentication": "SCRAM"}],
+    "authorization": {"type": "ACL"},
+}
+OPEN: dict[str, Any] = {"listeners": [{"name": "clients", "port": 9094}], "authorization": {"type": "None"}}
+SECRET = "demo-inter-broker-login"
+
+
+def run(
+    folder: Path, spec: dict[str, Any], replicas: int, scenario: Callable[[ProcessKubelet], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        kubelet = ProcessKubelet(folder)
+        kubelet.api.cluster({"replicas": replicas, "storage": {"size": "1Gi"}, **spec})
+        try:
+            await kubelet.wait_until(lambda: is_settled(kubelet), within_s=90)
+            await scenario(kubelet)
+        finally:
+            await kubelet.stop()
+
+    asyncio.run(main())
+
+
+def logins(kubelet: ProcessKubelet) -> list[InterBrokerLogin]:
+    """Of each broker's pod, by its settings."""
+    config_maps = kubelet.api.of("ConfigMap")
+    mounted = [it["spec"]["volumes"][0]["configMap"]["name"] for it in kubelet.api.of("Pod").values()]
+    return [observed_login(started_with(config_maps[it], 1)) for it in mounted]
+
+
+def is_settled(kubelet: ProcessKubelet) -> bool:
+    ready, cluster = kubelet.condition("Cluster", "demo"), kubelet.api.of("Cluster")["demo"]
+    is_current = ready.get("observedGeneration") == cluster["metadata"]["generation"]
+    return bool(is_current and ready.get("status") == "True")
+
+
+async def can_connect(kubelet: ProcessKubelet, security: ClientSecurity) -> list[bool]:
+    """Whether each broker lets a client in on the inter-broker listener."""
+    found = []
+    for pod in kubelet.api.of("Pod").values():
+        try:
+            async with connect(f"{pod['status']['podIP']}:9091", security=security, timeout_s=10) as client:
+                await topics.list_topics(client)
+                found.append(True)
+        except (KafkaError, Unreachable):
+            found.append(False)
+    return found
+
+
+def test_a_new_cluster_is_never_open(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        assert logins(kubelet) == 3 * [InterBrokerLogin.REQUIRED]
+        assert await can_connect(kubelet, UNSECURED) == [False, False, False]
+        assert await can_connect(kubelet, operator_login(kubelet)) == [True, True, True]
+        assert kubelet.created_pods == ["demo-1", "demo-2", "demo-3"]
+        values = kubelet.secret(SECRET)
+        texts = [
+            str(it) for kind in ("ConfigMap", "StatefulSet", "Pod", "Cluster") for it in kubelet.api.of(kind).values()
+        ]
+        texts += kubelet.events
+        assert not [it for it in texts for key in ("broker.password", "operator.password") if values[key] in it]
+
+    run(tmp_path, SECURED, 3, scenario)
+
+
+def test_running_brokers_are_secured_and_opened_by_edits(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        assert logins(kubelet) == 3 * [InterBrokerLogin.NONE] and not kubelet.api.of("Secret")
+        kubelet.put_topic("orders", partitions=3, replicas=3)
+        await kubelet.wait_until_ready("Topic", "orders")
+        kubelet.edit_spec("Cluster", "demo", **SECURED)
+        await kubelet.wait_until(
+            lambda: is_settled(kubelet) and {*logins(kubelet)} == {InterBrokerLogin.REQUIRED}, within_s=150
+        )
+        assert await can_connect(kubelet, UNSECURED) == [False, False, False]
+        # The last broker without a login needs no restart in between.
+        restarts = Counter(kubelet.created_pods[3:])
+        assert sorted(restarts.values()) in ([1, 2, 2], [2, 2, 2]), kubelet.created_pods
+        login = operator_login(kubelet)
+        async with connect(f"{kubelet.api.of('Pod')['demo-1']['status']['podIP']}:9091", security=login) as client:
+            (orders,) = [it for it in await topics.list_topics(client) if it.name == "orders"]
+        assert all(len(it.isr) == 3 for it in orders.partitions)
+        kubelet.edit_spec("Cluster", "demo", **OPEN)
+        await kubelet.wait_until(
+            lambda: is_settled(kubelet) and {*logins(kubelet)} == {InterBrokerLogin.NONE}, within_s=150
+        )
+        assert await can_connect(kubelet, UNSECURED) == [True, True, True]
+
+    run(tmp_path, OPEN, 3, scenario)
+
+
+def test_a_lost_secret_restarts_nobody(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        secret = kubelet.api.objects.pop(("Secret", "events", SECRET))
+        kubelet.edit_spec("Cluster", "demo", config={"num.io.threads": 9})
+        await kubelet.wait_until(lambda: kubelet.condition("Cluster", "demo").get("reason") == "LoginUnusable")
+        assert "was deleted: restore it" in kubelet.condition("Cluster", "demo")["message"]
+        assert kubelet.created_pods == ["demo-1"] and not kubelet.api.of("Secret")
+        kubelet.api.objects["Secret", "events", SECRET] = secret
+        await kubelet.wait_until(lambda: is_settled(kubelet))
+        assert all(await can_connect(kubelet, operator_login(kubelet)))
+        del kubelet.api.objects["Secret", "events", SECRET]
+        del kubelet.api.objects["Pod", "events", "demo-1"]
+        await kubelet.wait_until(lambda: is_settled(kubelet) and SECRET in kubelet.api.of("Secret"), within_s=90)
+        assert kubelet.secret(SECRET)["operator.password"] not in str(secret)
+        assert all(await can_connect(kubelet, operator_login(kubelet)))
+
+    run(tmp_path, SECURED, 1, scenario)

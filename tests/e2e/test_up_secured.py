@@ -1,0 +1,118 @@
+"""`ottla up` with a Cluster that lets nobody in without a login: nor do its brokers among
+themselves.
+"""
+
+import asyncio
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.wire.client import Client
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_broker.wire.errors import KafkaError
+from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_resources import Json, resource
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as process:
+        yield process
+
+
+def secured_cluster(up: UpProcess, replicas: int = 1) -> Json:
+    listeners = [{"name": "clients", "port": up.port, "authentication": "SCRAM"}]
+    return resource("Cluster", "demo", replicas=replicas, listeners=listeners, authorization={"type": "ACL"})
+
+
+def login_folder(up: UpProcess) -> Path:
+    return up.folder / ".ottla" / "demo" / "inter-broker-login"
+
+
+def inter_broker_address(up: UpProcess, broker: int = 1) -> str:
+    settings = json.loads((up.folder / ".ottla" / "demo" / str(broker) / "settings.json").read_text())
+    listeners: str = settings["listeners"]
+    return next(it.split("://")[1] for it in listeners.split(",") if it.startswith("INTER_BROKER://"))
+
+
+def list_topics(address: str, security: ClientSecurity) -> list[str]:
+    """Raises OSError and KafkaError where the login is refused."""
+
+    async def run() -> list[str]:
+        async with Client.connect(address, timeout_s=5, security=security) as client:
+            return [str(it.name) for it in (await client.metadata(None)).topics]
+
+    return asyncio.run(run())
+
+
+def test_nobody_reaches_the_brokers_own_listener_without_their_passwords(up: UpProcess) -> None:
+    topic = resource("Topic", "orders", clusterRef={"name": "demo"}, partitions=3)
+    up.write_resources(secured_cluster(up, replicas=3), topic)
+    (up.folder / "resources" / "load.py").write_text('print(\'{"topic": "orders", "value": "one"}\')\n')
+    up.start()
+    up.wait_for_line("topic orders created")
+    up.wait_for_line("1 records written")
+    address, files = inter_broker_address(up), login_folder(up)
+    by_login = ClientSecurity("SASL_PLAINTEXT").with_login(
+        "SCRAM-SHA-512", "ottla-operator", (files / "operator.password").read_text()
+    )
+    assert "orders" in list_topics(address, by_login)
+    guessed = by_login.with_login(by_login.mechanism, by_login.username, "guessed")
+    for security in (UNSECURED, guessed):
+        with pytest.raises((KafkaError, OSError)):
+            list_topics(address, security)
+    with pytest.raises((KafkaError, OSError)):  # the passwords are for the brokers' own listener alone
+        list_topics(f"127.0.0.1:{up.port}", by_login)
+    assert {stat.S_IMODE(it.stat().st_mode) for it in files.iterdir()} == {0o600}
+    passwords = [(files / name).read_text() for name in ("broker.password", "operator.password")]
+    shown = [*up.lines, *(it.read_text() for it in (up.folder / ".ottla").rglob("output.log"))]
+    commands = [(Path("/proc") / str(up.broker_pid(id_)) / "cmdline").read_text() for id_ in (1, 2, 3)]
+    assert not [it for it in (*shown, *commands) for password in passwords if password in it]
+    described = up.run_ottla(
+        "cluster", "describe", "--bootstrap", address, "--command-config", str(files / "client.properties")
+    )
+    assert described.returncode == 0, described.stderr
+    assert up.stop() == 0
+    up.start()
+    up.wait_for_line("3 brokers ready")
+    assert [(files / name).read_text() for name in ("broker.password", "operator.password")] == passwords
+    assert "orders" in list_topics(address, by_login)
+
+
+def test_a_running_cluster_is_secured_and_opened_by_an_edit(up: UpProcess) -> None:
+    plain = resource("Cluster", "demo", replicas=1, listeners=[{"name": "plain", "port": up.port}])
+    topic = resource("Topic", "orders", clusterRef={"name": "demo"})
+    up.write_resources(plain, topic)
+    up.start()
+    up.wait_for_line("topic orders created")
+    up.write_resources(secured_cluster(up), topic)
+    eventually(lambda: is_refused(up), within_s=60, message="clients without a login are refused")
+    up.write_resources(plain, topic)
+    eventually(lambda: is_open(up), within_s=60, message="clients need no login any more")
+
+
+def is_refused(up: UpProcess) -> bool:
+    """True once a broker answers to the login of `ottla up`, and to nobody without one."""
+    try:
+        address, password = inter_broker_address(up), (login_folder(up) / "operator.password").read_text()
+        by_login = ClientSecurity("SASL_PLAINTEXT").with_login("SCRAM-SHA-512", "ottla-operator", password)
+        list_topics(address, by_login)
+    except (StopIteration, FileNotFoundError, KafkaError, OSError):
+        return False
+    for it in (address, f"127.0.0.1:{up.port}"):
+        with pytest.raises((KafkaError, OSError)):
+            list_topics(it, UNSECURED)
+    return True
+
+
+def is_open(up: UpProcess) -> bool:
+    try:
+        return list_topics(f"127.0.0.1:{up.port}", UNSECURED) == ["orders"]
+    except (KafkaError, OSError):
+        return False

@@ -1,0 +1,36 @@
+"""Rules of consumer groups (KIP-848), each disabled on purpose: the checks must detect it.
+
+`RULES` has the patches by name. They exist only here.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ottla_broker.coordination import consumer_heartbeat, reconciliation
+from ottla_broker.coordination.consumer_group import ConsumerMember
+
+
+@contextmanager
+def assignment_before_revocation() -> Iterator[None]:
+    """A partition is assigned although another member still owns it."""
+    original = reconciliation.reconcile_member
+
+    def reconcile_member(member: ConsumerMember, **known: Any) -> ConsumerMember:
+        return original(member, **{**known, "owners": {}})
+
+    with patch.object(consumer_heartbeat, "reconcile_member", reconcile_member):
+        yield
+
+
+@contextmanager
+def revocation_not_awaited() -> Iterator[None]:
+    """A partition counts as given up when its owner is asked for it."""
+    with patch.object(reconciliation, "_owns_any", lambda *_: False):
+        yield
+
+
+RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    rule.__name__.replace("_", " "): rule for rule in (assignment_before_revocation, revocation_not_awaited)
+}

@@ -1,0 +1,230 @@
+"""A consumer group (KIP-848), its members without I/O, and a clock. The test decides who acts next,
+which responses are lost, and when the coordinator moves to another broker.
+
+A member consumes what it was assigned, and gives up what it must before it reports so. After every
+step no partition has two consumers.
+"""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ottla_broker.coordination import consumer_heartbeat
+from ottla_broker.coordination.assignors import Assignment, TopicPartition, partitions_of, to_assignment
+from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
+from ottla_broker.coordination.consumer_group_records import (
+    ConsumerGroupKey,
+    decode_consumer_group_key,
+    decode_record,
+    encode_consumer_group_key,
+    encode_consumer_group_value,
+)
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.effects import Timestamps
+from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.coordination.group_config import ConsumerGroupConfig
+from ottla_broker.metadata.image import MetadataImage, TopicImage
+from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+REBALANCE_MS = 60_000
+SESSION_MS = 45_000
+
+
+def add_topic(image: MetadataImage, name: str, partitions: int) -> UUID:
+    """A topic, or the same one with more partitions."""
+    topic_id = image.topics[name].id if name in image.topics else UUID(int=len(image.topic_names) + 1)
+    parts = {p: PartitionRecord(topic_id, p, (1,), (1,), 1) for p in range(partitions)}
+    image.topics[name] = TopicImage(name, topic_id, parts)
+    image.topic_names[topic_id] = name
+    return topic_id
+
+
+@dataclass(eq=False)
+class Client:
+    """`consumes`: what the application reads from now. `to_revoke`: what it will give up with its
+    next step."""
+
+    member_id: str
+    topics: tuple[str, ...]
+    instance: str | None = None
+    assignor: str | None = None
+    epoch: int = 0
+    consumes: set[TopicPartition] = field(default_factory=set)
+    assigned: set[TopicPartition] = field(default_factory=set)
+    is_alive: bool = True
+    heartbeat_ms: int = 0
+    errors: list[ErrorCode] = field(default_factory=list)
+
+    def receive(self, result: HeartbeatResult) -> None:
+        self.epoch = result.member_epoch
+        if result.assignment is not None:
+            self.assigned = set(partitions_of(result.assignment))
+
+    def reconcile(self) -> None:
+        """As a consumer does: revokes first, and takes new partitions only then."""
+        if self.consumes - self.assigned:
+            self.consumes &= self.assigned
+        else:
+            self.consumes = set(self.assigned)
+
+    def rejoin(self) -> None:
+        self.epoch, self.consumes, self.assigned = 0, set(), set()
+
+
+class ConsumerGroupSimulation:
+    def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
+        self.config = config or ConsumerGroupConfig()
+        self.image = MetadataImage()
+        self.metadata = CoordinatorMetadata(self.image)
+        self.group = ConsumerGroup("g")
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.clients: list[Client] = []
+        self.ms = 0
+
+    def now(self) -> Timestamps:
+        return Timestamps(self.ms, 1_700_000_000_000 + self.ms)
+
+    def state(self) -> str:
+        return self.group.state
+
+    # -- what happens in the cluster ---------------------------------------------------------------
+
+    def set_partitions(self, topic: str, partitions: int) -> None:
+        add_topic(self.image, topic, partitions)
+        self.metadata.on_topics_changed()
+
+    def add_client(self, *topics: str, instance: str | None = None, assignor: str | None = None) -> Client:
+        client = Client(f"m{len(self.clients)}", topics, instance, assignor, heartbeat_ms=self.ms)
+        self.clients.append(client)
+        return client
+
+    def move_coordinator(self) -> None:
+        """Another broker rebuilds the group from its records; sessions start anew."""
+        group = ConsumerGroup("g")
+        for raw_key, raw_value in self.log:
+            key = decode_consumer_group_key(raw_key)
+            assert key is not None
+            if raw_value is None and isinstance(key, ConsumerGroupKey):
+                group = ConsumerGroup("g")
+            else:
+                group.apply(key, decode_record(key, raw_value))
+        for member in group.members.values():
+            consumer_heartbeat.schedule_session_timeout(group, member, SESSION_MS, self.now())
+            consumer_heartbeat.schedule_revocation_timeout(group, member, self.now())
+        self.group = group
+
+    def pass_time(self, ms: int) -> None:
+        """Members that have been silent for a session, or keep what they must give up, are
+        removed. A client that is removed for its silence knows: it stops consuming by itself."""
+        self.ms += ms
+        expired = consumer_heartbeat.take_expired_members(self.group, self.now())
+        for client in self.clients:
+            if client.member_id in expired:
+                client.consumes.clear()
+        if expired:
+            change = GroupChange(self.group)
+            consumer_heartbeat.fence_members(change, list(expired), self.metadata)
+            self._append(change)
+        self.check_owners()
+
+    def _append(self, change: GroupChange) -> None:
+        self.log += [
+            (encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(key, value))
+            for key, value in change.records
+        ]
+
+    # -- what clients do ---------------------------------------------------------------------------
+
+    def heartbeat(self, client: Client, *, is_response_lost: bool = False) -> None:
+        is_joining = client.epoch == 0
+        request = ConsumerHeartbeat(
+            client.member_id,
+            client.epoch,
+            client.instance,
+            rebalance_timeout_ms=REBALANCE_MS,
+            subscribed_topic_names=client.topics,
+            server_assignor=client.assignor,
+            owned={} if is_joining else self._owned(client),
+        )
+        client.heartbeat_ms = self.ms
+        change = GroupChange(self.group)
+        try:
+            result = consumer_heartbeat.heartbeat(change, request, self.metadata, self.config, self.now())
+        except KafkaError as reason:
+            change.undo()
+            client.errors.append(reason.code)
+            if reason.code in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):
+                client.rejoin()
+            return
+        self._append(change)
+        if not is_response_lost:
+            client.receive(result)
+        self.check_owners()
+
+    def _owned(self, client: Client) -> Assignment:
+        return to_assignment(client.consumes)
+
+    def reconcile(self, client: Client) -> None:
+        client.reconcile()
+        self.check_owners()
+
+    def leave(self, client: Client, *, for_restart: bool = False) -> None:
+        client.is_alive, client.consumes = False, set()
+        if client.member_id not in self.group.members:
+            return
+        change = GroupChange(self.group)
+        member = self.group.members[client.member_id]
+        if for_restart and client.instance is not None:
+            consumer_heartbeat.leave_for_restart(change, member)
+        else:
+            consumer_heartbeat.fence_members(change, [client.member_id], self.metadata)
+        self._append(change)
+
+    def crash(self, client: Client) -> None:
+        client.is_alive, client.consumes = False, set()
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def check_owners(self) -> None:
+        consumers: dict[TopicPartition, str] = {}
+        for client in self.clients:
+            for partition in client.consumes:
+                assert partition not in consumers, (
+                    f"{partition} is consumed by {consumers[partition]} and {client.member_id}"
+                )
+                consumers[partition] = client.member_id
+        owned = [(p, m.id) for m in self.group.members.values() for p in m.owned_partitions()]
+        assert len(owned) == len(self.group.owners)
+        assert dict(owned) == self.group.owners
+
+    def converge(self) -> None:
+        """Lets everybody act until the group is stable. The run ends with an error otherwise."""
+        for _ in range(60):
+            for client in (it for it in self.clients if it.is_alive):
+                self.heartbeat(client)
+                self.reconcile(client)
+                self.heartbeat(client)
+            self.pass_time(5_000)
+            if self.is_converged():
+                return
+        raise AssertionError(f"not converged: {self.group.state}, {self.group.members}")
+
+    def is_converged(self) -> bool:
+        live = [client for client in self.clients if client.is_alive]
+        if {client.member_id for client in live} != self.group.members.keys():
+            return False
+        if not live:
+            return self.group.state is ConsumerGroupState.empty
+        wanted = {
+            (topic.id, partition)
+            for name, topic in self.image.topics.items()
+            if any(name in client.topics for client in live)
+            for partition in topic.partitions
+        }
+        consumed = [partition for client in live for partition in client.consumes]
+        return (
+            self.group.state is ConsumerGroupState.stable
+            and sorted(consumed) == sorted(wanted)
+            and all(client.consumes == client.assigned for client in live)
+        )

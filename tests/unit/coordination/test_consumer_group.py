@@ -1,0 +1,190 @@
+"""The state machine of consumer groups (KIP-848), by examples and at random."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.coordination import reconciliation
+from ottla_broker.coordination.consumer_group import MemberState
+from ottla_broker.coordination.group_config import ConsumerGroupConfig
+from ottla_broker.wire.errors import ErrorCode
+from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGroupSimulation
+
+
+def group_of(members: int, partitions: int) -> tuple[ConsumerGroupSimulation, list[Client]]:
+    group = ConsumerGroupSimulation()
+    group.set_partitions("t", partitions)
+    clients = [group.add_client("t") for _ in range(members)]
+    return group, clients
+
+
+def test_the_first_member_is_assigned_everything_at_once() -> None:
+    group, [client] = group_of(1, 3)
+    group.heartbeat(client)
+    assert (client.epoch, len(client.assigned), group.state()) == (1, 3, "Stable")
+
+
+def test_a_partition_is_assigned_only_after_its_owner_has_given_it_up() -> None:
+    group, [first, second] = group_of(2, 2)
+    group.heartbeat(first)
+    group.reconcile(first)
+    group.heartbeat(second)
+    assert second.assigned == set()
+    assert group.group.members["m1"].state is MemberState.unreleased_partitions
+    group.heartbeat(first)  # learns that it must give up one, and still has it
+    assert group.state() == "Reconciling"
+    group.heartbeat(second)
+    assert second.assigned == set()
+    group.reconcile(first)
+    group.heartbeat(first)
+    group.heartbeat(second)
+    assert len(second.assigned) == 1 and len(first.consumes) == 1
+    assert group.state() == "Stable"
+
+
+def test_a_member_that_lost_a_response_continues_with_its_previous_epoch() -> None:
+    group, [first, second] = group_of(2, 2)
+    group.heartbeat(first)
+    group.reconcile(first)
+    group.heartbeat(second)
+    group.heartbeat(first)
+    group.reconcile(first)
+    group.heartbeat(first, is_response_lost=True)
+    group.heartbeat(first)
+    assert first.errors == [] and first.epoch == group.group.epoch
+
+
+def test_an_epoch_that_a_member_never_had_is_fenced() -> None:
+    group, [client] = group_of(1, 1)
+    group.heartbeat(client)
+    client.epoch = 7
+    group.heartbeat(client)
+    assert client.errors == [ErrorCode.fenced_member_epoch]
+    group.converge()
+
+
+def test_a_member_that_keeps_what_it_must_give_up_is_removed() -> None:
+    group, [first, second] = group_of(2, 2)
+    group.heartbeat(first)
+    group.reconcile(first)
+    group.heartbeat(second)
+    for _ in range(15):
+        group.heartbeat(first)
+        group.heartbeat(second)
+        group.pass_time(5_000)
+    assert first.errors == [ErrorCode.unknown_member_id]
+    assert second.errors == []
+
+
+def test_a_static_member_gets_its_assignment_back_under_another_id() -> None:
+    group = ConsumerGroupSimulation()
+    group.set_partitions("t", 4)
+    static, other = group.add_client("t", instance="i"), group.add_client("t")
+    group.converge()
+    before, epoch = set(static.consumes), group.group.epoch
+    group.leave(static, for_restart=True)
+    again = group.add_client("t", instance="i")
+    group.converge()
+    assert again.consumes == before and group.group.epoch == epoch and len(other.consumes) == 2
+
+
+def test_an_instance_id_in_use_cannot_be_taken() -> None:
+    group = ConsumerGroupSimulation()
+    group.set_partitions("t", 1)
+    group.heartbeat(group.add_client("t", instance="i"))
+    rival = group.add_client("t", instance="i")
+    group.heartbeat(rival)
+    assert rival.errors == [ErrorCode.unreleased_instance_id]
+
+
+def test_a_static_member_returns_to_a_full_group() -> None:
+    group = ConsumerGroupSimulation(ConsumerGroupConfig(max_size=2))
+    group.set_partitions("t", 2)
+    static, _ = group.add_client("t", instance="i"), group.add_client("t")
+    group.converge()
+    extra = group.add_client("t")
+    group.heartbeat(extra)
+    assert extra.errors == [ErrorCode.group_max_size_reached]
+    group.crash(extra)
+    group.leave(static, for_restart=True)
+    again = group.add_client("t", instance="i")
+    group.converge()
+    assert again.errors == []
+
+
+def test_new_partitions_and_deleted_topics_are_noticed_with_the_next_heartbeat() -> None:
+    group, [client] = group_of(1, 1)
+    client.topics = ("t", "u")
+    group.converge()
+    group.set_partitions("u", 2)
+    group.set_partitions("t", 3)
+    group.converge()
+    assert len(client.consumes) == 5
+    deleted = group.image.topics.pop("u")
+    del group.image.topic_names[deleted.id]
+    group.metadata.on_topics_changed()
+    group.converge()
+    assert len(client.consumes) == 3
+
+
+ACTIONS = ("join", "heartbeat", "lose response", "reconcile", "leave", "restart", "crash", "time", "grow", "move")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_partition_has_two_consumers_and_every_run_converges(data: Any) -> None:
+    run_at_random(data)
+
+
+def run_at_random(data: Any) -> None:
+    group = ConsumerGroupSimulation()
+    group.set_partitions("t", data.draw(st.integers(1, 6)))
+    assignor = data.draw(st.sampled_from((None, "uniform", "range")))
+    for _ in range(data.draw(st.integers(1, 60))):
+        live = [client for client in group.clients if client.is_alive]
+        action = data.draw(st.sampled_from(ACTIONS))
+        client = data.draw(st.sampled_from(live)) if live else None
+        if action == "join" and len(live) < 5:
+            topics = data.draw(st.sampled_from((("t",), ("t", "u"), ("u",))))
+            group.add_client(*topics, assignor=assignor)
+        elif action == "time":
+            group.pass_time(data.draw(st.sampled_from((1_000, 20_000, 50_000))))
+        elif action == "grow":
+            topic = data.draw(st.sampled_from(("t", "u")))
+            present = len(group.image.topics[topic].partitions) if topic in group.image.topics else 0
+            group.set_partitions(topic, present + data.draw(st.integers(1, 3)))
+        elif action == "move":
+            group.move_coordinator()
+        elif client is None:
+            continue
+        elif action in ("heartbeat", "lose response"):
+            group.heartbeat(client, is_response_lost=action == "lose response")
+        elif action == "reconcile":
+            group.reconcile(client)
+        elif action == "restart":
+            instance = client.instance or f"i{len(group.clients)}"
+            group.leave(client, for_restart=True)
+            if client.instance is not None or not any(it.instance == instance for it in group.clients):
+                group.add_client(*client.topics, instance=instance, assignor=assignor)
+        elif action == "leave":
+            group.leave(client)
+        elif action == "crash":
+            group.crash(client)
+    group.converge()
+
+
+def test_the_model_notices_an_assignment_before_the_revocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same runs, with a coordinator that ignores who owns a partition."""
+    rule = reconciliation.reconcile_member
+    monkeypatch.setattr(
+        "ottla_broker.coordination.consumer_heartbeat.reconcile_member",
+        lambda member, **known: rule(member, **{**known, "owners": {}}),
+    )
+    group, [first, second] = group_of(2, 2)
+    group.heartbeat(first)
+    group.reconcile(first)
+    with pytest.raises(AssertionError):
+        group.heartbeat(second)
+        group.reconcile(second)

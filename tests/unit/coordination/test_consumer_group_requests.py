@@ -1,0 +1,316 @@
+"""Consumer groups (KIP-848) in a coordinator: records, failures, restarts, and groups that change
+their protocol.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.coordination.classic_group import ClassicGroup
+from ottla_broker.coordination.consumer_group import ConsumerGroup
+from ottla_broker.coordination.consumer_group_records import decode_consumer_group_key
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.coordination.consumer_protocol import (
+    ConsumerAssignment,
+    NamedPartitions,
+    read_assignment,
+    write_assignment,
+)
+from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest
+from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.coordination.consumer_group_simulation import add_topic
+from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_of, run_with_broker
+
+# Version 1 of a subscription to t, without user data and owned partitions.
+SUBSCRIPTION = bytes.fromhex("0001 00000001 000174 ffffffff 00000000")
+CLASSIC_CONFIG = GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0)
+
+
+async def beat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> HeartbeatResult:
+    """A heartbeat; a member that joins subscribes to t."""
+    if epoch == 0:
+        fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": {}} | fields
+    return await broker.groups.consumer_group_heartbeat("g", ConsumerHeartbeat(member, epoch, **fields))
+
+
+async def join_classic(broker: CoordinatorBroker, member_id: str = "") -> JoinResult:
+    request = JoinRequest(
+        member_id, None, "c", "/h", 60_000, 10_000, "consumer", (("range", SUBSCRIPTION),), needs_member_id=False
+    )
+    return await broker.groups.join_group("g", request)
+
+
+async def sync_classic(
+    broker: CoordinatorBroker, joined: JoinResult, assignments: Mapping[str, bytes] | None = None
+) -> frozenset[int]:
+    """The partitions of t that the member is assigned."""
+    request = SyncRequest(joined.member_id, None, joined.generation, None, None, dict(assignments or {}))
+    result = await broker.groups.sync_group("g", request)
+    if result.error is not ErrorCode.none:
+        raise KafkaError(result.error)
+    return frozenset(p for one in read_assignment(result.assignment).assigned for p in one.partitions)
+
+
+def group_of(broker: CoordinatorBroker) -> ConsumerGroup:
+    return broker.groups.describe_consumer_group("g")
+
+
+def test_a_group_is_restored_from_its_records() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        topic = add_topic(broker.image, "t", 3)
+        joined = await beat(broker, "m", 0, group_instance_id="i", rack_id="r", server_assignor="range")
+        assert joined.assignment == {topic: frozenset(range(3))}
+        before = group_of(broker)
+        await broker.restart()
+        after = group_of(broker)
+        assert (after.epoch, after.assignment_epoch, after.metadata_hash) == (1, 1, before.metadata_hash)
+        assert (after.members, after.targets, after.owners) == (before.members, before.targets, before.owners)
+        assert (await beat(broker, "m", 1, group_instance_id="i")).member_epoch == 1
+        assert await error_of(beat(broker, "other", 1)) is ErrorCode.unknown_member_id
+
+    run_with_broker(test)
+
+
+def test_a_heartbeat_that_changes_nothing_writes_nothing() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await beat(broker, "m", 0)
+        written = broker.journal.batches
+        result = await beat(broker, "m", 1)
+        assert (broker.journal.batches, result.assignment) == (written, None)
+
+    run_with_broker(test)
+
+
+def test_a_change_that_cannot_be_appended_is_undone() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 2)
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        assert await error_of(beat(broker, "a", 0)) is ErrorCode.coordinator_not_available
+        assert broker.groups.list_groups() == []
+        broker.journal.failure = None
+        await beat(broker, "a", 0)
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        assert await error_of(beat(broker, "b", 0)) is ErrorCode.coordinator_not_available
+        assert await error_of(beat(broker, "a", -1)) is ErrorCode.coordinator_not_available
+        assert (list(group_of(broker).members), group_of(broker).epoch) == (["a"], 1)
+
+    run_with_broker(test)
+
+
+def test_a_repeated_heartbeat_is_answered_when_the_first_one_is_replicated() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        broker.journal.delay_s = 1.0
+        first = asyncio.ensure_future(beat(broker, "m", 0))
+        await asyncio.sleep(0.1)
+        again = asyncio.ensure_future(beat(broker, "m", 0))
+        await asyncio.sleep(0.1)
+        assert not again.done()
+        assert (await first) == (await again)
+
+    run_with_broker(test)
+
+
+def test_members_expire_with_their_sessions_also_after_a_restart() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await beat(broker, "m", 0)
+        await broker.restart()
+        await asyncio.sleep(44)
+        assert not group_of(broker).is_empty
+        await asyncio.sleep(2)
+        assert group_of(broker).is_empty
+        await broker.restart()
+        assert group_of(broker).is_empty
+
+    run_with_broker(test)
+
+
+def test_removing_expired_members_and_old_groups_is_tried_again() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await beat(broker, "m", 0)
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        await asyncio.sleep(60)
+        assert not group_of(broker).is_empty
+        broker.journal.failure = None
+        await asyncio.sleep(2)
+        assert group_of(broker).is_empty
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        assert await broker.groups.expire_offsets() == 0
+        assert await error_of(broker.groups.delete_group("g")) is ErrorCode.coordinator_not_available
+        broker.journal.failure = None
+        await broker.groups.expire_offsets()
+        assert broker.groups.list_groups() == []
+
+    run_with_broker(test)
+
+
+def test_configs_of_a_group_replace_those_of_the_broker_within_its_bounds() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        broker.image.configs[32, "g"] = {
+            "consumer.heartbeat.interval.ms": "7000",
+            "consumer.session.timeout.ms": "1000",
+        }
+        assert (await beat(broker, "m", 0)).heartbeat_interval_ms == 7000
+        await asyncio.sleep(44)
+        assert not group_of(broker).is_empty
+
+    run_with_broker(test)
+
+
+def test_commits_and_fetches_are_checked_against_the_member_epoch() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await beat(broker, "m", 0)
+        groups = broker.groups
+        await groups.commit_offsets("g", "m", None, 1, commits())
+        assert await error_of(groups.commit_offsets("g", "m", None, 0, commits())) is ErrorCode.stale_member_epoch
+        assert await error_of(groups.commit_offsets("g", "x", None, 1, commits())) is ErrorCode.unknown_member_id
+        assert await error_of(groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.unknown_member_id
+        older = groups.commit_offsets("g", "m", None, 1, commits(), version=8)
+        assert await error_of(older) is ErrorCode.unsupported_version
+        assert groups.fetch_offsets("g", "m", 1)["t"][0].offset == 5
+        assert groups.fetch_offsets("g")["t"][0].offset == 5
+        for member, epoch, code in (("m", 2, ErrorCode.stale_member_epoch), ("x", 1, ErrorCode.unknown_member_id)):
+            with pytest.raises(KafkaError) as raised:
+                groups.fetch_offsets("g", member, epoch)
+            assert raised.value.code is code
+
+    run_with_broker(test)
+
+
+def test_an_empty_group_is_deleted_with_its_records() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await beat(broker, "m", 0, subscribed_topic_regex="t.*")
+        await broker.groups.commit_offsets("g", "m", None, 1, commits())
+        assert await error_of(broker.groups.delete_group("g")) is ErrorCode.non_empty_group
+        await beat(broker, "m", -1)
+        await broker.groups.delete_group("g")
+        latest = {record.key: record.value for record in broker.records()}
+        assert set(latest.values()) == {None}
+        await broker.restart()
+        assert broker.groups.list_groups() == []
+
+    run_with_broker(test)
+
+
+def test_a_classic_group_becomes_a_consumer_group_and_a_classic_group_again() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        topic = add_topic(broker.image, "t", 2)
+        classic = await join_classic(broker)
+        everything = write_assignment({"t": frozenset((0, 1))}, 1)
+        assert await sync_classic(broker, classic, {classic.member_id: everything}) == {0, 1}
+
+        newer = await beat(broker, "m", 0)
+        assert newer.assignment == {}, "the classic member still has both"
+        assert group_of(broker).owners == {(topic, 0): classic.member_id, (topic, 1): classic.member_id}
+        with pytest.raises(KafkaError) as raised:
+            broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
+        assert raised.value.code is ErrorCode.rebalance_in_progress
+        again = await join_classic(broker, classic.member_id)
+        assert again.leader == "" and len(await sync_classic(broker, again)) == 1
+        newer = await beat(broker, "m", newer.member_epoch)
+        assert newer.assignment is not None and len(newer.assignment[topic]) == 1
+
+        await broker.restart()
+        assert {member.classic is None for member in group_of(broker).members.values()} == {True, False}
+        await beat(broker, "m", -1)
+        group = broker.groups.describe_group("g")
+        assert isinstance(group, ClassicGroup) and list(group.members) == [classic.member_id]
+        rejoined = await join_classic(broker, classic.member_id)
+        assert rejoined.leader == classic.member_id and rejoined.generation > again.generation
+        await broker.restart()
+        assert isinstance(broker.groups.describe_group("g"), ClassicGroup)
+
+    run_with_broker(test, CLASSIC_CONFIG)
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_a_classic_group_stays_one_where_the_policy_says_so(policy: str) -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 2)
+        joined = await join_classic(broker)
+        await sync_classic(broker, joined)
+        assert await error_of(beat(broker, "m", 0)) is ErrorCode.group_id_not_found
+        await broker.groups.leave_group("g", [LeavingMember(joined.member_id)])
+        assert (await beat(broker, "m", 0)).member_epoch == 1, "an empty group may change"
+
+    config = ConsumerGroupConfig(migration_policy=policy)
+    run_with_broker(test, GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0, consumer=config))
+
+
+def test_a_group_without_consumers_or_with_a_custom_assignor_stays_a_classic_group() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 2)
+        joined = await join_classic(broker)
+        own = write_assignment({"t": frozenset((0,))}, 1)[:-4] + b"\x00\x00\x00\x01x"
+        assert read_assignment(own) == ConsumerAssignment((NamedPartitions("t", (0,)),), b"x")
+        await sync_classic(broker, joined, {joined.member_id: own})
+        assert await error_of(beat(broker, "m", 0)) is ErrorCode.group_id_not_found
+
+    run_with_broker(test, CLASSIC_CONFIG)
+
+
+def test_a_classic_member_joins_an_empty_consumer_group_as_a_classic_group() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await beat(broker, "m", 0)
+        await broker.groups.commit_offsets("g", "m", None, 1, commits())
+        await beat(broker, "m", -1)
+        await join_classic(broker)
+        assert isinstance(broker.groups.describe_group("g"), ClassicGroup)
+        assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
+        left = {record.key for record in broker.records() if record.value is not None}
+        gone = {record.key for record in broker.records() if record.value is None}
+        assert {key for key in left if key is not None and decode_consumer_group_key(key) is not None} <= gone
+
+    run_with_broker(test, CLASSIC_CONFIG)
+
+
+def test_classic_members_that_do_not_rejoin_are_removed() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 2)
+        classic = await join_classic(broker)
+        await sync_classic(broker, classic, {classic.member_id: write_assignment({"t": frozenset((0, 1))}, 1)})
+        epoch = (await beat(broker, "m", 0)).member_epoch
+        for _ in range(14):
+            await asyncio.sleep(5)
+            if classic.member_id in group_of(broker).members:
+                with pytest.raises(KafkaError):  # REBALANCE_IN_PROGRESS, which it ignores
+                    broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
+            epoch = (await beat(broker, "m", epoch)).member_epoch
+        assert list(group_of(broker).members) == ["m"]
+        assert len(group_of(broker).members["m"].assigned[UUID(int=1)]) == 2
+
+    run_with_broker(test, CLASSIC_CONFIG)
+
+
+def test_regular_expressions_are_kept_while_a_member_has_them() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        topic = add_topic(broker.image, "t1", 1)
+        add_topic(broker.image, "secret", 1)
+        invalid = beat(broker, "m", 0, subscribed_topic_names=None, subscribed_topic_regex="t(")
+        assert await error_of(invalid) is ErrorCode.invalid_regular_expression
+        assert broker.groups.list_groups() == []
+        joined = await beat(
+            broker,
+            "m",
+            0,
+            subscribed_topic_names=None,
+            subscribed_topic_regex=".*",
+            may_describe=lambda name: name != "secret",
+        )
+        assert joined.assignment == {topic: frozenset((0,))}
+        assert group_of(broker).regular_expressions[".*"].topics == ("t1",)
+        await beat(broker, "m", 1, subscribed_topic_regex="")
+        assert group_of(broker).regular_expressions == {}
+
+    run_with_broker(test)

@@ -1,0 +1,86 @@
+"""When the operator makes the Secret of the inter-broker login, and when it rather stops."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from ottla_operator.kube.api import ApiClient, ApiError
+from ottla_operator.kube.kinds import SECRET
+from ottla_operator.kube.login_secrets import ensure_passwords
+from ottla_operator.kube.owned_objects import ClusterObjects
+from ottla_operator.plan.inter_broker_login import LoginPasswords
+from ottla_operator.plan.observed_pods import broker_pods
+from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+from tests.unit.operator import samples
+from tests.unit.operator.api_server import FakeApi
+
+NAME = "demo-inter-broker-login"
+RESOURCE = samples.cluster(listeners=[{"name": "safe", "port": 9094, "authentication": "SCRAM"}])
+CLUSTER = Cluster.parse({**RESOURCE, "metadata": {"name": "demo", "namespace": "events", "uid": "c1"}})
+
+
+def pod(passwords: str, *, is_ready: bool = True) -> Json:
+    annotations = {"ottla.dev/inter-broker-login": "Required", "ottla.dev/inter-broker-passwords": passwords}
+    metadata = {"name": "demo-1", "uid": "p1", "annotations": annotations, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    status = {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": str(is_ready)}]}
+    return {"metadata": metadata, "spec": {"containers": []}, "status": status}
+
+
+def stateful_set(passwords: str) -> Json:
+    return {"spec": {"template": {"metadata": {"annotations": {"ottla.dev/inter-broker-passwords": passwords}}}}}
+
+
+def ensure(api: FakeApi, *pods: Json, having: Json | None = None) -> LoginPasswords:
+    observed = ClusterObjects(having, broker_pods(CLUSTER, pods), "", {}, {}, "demo-brokers")
+    return asyncio.run(ensure_passwords(cast(ApiClient, api), CLUSTER, observed))
+
+
+def test_the_secret_is_made_once_and_belongs_to_the_cluster() -> None:
+    api = FakeApi()
+    made = ensure(api)
+    assert ensure(api) == made and api.writes == [f"create Secret {NAME}"]
+    (owner,) = api.of("Secret")[NAME]["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Cluster", "c1")
+
+
+def test_a_secret_that_brokers_do_not_have_is_not_used() -> None:
+    api = FakeApi()
+    made = ensure(api)
+    assert ensure(api, pod(made.digest), having=stateful_set(made.digest)) == made
+    with pytest.raises(Blocked, match=f"Secret {NAME} was changed: restore it"):
+        ensure(api, pod("other"), having=stateful_set("other"))
+    assert ensure(api, pod("other", is_ready=False), having=stateful_set("other")) == made
+    del api.objects["Secret", "events", NAME]
+    with pytest.raises(Blocked, match=f"Secret {NAME} was deleted: restore it"):
+        ensure(api, pod(made.digest), having=stateful_set(made.digest))
+    assert ensure(api, pod(made.digest, is_ready=False), having=stateful_set(made.digest)) != made
+
+
+def test_pods_without_a_stateful_set_keep_their_passwords() -> None:
+    """While disks are expanded there is none."""
+    api = FakeApi()
+    made = ensure(api)
+    assert ensure(api, pod(made.digest)) == made
+
+
+@pytest.mark.parametrize(
+    ("secret", "message"),
+    [
+        ({}, "exists and is not the operator's"),
+        ({"labels": {"app.kubernetes.io/managed-by": "ottla-operator"}}, "has been changed: restore its passwords"),
+    ],
+)
+def test_a_secret_of_others_or_without_passwords_is_an_error(secret: dict[str, Any], message: str) -> None:
+    api = FakeApi()
+    api.put(SECRET, {"metadata": {"name": NAME, "namespace": "events", **secret}, "data": {}})
+    with pytest.raises(Blocked, match=message):
+        ensure(api)
+
+
+def test_without_the_right_to_make_secrets_the_message_names_the_chart() -> None:
+    api = FakeApi(reject=lambda write: ApiError(403, "forbidden") if write.startswith("create Secret") else None)
+    with pytest.raises(Blocked, match=r"install its chart with rbac\.secrets=true"):
+        ensure(api)
