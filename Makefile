@@ -12,7 +12,7 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-kube bench-report kind kcat load-programs control-plane kube-programs clean
+.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat load-programs control-plane kube-programs clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -87,6 +87,9 @@ bench-cluster: $(VENV)/.installed-test load-programs ## compare three brokers wi
 
 bench-mirror: $(VENV)/.installed-test load-programs ## compare mirroring with MirrorMaker 2; LINES and BENCH as above
 	$(BIN)/python -m bench.mirror $(BENCH) $(LINES)
+
+bench-registry: $(VENV)/.installed-test ## measure the schema registry of one broker
+	$(BIN)/python -m bench.schema_registry
 
 bench-kube: kube-programs ## measure the operator; LINES as above; lines that need nodes run as root
 	$(BIN)/python -m bench.kube $(LINES)

@@ -1,9 +1,11 @@
 """`python -m ottla_broker.registry.worker`: parses and compares schemas for one broker.
 
 Requests and responses are msgpack, each after its length in 4 bytes, on standard input and output.
-The process may use a bounded amount of memory; the broker ends it when a request takes too long.
+The process may use a bounded amount of memory and yields to others. The broker ends it when a
+request takes too long.
 """
 
+import os
 import resource
 import struct
 import sys
@@ -21,6 +23,8 @@ from ottla_broker.registry.languages.incompatibility import Incompatibility, Sch
 
 MAX_MEMORY_BYTES: Final = 256 << 20
 """Of data. A schema of 1 MB needs some 50 MB; brokers in containers have few hundred in all."""
+NICENESS: Final = 5
+"""Records are served first where cores are short."""
 MAX_RECURSION: Final = 4000
 LENGTH: Final = struct.Struct(">I")
 
@@ -52,6 +56,7 @@ class Response(msgspec.Struct):
 
 
 def main() -> None:
+    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(MAX_RECURSION)
     serve(sys.stdin.buffer, sys.stdout.buffer)
