@@ -118,8 +118,8 @@ def read_first_users(options: Sequence[str]) -> FirstUsers:
 
 
 async def run_broker(config: Config, started: float, first_users: FirstUsers) -> bool:
-    """Bind, start, serve until a signal, stop. True if the broker is to be started again, as a
-    recovery orders.
+    """Bind, start, serve until a signal, stop. Returns True if a recovery requires that the broker
+    is started again.
 
     Sockets are bound first, so that a port in use is reported before any
     file is changed. Other brokers are served while this one starts, clients once it is ready."""

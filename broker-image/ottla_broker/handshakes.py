@@ -101,7 +101,7 @@ class Handshakes:
         self._logged[why] = now, 0
         more = f" ({suppressed} more since this was last logged)" if suppressed else ""
         host, port = (one.get_extra_info("peername") or ("", 0))[:2]
-        logger.warning("no TLS with %s:%d: %s%s", host, port, why, more)
+        logger.warning("TLS handshake with %s:%d failed: %s%s", host, port, why, more)
 
 
 def _peer_host(one: TlsTransport) -> str:

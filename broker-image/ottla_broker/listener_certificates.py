@@ -28,7 +28,7 @@ class ListenError(Exception):
 
 
 class ListenerCertificates:
-    """`contexts`: of the listeners with TLS that are bound, by name."""
+    """`contexts`: TLS contexts of the bound listeners, by name."""
 
     def __init__(self, broker: Broker) -> None:
         self.contexts: dict[str, ssl.SSLContext] = {}

@@ -1,4 +1,4 @@
-"""Newark's flights."""
+"""Load the flights of the airport Newark (EWR)."""
 
 from site_flights import main
 

@@ -109,7 +109,7 @@ def test_a_replica_moves_while_it_is_written_and_read(broker: BrokerProcess, fol
     assert replicas(broker, name) == {0: {goal.name: False}}
 
 
-def test_a_move_is_seen_can_be_given_up_and_goes_on_after_a_restart(
+def test_a_move_is_described_can_be_cancelled_and_continues_after_a_restart(
     broker: BrokerProcess, folders: list[Path], name: str
 ) -> None:
     rd.create_topic(broker.bootstrap, name)

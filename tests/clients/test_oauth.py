@@ -77,7 +77,7 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def oidc_settings(secured: Secured, client: str = "alice") -> dict[str, Any]:
-    """Librdkafka fetches tokens itself."""
+    """Settings of librdkafka, which fetches tokens itself."""
     return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",

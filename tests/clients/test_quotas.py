@@ -127,7 +127,7 @@ def test_others_are_not_throttled_and_a_removed_quota_ends(limited: Limited, nam
     assert limited.throttle_seconds("producer_byte_rate", "", name) == 0
 
 
-def test_javas_tools_are_told_that_they_change_too_many_partitions(limited: Limited, name: str) -> None:
+def test_java_tools_get_an_error_when_they_change_too_many_partitions(limited: Limited, name: str) -> None:
     tool, at = "org.apache.kafka.tools.TopicCommand", ("--bootstrap-server", limited.broker.bootstrap)
     limited.set_quota(("user", "ANONYMOUS"), controller_mutation_rate=0.001)
     try:

@@ -1,7 +1,7 @@
-"""All brokers are killed at the same moment and come back at other addresses: groups read on.
+"""All brokers are killed at the same moment and return at other addresses: groups continue.
 
-`python -m tests.e2e.new_addresses` does it as often as one likes, with connections that fall silent
-too.
+`python -m tests.e2e.new_addresses` repeats it any number of times, also with connections that fall
+silent.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ ROUNDS = 3
 
 
 @pytest.mark.timeout(900)
-def test_groups_read_on_when_all_brokers_come_back_at_other_addresses(broker_kind: str, tmp_path: Path) -> None:
+def test_groups_continue_when_all_brokers_return_at_other_addresses(broker_kind: str, tmp_path: Path) -> None:
     with run_moving_cluster(broker_kind) as moving:
         kinds = ["librdkafka", "librdkafka-quick", "kafka-python"]
         with run_clients(moving, kinds, "moved", tmp_path) as (producer, groups):

@@ -104,7 +104,9 @@ def test_what_others_change_on_the_brokers_is_shown_and_set_back(tmp_path: Path)
 
 
 def test_password_follows_its_sources(tmp_path: Path) -> None:
-    """A Secret of someone's own, the edited and the deleted Secret of a generated password."""
+    """A Secret that the user provides, and the edited and deleted Secret of a generated
+    password.
+    """
 
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.put_secret("from", pw="first")
@@ -184,7 +186,7 @@ def test_user_name_belongs_to_the_older_of_two_resources_and_survives_the_younge
     run_secured(tmp_path, scenario)
 
 
-def test_secret_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+def test_secret_of_another_owner_is_not_overwritten(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.put_secret("alice", password="theirs")
         kubelet.put_user("alice")

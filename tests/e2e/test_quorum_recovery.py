@@ -53,7 +53,7 @@ def restart_with_lost_disks(home: UpProcess, lost: Sequence[int]) -> None:
     home.wait_for_line("; ".join(f"broker {it} has another disk" for it in lost))
 
 
-def test_a_cluster_without_a_majority_of_its_disks_goes_on_from_what_is_left(home: UpProcess) -> None:
+def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaining_ones(home: UpProcess) -> None:
     values = [f"v{number}" for number in range(300)]
     produce_values(home, "flights", *values)
     kept, *lost = members = voters(home)

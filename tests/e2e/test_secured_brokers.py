@@ -1,5 +1,5 @@
-"""Clusters whose brokers connect to each other over TLS and SASL: they start without an open
-moment, copy records, go on without a broker, and serve no client as if it were a broker.
+"""Clusters whose brokers connect to each other over TLS and SASL: they start without an unprotected
+moment, copy records, continue without one broker, and serve no client as if it were a broker.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,5 +1,5 @@
 """Brokers that run without logins among themselves get them, one restart after the other, while a
-producer goes on, and lose them again.
+producer continues, and lose them again.
 """
 
 from typing import Any

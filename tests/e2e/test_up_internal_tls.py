@@ -40,7 +40,7 @@ def certificates_folder(up: UpProcess) -> Path:
 
 
 def served_certificate(up: UpProcess, trusted: str) -> str:
-    """Of a client that verifies the broker."""
+    """The certificate that a client gets which verifies the broker."""
     return ssl.get_server_certificate(("127.0.0.1", up.port), ca_certs=trusted, timeout=10).strip()
 
 

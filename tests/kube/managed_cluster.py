@@ -45,8 +45,8 @@ class ManagedCluster:
     def create(self, extra_spec: Json | None = None, while_starting: Callable[[], None] = lambda: None) -> None:
         """Create the Cluster in its existing namespace and return when it is Ready.
 
-        `extra_spec` is merged into the spec. `while_starting` is called after the creation, for
-        whatever the Cluster needs to become Ready.
+        `extra_spec` is merged into the spec. `while_starting` is called after the creation, and
+        does what the Cluster needs to become Ready.
         """
         began = time.monotonic()
         self.resources.create("Cluster", self.name, {**SPEC, **(extra_spec or {})})

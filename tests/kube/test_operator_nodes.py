@@ -92,7 +92,7 @@ def test_clients_reach_all_brokers_through_load_balancers(spread: ManagedCluster
         assert message.value() == value
 
 
-def test_clients_continue_when_a_node_loses_power_and_comes_back(
+def test_clients_continue_when_a_node_loses_power_and_returns(
     spread: ManagedCluster, kube: Kubernetes, images: dict[str, Path]
 ) -> None:
     node = kube.nodes[-1]

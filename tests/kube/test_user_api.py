@@ -73,7 +73,7 @@ def secret_values(resources: NamespaceClient, name: str) -> dict[str, str]:
 
 
 def can_log_in(secret: dict[str, str]) -> bool:
-    """Whether librdkafka gets in with the Secret's own settings, at the process that stands for the
+    """Whether librdkafka can log in with the Secret's settings, at the process that stands for the
     pod.
     """
     settings = dict(line.split("=", 1) for line in secret["librdkafka.properties"].splitlines())

@@ -269,7 +269,7 @@ class SimulatedDisk:
             self._settle()
 
     def _settle(self) -> None:
-        """Apply the syncs that have ended by now."""
+        """Apply the syncs that have ended."""
         now_s = self._now_s()
         for _, node, begun_s in sorted((one for one in self._syncing if one[0] <= now_s), key=lambda one: one[0]):
             node.durable_as_of(begun_s)

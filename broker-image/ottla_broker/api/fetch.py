@@ -255,8 +255,8 @@ class Fetch:
         )
 
     def read(self) -> bool:
-        """Read what is there. True if the response is due: `min_bytes`, an error, or the reader's
-        own reason.
+        """Read the available records. True if the response is due: `min_bytes`, an error, or the
+        reader's own reason.
         """
         size, due, limit, reader = 0, False, self.limit, self._reader
         found = self._found = []

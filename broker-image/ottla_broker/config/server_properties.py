@@ -28,9 +28,9 @@ class GivenSetting(NamedTuple):
 
 class StaticSettings:
     """Parsed values. `of_listeners`: those for one listener alone, by its name and, where they are
-    for one SASL mechanism, the mechanism ("": for all). `references`: what was given by the name of
-    a file, by the keys of `of_listeners`, "" for all listeners. `notes`: what to tell the user that
-    is no error.
+    for one SASL mechanism, the mechanism ("": for all). `references`: settings that were given as
+    references to files, by the keys of `of_listeners`, "" for all listeners. `notes`: remarks for
+    the user that are not errors.
     """
 
     def __init__(self) -> None:

@@ -116,7 +116,9 @@ def _find_mirror_problems(changes: Mapping[str, str | None], current: Mapping[st
 
 
 def _value_or_default(setting: Setting[T], given: Mapping[str, str]) -> T:
-    """The default also where another version wrote a value that this one does not allow."""
+    """The value; the default without one, and for a value that another version wrote and this one
+    does not allow.
+    """
     text = given.get(setting.name)
     try:
         return setting.default if text is None else setting.parse(text)

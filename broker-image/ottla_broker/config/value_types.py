@@ -47,7 +47,7 @@ def plain_text(value: object) -> str:
 
 
 class Range(NamedTuple):
-    """Integers from `low` to `high`, and `also`."""
+    """Integers from `low` to `high`, and those in `also`."""
 
     low: int
     high: int

@@ -126,7 +126,7 @@ def summarize_segments(log: LogState) -> list[SegmentSummary]:
 
 
 def plan_job(log: LogState, dirty: DirtyRange, now_ms: int) -> CleaningJob:
-    """OSError or CorruptSegment when a transaction index cannot be read."""
+    """Raises OSError or CorruptSegment if a transaction index cannot be read."""
     segments = list(log.segments)
     sources = [
         SourceSegment(segment, summary, following.base)

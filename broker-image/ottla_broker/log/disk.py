@@ -1,9 +1,9 @@
-"""The one small door to files. Real disks go through `OsDisk`; the simulation brings its own, which
-loses unsynced writes.
+"""The interface through which the broker accesses files. `OsDisk` is the operating system's; the
+simulation has its own, which loses unsynced writes.
 
 All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made
-off the protocol's thread by the caller (`Runtime.offload`). Every path is a plain string below one
-of the broker's `log.dirs`.
+off the protocol's thread by the caller (`Runtime.run_in_thread`). Every path is a plain string
+below one of the broker's `log.dirs`.
 """
 
 import errno

@@ -48,8 +48,9 @@ class LogDir:
     """Open one with `attach` and `load`. `failure`: why the whole directory is offline; None while
     it works.
 
-    `previous_broker_epoch`: of the broker that stopped cleanly here (KIP-966). `broker_epoch`: this
-    broker's epoch; set at the registration and stored in the clean shutdown file.
+    `previous_broker_epoch`: epoch of the broker that stopped cleanly here (KIP-966).
+    `broker_epoch`: this broker's epoch; set at the registration and stored in the clean shutdown
+    file.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ class PartitionLog(LogState):
         """Checks, stamps and writes batches; a client may send one, a coordinator several. The
         bytes are copied.
 
-        `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling.
+        `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling. Raises
         InvalidRecords or KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,

@@ -6,8 +6,8 @@ ProducerStateManager.
 - Open transactions, and those whose end marker is not replicated yet: read_committed readers stop
   before the first.
 - A producer that has been silent for `producer.id.expiration.ms` is removed, unless its transaction
-  is open. Reserved producer ids never expire: each says how far another cluster's log was copied
-  (`mirroring.positions`).
+  is open. Reserved producer ids never expire: each stores how far another cluster's log was copied
+  (`mirroring.source_positions`).
 
 `check_batch` decides before a batch is written, `apply_batch` records it afterwards. Replication
 and recovery only apply.

@@ -39,7 +39,7 @@ def _read_segment(
     try:
         return segment.read(offset, max_bytes, up_to, at_least_one)
     except CorruptSegment as error:
-        logger.warning("rebuilding the indexes of %s, in case they are what is wrong: %s", segment.path, error)
+        logger.warning("rebuilding the indexes of %s, which may be corrupt: %s", segment.path, error)
         segment.rebuild_indexes(log.config.index_interval_bytes)
         return segment.read(offset, max_bytes, up_to, at_least_one)
 
@@ -89,8 +89,8 @@ def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
 
 
 def _search(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:
-    """The segment's first record from offset `start` on that is not older. Batches are parsed where
-    it may lie only."""
+    """The segment's first record from offset `start` on that is not older. Only batches that may
+    hold it are parsed."""
     position = segment.offsets.lookup_position(segment.times.offset_before(timestamp))
     for at, header in segment.iter_headers(position):
         if header.max_timestamp < timestamp or header.last_offset < start:

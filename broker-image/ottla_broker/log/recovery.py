@@ -65,8 +65,8 @@ def create_log(
 def open_log(
     storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, checkpoint: LogCheckpoint
 ) -> PartitionLog:
-    """An existing partition's folder. A partition that is damaged has `failure` set; OSError only
-    from a full disk."""
+    """Opens an existing partition's folder. A damaged partition has `failure` set. Raises OSError
+    only for a full disk."""
     log = PartitionLog(topic, partition, directory, config, storage, checkpoint.start)
     recovery = LogRecovery(log, checkpoint)
     try:

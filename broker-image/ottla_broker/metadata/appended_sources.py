@@ -123,8 +123,8 @@ def plan_source(image: MetadataImage, new: NewAppendedSource, topic_id: UUID, pr
     """Adds a source or updates a known one. It ends an earlier source whose topic had the same
     name.
 
-    `topic_id`: of a topic that is created; `producer_id`: of a source that is added. Raises
-    INVALID_TOPIC_EXCEPTION when the source may not be appended; the errors of
+    `topic_id`: id of a topic that is created; `producer_id`: producer id of a source that is added.
+    Raises INVALID_TOPIC_EXCEPTION when the source may not be appended; the errors of
     `TopicPlanner.plan_creation`.
     """
     topic = image.topics.get(new.name)

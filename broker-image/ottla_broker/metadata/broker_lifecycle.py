@@ -235,7 +235,7 @@ class BrokerLifecycle:
         return cast(BrokerHeartbeatResponse, response)
 
     async def _handle_response(self, response: BrokerHeartbeatResponse, sent_s: float) -> bool:
-        """False when no more heartbeats are to be sent."""
+        """Returns False if no more heartbeats must be sent."""
         match response.error_code:
             case ErrorCode.none:
                 self._last_heartbeat_s = -self._session_s if response.is_fenced else sent_s

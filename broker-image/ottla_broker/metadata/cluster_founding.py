@@ -30,6 +30,6 @@ async def founds_cluster(
     if log.end_offset > 0 or not settings.may_found:
         return False
     if (found := await peers.find_cluster()) is not None:
-        logger.info("broker %d founds no cluster: there is cluster %s", peers.me.broker, found)
+        logger.info("broker %d does not found a cluster: cluster %s exists", peers.me.broker, found)
         return False
     return True

@@ -59,8 +59,8 @@ class ControllerChannel:
         self._channels = channels
 
     async def send_request(self, request: Any, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """The controller's response to a kio request, in the request's version. NOT_CONTROLLER at
-        the timeout.
+        """The controller's response to a kio request, in the request's version. Raises
+        NOT_CONTROLLER at the timeout.
         """
 
         async def send(channel: Channel) -> Any:
@@ -77,8 +77,8 @@ class ControllerChannel:
     ) -> bytes | None:
         """Forwards a client's request, for which the controller authorizes the client. Returns the
         response with its size in front; None when this broker has become the controller and can
-        handle the request. NOT_CONTROLLER at the timeout; the error of an Envelope that the
-        controller rejects.
+        handle the request. Raises NOT_CONTROLLER at the timeout, or the error of an Envelope that
+        the controller rejects.
         """
         request = EnvelopeRequest(
             request_data=bytes(frame),

@@ -95,9 +95,9 @@ class FailureDetector:
         """Return when each of these has answered a probe, or its connection has broken, or the time
         is over.
         """
-        beats = [probe.beat() for (broker, _), probe in self._probes.items() if broker in brokers]
-        if beats:
-            await asyncio.wait(beats, timeout=within_s)
+        answers = [probe.send_probe() for (broker, _), probe in self._probes.items() if broker in brokers]
+        if answers:
+            await asyncio.wait(answers, timeout=within_s)
 
     async def wait_until_resolved(self, within_s: float) -> None:
         """Return when every suspected broker is fenced or has answered, or the time is over."""
@@ -132,7 +132,7 @@ class FailureDetector:
                 await asyncio.sleep(RECONNECT_PAUSE_S)
                 continue
             try:
-                await probe.beat()
+                await probe.send_probe()
                 answered = answered or probe.answered
                 if not probe.ended.done():
                     self._probes[key] = probe
@@ -172,23 +172,23 @@ class PeerProbe(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answered = False  # ever
         self._received = bytearray()
-        self._beating: asyncio.Future[None] | None = None
-        self._next: asyncio.Future[None] | None = None  # of all that ask while one beat is awaited
+        self._awaited: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[None] | None = None  # of all callers while one answer is awaited
 
-    def beat(self) -> asyncio.Future[None]:
-        """Done when the other end has answered a request sent after this call, or the connection is
-        closed.
+    def send_probe(self) -> asyncio.Future[None]:
+        """Sends a request. The future is done when the other end has answered it, or the connection
+        is closed.
         """
         if self.ended.done():
             return self.ended
         asked = self._next = self._next or asyncio.get_running_loop().create_future()
-        if self._beating is None:
+        if self._awaited is None:
             self._send()
         return asked
 
     def _send(self) -> None:
-        self._beating, self._next = self._next, None
-        if self._beating is not None:
+        self._awaited, self._next = self._next, None
+        if self._awaited is not None:
             self._transport.write(PROBE_REQUEST)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -200,17 +200,17 @@ class PeerProbe(asyncio.Protocol):
         while len(received) >= 4 and len(received) >= (whole := 4 + int.from_bytes(received[:4])):
             del received[:whole]
             self.answered = True
-            _done(self._beating)
+            _complete(self._awaited)
             self._send()
 
     def connection_lost(self, reason: Exception | None) -> None:
-        for future in (self.ended, self._beating, self._next):
-            _done(future)
+        for future in (self.ended, self._awaited, self._next):
+            _complete(future)
 
     def close(self) -> None:
         self._transport.abort()
 
 
-def _done(future: asyncio.Future[None] | None) -> None:
+def _complete(future: asyncio.Future[None] | None) -> None:
     if future is not None and not future.done():
         future.set_result(None)

@@ -53,7 +53,7 @@ def apply_isr_change(
     target joins is completed. An unchanged ISR raises the partition epoch too: the leader so
     ensures that none of its earlier requests can still be applied.
 
-    NOT_CONTROLLER (the leader has newer metadata than this broker), FENCED_LEADER_EPOCH,
+    Raises NOT_CONTROLLER (the leader has newer metadata than this broker), FENCED_LEADER_EPOCH,
     INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
     """
     check_epochs(old, request)

@@ -70,7 +70,7 @@ class LeaderFinder:
         return None
 
     def log_missing_majority(self, others: Sequence[Voter]) -> None:
-        """Which voters keep this one from being elected. `others`: all voters but this one."""
+        """Logs which voters prevent the election of this one. `others`: all voters but this one."""
         failures = {voter.broker: self._peers.failures.get(voter.broker, "") for voter in others}
         missing = [f"broker {broker} {why}" for broker, why in failures.items() if why]
         is_majority = len(others) + 1 - len(missing) >= majority_size(len(others) + 1)

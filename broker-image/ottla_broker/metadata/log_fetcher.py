@@ -161,8 +161,8 @@ class LeaderFollower:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Fetches until cancelled. FetchRefused by another cluster's broker; KafkaError when this
-        broker's own log fails or cannot follow.
+        """Fetches until cancelled. Raises FetchRefused by another cluster's broker, and KafkaError
+        when this broker's own log fails or cannot follow.
         """
         last_attempt_s = self._loop.time() - RETRY_PAUSE_S
         while True:

@@ -135,8 +135,8 @@ class MetadataLog:
         return appended.first_offset
 
     def fail_pending_commits(self) -> None:
-        """Fails them with NOT_CONTROLLER: this broker is no longer the leader. The next leader may
-        commit their records.
+        """Fails pending commits with NOT_CONTROLLER, because this broker is no longer the leader.
+        The next leader may commit their records.
         """
         pending, self._pending = self._pending, deque()
         for commit in pending:
@@ -156,8 +156,8 @@ class MetadataLog:
         self.bytes_since_snapshot += len(data)
 
     def truncate_to(self, offset: int) -> None:
-        """Truncates records that the leader does not have. CommittedLogDiverged when they were
-        committed.
+        """Truncates records that the leader does not have. Raises CommittedLogDiverged when they
+        were committed.
         """
         if offset < self.high_watermark:
             raise CommittedLogDiverged(

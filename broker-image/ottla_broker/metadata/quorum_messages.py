@@ -255,8 +255,8 @@ async def send_end_quorum_epoch(
 
 
 async def request_cluster_id(channel: Channel) -> str:
-    """The cluster id of a broker; empty if it belongs to no cluster. KafkaError while it starts;
-    ConnectionError.
+    """The cluster id of a broker; empty if it belongs to no cluster. Raises KafkaError while it
+    starts; ConnectionError.
     """
     response = await channel.send(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)

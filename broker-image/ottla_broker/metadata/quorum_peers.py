@@ -28,8 +28,8 @@ RETRY_PAUSE_S = 0.2
 
 
 class QuorumPeers:
-    """`bootstrap_servers`: of the inter-broker listener. `cluster_id` None: not known yet.
-    `timeout_s`: timeout of one request.
+    """`bootstrap_servers`: addresses of brokers' inter-broker listeners. `cluster_id` None: not
+    known yet. `timeout_s`: timeout of one request.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class QuorumPeers:
         return False, None
 
     async def announce_leader(self, peer: Voter, leader: Voter, epoch: int) -> None:
-        """BeginQuorumEpoch. Failures are logged: the leader repeats it."""
+        """Sends BeginQuorumEpoch. Failures are logged: the leader repeats it."""
         from ottla_broker.metadata import quorum_messages
 
         await self._notify(
@@ -92,7 +92,9 @@ class QuorumPeers:
         )
 
     async def end_epoch(self, peer: Voter, leader: Voter, epoch: int, successors: Sequence[ReplicaKey]) -> None:
-        """EndQuorumEpoch. Failures are logged: the receiver's fetch timeout does without it."""
+        """Sends EndQuorumEpoch. Failures are logged: the receiver's fetch timeout has the same
+        effect later.
+        """
         from ottla_broker.metadata import quorum_messages
 
         await self._notify(

@@ -108,7 +108,7 @@ class RaftQuorum:
 
     @property
     def cluster_id(self) -> str:
-        """COORDINATOR_NOT_AVAILABLE before this broker belongs to a cluster."""
+        """Raises COORDINATOR_NOT_AVAILABLE before this broker belongs to a cluster."""
         if self._cluster_id is None:
             raise KafkaError(ErrorCode.coordinator_not_available, "this broker belongs to no cluster yet")
         return self._cluster_id
@@ -294,7 +294,7 @@ class RaftQuorum:
             await asyncio.gather(work, return_exceptions=True)
 
     def _is_fatal(self, reason: KafkaError) -> bool:
-        """A full disk is not: its other files may become smaller."""
+        """False for a full disk, whose other files may become smaller."""
         return reason.code is not ErrorCode.kafka_storage_error or self.metadata_log.partition_log.failure is not None
 
     async def _work_as(self, state: RaftState) -> None:

@@ -169,8 +169,8 @@ class ReplicationControl:
         await self._writer.apply_plan(plan)
 
     async def restore_preferred_leaders(self) -> int:
-        """Elects the preferred leader of every partition where it is available. The number of
-        partitions changed.
+        """Elects the preferred leader of every partition where it is available. Returns the number
+        of changed partitions.
         """
         outcomes = await self.elect_preferred_leaders(None)
         return sum(outcome is None for outcome in outcomes.values())

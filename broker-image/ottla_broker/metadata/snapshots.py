@@ -115,8 +115,8 @@ class SnapshotStore:
         self._disk.sync_directory(self._folder)
 
     def add_snapshot(self, snapshot: EpochAndOffset) -> EpochAndOffset:
-        """Registers a complete file and deletes the oldest beyond `MAX_SNAPSHOTS`. The oldest that
-        remains.
+        """Registers a complete file and deletes the oldest beyond `MAX_SNAPSHOTS`. Returns the
+        oldest that remains.
         """
         if snapshot not in self.snapshot_ids:
             self.snapshot_ids.append(snapshot)

@@ -4,7 +4,7 @@ brokers are voters.
 A voter set takes effect when its record is appended, before that is committed (KIP-853). Two voter
 sets that differ by one voter have no two majorities without a common voter. So a leader changes one
 voter at a time, and only after the previous change, and a record of its own epoch, are committed:
-before, a voter set of an earlier leader may still be in effect elsewhere.
+until then, a voter set of an earlier leader may still be in effect elsewhere.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -143,10 +143,11 @@ def next_voter_set(
 
     A voter whose disk was wiped is removed: it has no records left to count. A lost voter is
     replaced: a candidate is added, then the lost one is removed. It is removed without one only
-    when there are too many voters. Voters become more only from one odd number to the next, if
-    there are candidates for both steps. With two voters, one that is shutting down is removed while
-    it still runs, because the other could not commit its removal alone. `may_remove_surplus`: a
-    voter beyond the target that is alive may go; the one that was added first does.
+    when there are too many voters. The number of voters grows only from one odd number to the next,
+    and only if there are candidates for both steps. With two voters, one that is shutting down is
+    removed while it still runs, because the other could not commit its removal alone.
+    `may_remove_surplus`: whether a live voter beyond the target number may be removed; that is the
+    one added first.
     """
     by_broker = {candidate.voter.broker: candidate for candidate in candidates}
     known = {voter.key for voter in voters}

@@ -174,7 +174,7 @@ class MirrorFailback:
             await self._attempt(point.target, self._report_join(point))
 
     async def _attempt(self, target: FailbackPartition, work: Coroutine[object, object, T]) -> T | None:
-        """None if it failed and is to be retried."""
+        """Returns None if it failed and must be retried."""
         try:
             return await work
         except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:

@@ -206,7 +206,7 @@ class MirrorManager:
             failback.remove_partition(partition)
 
     def _store_last_known_lag(self, mirror: str, mirrored: MirroredPartition | None) -> None:
-        """A failover reports it."""
+        """Stores the last known lag, which a failover reports."""
         if mirrored is not None and mirrored.source_high_watermark != UNKNOWN:
             self._last_known_lag[mirrored.partition, mirror] = mirrored.source_high_watermark, mirrored.lag
 

@@ -120,7 +120,7 @@ class MirroredPartition:
 
     `source_high_watermark` and `source_log_start` are the source's as last seen. `requested_offset`
     is the offset of the request in flight. `last_caught_up_s` is when the partition last had every
-    record, by the loop's clock. `reason` says for people why the partition does not advance.
+    record, by the loop's clock. `reason`: why the partition does not advance, as text for people.
     """
 
     partition: Partition

@@ -39,7 +39,7 @@ class FetcherMirror(Protocol):
     def client_id(self) -> str: ...
 
     def reassign_partition(self, mirrored: MirroredPartition) -> None:
-        """Another broker of the source leads the partition."""
+        """Called when another broker of the source leads the partition."""
 
     def record_epochs(self, mirrored: MirroredPartition) -> None:
         """Records `mirrored.unrecorded_epochs` in the metadata, before the partition is fetched any
@@ -47,7 +47,7 @@ class FetcherMirror(Protocol):
         """
 
     def stop_partition(self, mirrored: MirroredPartition) -> None:
-        """The source has diverged."""
+        """Called when the source has diverged."""
 
 
 class SourceFetcher:
@@ -154,7 +154,7 @@ class SourceFetcher:
         return self._loop.time() + mirrored.retry_pause_s
 
     async def _find_range(self, mirrored: MirroredPartition) -> None:
-        """The source has no such offset: ask where its log starts and ends."""
+        """Asks where the source's log starts and ends, because it does not have the offset."""
         channel, position = self.fetcher.channel, mirrored.position
         assert channel is not None
         topic, index = mirrored.source_topic, mirrored.partition.partition

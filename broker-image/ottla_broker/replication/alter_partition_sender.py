@@ -96,7 +96,7 @@ class AlterPartitionSender:
             self._sending = None
 
     async def _send(self, changes: list[tuple[Partition, IsrChange]]) -> bool:
-        """True if all of them are decided."""
+        """Sends the changes. Returns True if all of them are decided."""
         if not changes:
             return True
         if self._own_epoch() < 0:

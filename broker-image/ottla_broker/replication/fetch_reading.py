@@ -1,5 +1,5 @@
-"""What a fetch may read of one partition: consumers read what is committed, followers to the log's
-end, a tool that compares replicas too."""
+"""What a fetch may read of one partition: consumers read committed records; followers, and a tool
+that compares replicas, read to the log's end."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -30,17 +30,17 @@ class Reader(Protocol):
     """The limits of what one kind of fetcher may read."""
 
     def find(self, cached: CachedPartition) -> Partition:
-        """NotYet; KafkaError with the partition's error."""
+        """Finds the partition. Raises NotYet; KafkaError with the partition's error."""
         ...
 
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
-        """Reads the partition for the fetcher, with at most `max_bytes` of records; `first`: one
-        batch whatever its size. Raises NotYet; KafkaError with the partition's error.
+        """Reads the partition for the fetcher, with at most `max_bytes` of records; `first`: return
+        one batch even if it is larger. Raises NotYet; KafkaError with the partition's error.
         """
         ...
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
-        """True if `data` is to be sent at once although it has no records."""
+        """True if `data` must be sent at once although it has no records."""
         ...
 
     def has_records_behind(self, cached: CachedPartition, records: Buffer) -> bool:

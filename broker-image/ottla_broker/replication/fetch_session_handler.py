@@ -119,7 +119,7 @@ class FetchSessionHandler(Generic[P]):
             self._urgent = True
 
     def pause(self, partition: P, until_s: float) -> None:
-        """Fetches nothing of the partition until then."""
+        """Pauses fetches of the partition until this time."""
         if partition in self:
             self._leave(partition)
             partition.retry_at_s = until_s

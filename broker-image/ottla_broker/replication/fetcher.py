@@ -243,8 +243,8 @@ async def list_offset(
     channel: Channel, topic: str, partition: int, timestamp: int, *, replica: int, leader_epoch: int = NO_EPOCH
 ) -> int:
     """Start (EARLIEST_TIMESTAMP) or end (LATEST_TIMESTAMP) of a log, by ListOffsets up to version
-    7; for a consumer (`replica` −1) the end of committed records. KafkaError as the broker answers;
-    ConnectionError.
+    7; for a consumer (`replica` −1) the end of committed records. Raises KafkaError with the
+    broker's error; ConnectionError.
     """
     request = build_list_offsets([(topic, partition)], timestamp, replica=replica, leader_epoch=leader_epoch)
     response: ListOffsetsResponse = await channel.send(request)

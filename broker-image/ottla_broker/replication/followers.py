@@ -49,7 +49,7 @@ class Follower:
         self.leader_end, self.fetched_s = leader_end, now_s
 
     def update_lagging(self, leader_end: int) -> bool:
-        """True while it is behind. When it is not, its lag is counted anew."""
+        """Returns whether the follower is behind. When it is not, its lag is counted anew."""
         if self.log_end >= leader_end:
             self.lagging_since_s = inf
             return False
@@ -102,9 +102,9 @@ class Followers:
         now_s: float,
         is_registered: Callable[[int, int], bool],
     ) -> Follower | None:
-        """The follower that fetches from `offset`; None when the fetch does not count.
-        NOT_LEADER_OR_FOLLOWER of a broker without a replica, or of an incarnation that has been
-        replaced."""
+        """Records a fetch from `offset` and returns the follower; None when the fetch does not
+        count. Raises NOT_LEADER_OR_FOLLOWER for a broker without a replica, or for an incarnation
+        that has been replaced."""
         follower = self._all.get(broker)
         if follower is None or broker_epoch < follower.broker_epoch:
             raise KafkaError(

@@ -113,8 +113,8 @@ class Partition:
         return self.log.config.flush_messages == 1
 
     def update_registration(self, registration: PartitionRecord) -> None:
-        """Take over what the metadata say; an older registration than the known one is ignored
-        (rule 1).
+        """Apply the partition's registration in the metadata; one that is older than the known one
+        is ignored (rule 1).
         """
         before = self.registration
         if registration.partition_epoch < before.partition_epoch:
@@ -182,8 +182,8 @@ class Partition:
             self.role.close()
 
     def on_newer_leader(self, change: IsrChange) -> None:
-        """The controller knows a newer leader: serve nothing more until the metadata name it (rule
-        1).
+        """Called when the controller knows a newer leader: serve nothing more until the metadata
+        name it (rule 1).
         """
         if self.pending_isr_change is change:
             self.leader.superseded = True
@@ -192,19 +192,21 @@ class Partition:
             self._notify_all()
 
     def stop_replica(self, code: ErrorCode) -> None:
-        """The replica leaves this broker. Fails what waits with `code`."""
+        """Called when the replica leaves this broker. Fails waiting requests with `code`."""
         self._close_leader()
         self.is_leader = False
         self._pending_acks.fail(KafkaError(code))
         self._notify_all()
 
     def on_config_changed(self) -> None:
-        """min.insync.replicas may let the high watermark advance."""
+        """Called when configs have changed: with another min.insync.replicas the high watermark may
+        advance.
+        """
         if self.is_leader:
             self.leader.update_maximal_isr()
 
     def on_brokers_changed(self) -> None:
-        """Brokers have registered, or are fenced or unfenced."""
+        """Called when brokers have registered, or are fenced or unfenced."""
         if self.is_leader:
             self.leader.on_brokers_changed()
 
@@ -218,7 +220,7 @@ class Partition:
     def append_records(self, records: Buffer, *, acks: int, from_client: bool = True) -> LogAppendInfo:
         """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. Raises NOT_ENOUGH_REPLICAS
         when the ISR is too small for −1; NOT_LEADER_OR_FOLLOWER in place of
-        OUT_OF_ORDER_SEQUENCE_NUMBER when another broker may lead; KafkaError as
+        OUT_OF_ORDER_SEQUENCE_NUMBER when another broker may lead; the KafkaError of
         `PartitionLog.append_as_leader`."""
         leader = self.leader
         if self.rejected_batches and from_client:
@@ -246,7 +248,8 @@ class Partition:
 
     def append_mirrored_records(self, records: Buffer) -> LogAppendInfo:
         """Append batches of another cluster's leader at the offsets that they have; their leader
-        epochs are this leader's already. KafkaError as `PartitionLog.append_as_follower`."""
+        epochs are this leader's already. Raises the KafkaError of
+        `PartitionLog.append_as_follower`."""
         leader = self.leader
         appended = self.log.append_as_follower(records, leader_epoch=leader.epoch)
         self._on_appended(leader, appended)

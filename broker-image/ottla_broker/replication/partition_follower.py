@@ -1,4 +1,4 @@
-"""A partition's follower: what it does with what its leader answers.
+"""A partition's follower: how it processes its leader's responses.
 
 - Records are appended as they are; the high watermark and the log start follow the leader's.
 - Where the logs diverge (rule 2) the follower truncates to where they agree by their leader epochs,
@@ -38,8 +38,8 @@ class FollowOutcome(Enum):
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionFollower:
     """`stepped_down_s`: when this broker ceased to lead the partition, by the loop's clock.
-    `_begin_sync`: starts the fsync that flush.messages wants. `_pending_acks`: of producers that
-    this broker answered for as leader."""
+    `_begin_sync`: starts the fsync that flush.messages requires. `_pending_acks`: producers whose
+    requests this broker accepted as leader."""
 
     _log: PartitionLog
     registration: PartitionRecord
@@ -50,8 +50,8 @@ class PartitionFollower:
     stepped_down_s: float = -inf
 
     def process(self, data: FetchResponsePartition) -> FollowOutcome:
-        """Take over what the leader answered. Raises KafkaError: CORRUPT_MESSAGE,
-        OFFSET_OUT_OF_RANGE (of the records), KAFKA_STORAGE_ERROR."""
+        """Process the leader's response. Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE
+        (of the records), KAFKA_STORAGE_ERROR."""
         if data.error is not ErrorCode.none:
             is_out_of_range = data.error is ErrorCode.offset_out_of_range
             return FollowOutcome.out_of_range if is_out_of_range else FollowOutcome.retriable_error

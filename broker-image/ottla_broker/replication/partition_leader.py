@@ -72,7 +72,7 @@ class PartitionLeader:
         return least
 
     def update_maximal_isr(self) -> None:
-        """The ISR, the proposed one or min.insync.replicas has changed."""
+        """Called when the ISR, the proposed one or min.insync.replicas has changed."""
         registration = self.registration
         others = (broker for broker in registration.replicas if broker != self._broker_id)
         self.followers.set_replicas(others, self.isr.maximal_isr(registration.isr))
@@ -100,7 +100,7 @@ class PartitionLeader:
             self._read_waiters.notify_all()
 
     def _limit_to_joining_followers(self, watermark: int) -> int:
-        """Lower, where a follower that is about to join has not come so far."""
+        """The high watermark, or less if a follower that is about to join has fewer records."""
         now_s = self._cluster.now_s()
         limit, until_s = self.followers.limit_to_joining(watermark, now_s, self._cluster.may_join)
         if limit < watermark and self._join_timer is None:
@@ -126,8 +126,8 @@ class PartitionLeader:
     # --- followers
 
     def record_fetch(self, broker: int, broker_epoch: int, offset: int, log_start: int) -> None:
-        """A follower fetches from `offset`, up to which its log is the leader's.
-        NOT_LEADER_OR_FOLLOWER as `Followers.record_fetch`."""
+        """A follower fetches from `offset`, up to which its log is the leader's. Raises
+        NOT_LEADER_OR_FOLLOWER like `Followers.record_fetch`."""
         cluster = self._cluster
         follower = self.followers.record_fetch(
             broker, broker_epoch, offset, log_start, self._log.end, cluster.now_s(), cluster.is_registered
@@ -141,8 +141,8 @@ class PartitionLeader:
         self.advance_high_watermark()
 
     def on_brokers_changed(self) -> None:
-        """Other broker incarnations are registered than before: fetches of those that were not
-        count now.
+        """Called when brokers have registered: fetches of incarnations that were not registered
+        before count now.
         """
         for follower in self.followers:
             if follower.uncounted_fetch is not None:

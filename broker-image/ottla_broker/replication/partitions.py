@@ -31,8 +31,8 @@ class Partitions:
         return self._hosted.get((topic, partition))
 
     def leader(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
-        """The partition if this broker leads it in `epoch`. KafkaError as `replica`;
-        NOT_LEADER_OR_FOLLOWER also when another one leads."""
+        """The partition if this broker leads it in `epoch`. Raises KafkaError like `replica`, and
+        NOT_LEADER_OR_FOLLOWER also when another broker leads."""
         found = self.replica(topic, partition, epoch, topic_id)
         if not found.is_leader:
             raise KafkaError(

@@ -14,8 +14,8 @@ is forwarded as it is: a planned restart stalls a producer for 0.11 s instead of
   sends it again, because it has no response to the earlier one yet.
 - A broker that is about to stop waits until redirected clients have had the time to ask for the new
   leader.
-- When the new leader was asked and does not answer, nobody knows whether the records were appended:
-  the client's connection is closed."""
+- When the new leader was asked and does not answer, it is unknown whether the records were
+  appended: the client's connection is closed."""
 
 import asyncio
 from collections import defaultdict
@@ -54,7 +54,9 @@ class ProduceForwarder:
         self._clients_refreshed.set()
 
     def on_client_redirected(self, leader: int) -> None:
-        """A client gets the error that `leader` leads; connect for when it sends again."""
+        """Called when a client gets the error that `leader` leads. Connects to it, so that the
+        client's next requests can be forwarded.
+        """
         self._channel_to(leader)
         self._clients_refreshed.clear()
         if self._refresh_timer is not None:

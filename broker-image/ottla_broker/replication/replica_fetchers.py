@@ -1,6 +1,6 @@
-"""All that this broker copies as a follower: one fetcher for each leader, and a second one for
-topics with `flush.messages=1`, whose records are fsynced before the next request tells the leader
-so: they have a connection of their own, or every partition would wait for the device."""
+"""What this broker copies as a follower: one fetcher for each leader, and a second one for topics
+with `flush.messages=1`, whose records are fsynced before the next request acknowledges them. These
+have their own connection; otherwise every partition would wait for the device."""
 
 import asyncio
 import logging
@@ -78,7 +78,9 @@ class FollowedPartition:
 
 @dataclass(eq=False, repr=False)
 class ReplicaFetchers:
-    """`broker_epoch`: of this broker's registration, −1 without one; nothing is fetched then."""
+    """`broker_epoch`: epoch of this broker's registration; −1 without one, and then nothing is
+    fetched.
+    """
 
     me: int
     image: MetadataImage
@@ -115,7 +117,7 @@ class ReplicaFetchers:
         return None if leader in (NO_LEADER, self.me) else (leader, partition.acks_wait_for_sync)
 
     def on_broker_changed(self, broker: int) -> None:
-        """A broker may be back, or this one has a broker epoch now."""
+        """Called when a broker may be back, or when this one has a broker epoch."""
         for (leader, _), fetcher in self._fetchers.items():
             if broker in (leader, self.me):
                 fetcher.fetcher.reconnect_now()
@@ -146,7 +148,9 @@ class ReplicaFetchers:
 
 
 class ReplicaFetcher:
-    """Fetches from one leader. With `synced`, what came is fsynced before the next request."""
+    """Fetches from one leader. With `synced`, fetched records are fsynced before the next
+    request.
+    """
 
     def __init__(self, leader: int, synced: bool, fetchers: ReplicaFetchers) -> None:
         config = fetchers.config
@@ -167,7 +171,7 @@ class ReplicaFetcher:
         self.fetcher: Fetcher[FollowedPartition] = Fetcher(self, pipelined=True)
 
     def add_partition(self, partition: Partition) -> None:
-        """Fetch it from now on, or in another leader epoch than before."""
+        """Fetch the partition from now on, or in another leader epoch than before."""
         known = self.fetcher.session.get((partition.topic_id, partition.partition))
         if known is None or known.partition is not partition or known.epoch != partition.leader_epoch:
             self.fetcher.add(FollowedPartition(partition))
@@ -258,7 +262,9 @@ class ReplicaFetcher:
             self.fetcher.session.fetch_next(followed)
 
     def _next_pause_s(self, followed: FollowedPartition, code: ErrorCode) -> float:
-        """The metadata of two brokers seldom differ for long: the first retries come soon."""
+        """Seconds until the next retry. The first retries come soon, because the metadata of two
+        brokers seldom differ for long.
+        """
         if followed.retry_pause_s == 0.0:
             logger.info("%r: broker %d answers %s", followed.partition, self._leader, code.name)
         if code is ErrorCode.kafka_storage_error:
@@ -282,7 +288,9 @@ class ReplicaFetcher:
         self.fetcher.send()
 
     async def _find_range(self, followed: FollowedPartition) -> None:
-        """The leader has no such offset: ask where its log starts and ends, and go there."""
+        """Asks where the leader's log starts and ends, because it does not have the offset, and
+        continues there.
+        """
         channel, partition, epoch = self.fetcher.channel, followed.partition, followed.epoch
         assert channel is not None
 

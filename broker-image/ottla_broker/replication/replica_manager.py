@@ -93,8 +93,8 @@ class ReplicaManager:
                     self._fetchers.follow_leader(hosted)  # topics whose acks wait for a sync have another fetcher
 
     async def shrink_isrs(self) -> None:
-        """Remove followers that do not keep up from their ISRs, and tell fetchers what retention
-        has deleted. Until cancelled."""
+        """Until cancelled, remove followers that do not keep up from their ISRs, and notify
+        fetchers of records that retention has deleted."""
         while True:
             max_lag_s = self._config(REPLICA_LAG_TIME_MAX_MS) / 1000
             await asyncio.sleep(max_lag_s / LAG_CHECKS)
@@ -133,7 +133,7 @@ class ReplicaManager:
                 if topic == METADATA_TOPIC:
                     continue
                 if known is None or partition not in known.partitions or log.topic_id not in (None, known.id):
-                    logger.warning("the metadata know no replica %s: renaming it to a stray folder", log.directory)
+                    logger.warning("replica %s is not in the metadata: renaming it to a stray folder", log.directory)
                     log_dir.move_to_stray(topic, partition)
 
     # --- replicas
@@ -178,7 +178,7 @@ class ReplicaManager:
         self._apply_role(hosted)
 
     def _retry_later(self, name: PartitionName, reason: Exception) -> None:
-        """The reason may pass, as a full disk does. It is logged once."""
+        """Try again later, because the reason may pass, as a full disk does. It is logged once."""
         if name not in self._retries:
             logger.error("cannot open the log of %s-%d: %s", *name, reason)
         else:

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 COPY_BYTES: Final = 1 << 20  # at once: as long as other requests may wait
 ASSIGN_PAUSE_S: Final = 1.0
+REPORT_FAILED: Final = "cannot report the directory of a moving replica to the controller, retrying: %s"
 UNIQUE_ID: Final = "0" * 32
 
 PartitionName = tuple[str, int]
@@ -42,7 +43,7 @@ Move = tuple[FutureLog, "asyncio.Task[None]"]
 
 
 class ReplicaMover:
-    """`own_epoch`: this broker's epoch. `send_to_controller`: KafkaError, OSError."""
+    """`own_epoch`: this broker's epoch. `send_to_controller`: raises KafkaError, OSError."""
 
     def __init__(
         self,
@@ -155,18 +156,18 @@ class ReplicaMover:
             try:
                 response = await self._send_to_controller(request)
             except (KafkaError, OSError) as error:
-                logger.warning("the controller does not know yet that a replica moves: %s", error)
+                logger.warning(REPORT_FAILED, error)
             else:
                 if response.error_code is ErrorCode.none:
                     code = response.directories[0].topics[0].partitions[0].error_code
                     if code is not ErrorCode.none:
                         raise KafkaError(code, "the controller rejects the replica's directory")
                     return
-                logger.warning("the controller does not know yet that a replica moves: %s", response.error_code.name)
+                logger.warning(REPORT_FAILED, response.error_code.name)
             await asyncio.sleep(ASSIGN_PAUSE_S)
 
     def cancel_move(self, topic: str, partition: int) -> None:
-        """Give up the move of a replica, if there is one."""
+        """Cancel the move of a replica, if there is one."""
         if (moving := self._moves.pop((topic, partition), None)) is not None:
             future, task = moving
             task.cancel()
@@ -181,7 +182,7 @@ class ReplicaMover:
                 try:
                     self.move_replica(*key, target.absolute_path)
                 except KafkaError as error:
-                    logger.warning("%s-%d does not move to %s any more: %s", *key, target.path, error)
+                    logger.warning("cancelled the move of %s-%d to %s: %s", *key, target.path, error)
 
     async def close(self) -> None:
         """Interrupt all moves."""

@@ -1,5 +1,5 @@
-"""Callbacks for changes of a partition, mostly of fetches that wait: no task of theirs is needed
-meanwhile.
+"""Callbacks for changes of a partition, mostly for waiting fetches, which need no task of their
+own.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ Waiter = Callable[[], None]
 
 
 class Waiters:
-    """`waiting`: in the order of their coming, so that a run can be repeated."""
+    """`waiting`: in the order in which they were added, so that a run can be repeated."""
 
     __slots__ = ("waiting",)
 

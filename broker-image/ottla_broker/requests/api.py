@@ -74,7 +74,7 @@ class Api:
     (KIP-482), None: none.
 
     `is_forwarded`: clients may send it to any broker, and only the active controller can answer
-    (KIP-590). `is_served_while_starting`: other brokers need its answer to start, or to go on.
+    (KIP-590). `is_served_while_starting`: other brokers need its response to start, or to continue.
     `rights`: what it asks for, in this order; docs/protocol.md lists them.
     """
 

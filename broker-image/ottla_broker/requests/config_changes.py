@@ -142,7 +142,8 @@ async def change_each_resource(
 async def _report_partitions(
     ctx: RequestContext, topic: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
-    """A leader reports the status of mirrored partitions, as MirrorReport in JSON by partition.
+    """Records the status of mirrored partitions that a leader reports, as MirrorReport in JSON by
+    partition.
 
     Raises NOT_CONTROLLER and INVALID_REQUEST.
     """

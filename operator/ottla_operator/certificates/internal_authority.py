@@ -30,7 +30,9 @@ _FILE: Final = re.compile(r"ca-([1-9][0-9]*)\.crt")
 
 @dataclass(frozen=True, slots=True)
 class ClusterCertificates:
-    """`authority`, `brokers`: data of the Secrets. `done`: what was made, for events."""
+    """`authority`, `brokers`: data of the Secrets. `done`: descriptions of what was issued, for
+    events.
+    """
 
     authority: Mapping[str, str] = field(repr=False)
     brokers: Mapping[str, str] = field(repr=False)

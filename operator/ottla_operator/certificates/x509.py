@@ -114,8 +114,9 @@ def parse_subject(text: str) -> x509.Name:
 
 def subject_of_common_name(name: str) -> str:
     """The subject `CN=name` with what has a meaning in subjects escaped. Raises InvalidSubject."""
-    if not 0 < len(name) <= MAX_COMMON_NAME:
-        raise InvalidSubject(f"{name!r} has {len(name)} characters; a certificate's CN has 1 to {MAX_COMMON_NAME}")
+    size = len(name.encode())
+    if not 0 < size <= MAX_COMMON_NAME:
+        raise InvalidSubject(f"{name!r} has {size} bytes in UTF-8; a certificate's CN has 1 to {MAX_COMMON_NAME}")
     return str(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]).rfc4514_string())
 
 

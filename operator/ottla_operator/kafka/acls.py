@@ -28,8 +28,8 @@ ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationConfig:
-    """How the brokers decide beside the entries. `is_enabled`: False: every request is allowed.
-    `super_users`: texts of principals.
+    """How the brokers authorize, apart from the entries. `is_enabled`: if false, every request is
+    allowed. `super_users`: principals as text.
     """
 
     is_enabled: bool

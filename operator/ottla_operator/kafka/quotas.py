@@ -38,7 +38,7 @@ async def describe_quotas(client: KafkaClient) -> dict[Entity, dict[str, float]]
 
 
 async def describe_user_quotas(client: KafkaClient) -> dict[str, dict[str, float]] | None:
-    """Quotas of users by name, for whatever client id. None if the brokers have no quotas."""
+    """Quotas of users by name, for any client id. None if the brokers do not support quotas."""
     named = ComponentData(entity_type=USER, match_type=i8(2), match=None)
     try:
         found = await _describe(client, DescribeClientQuotasRequest(components=(named,), strict=True))

@@ -86,7 +86,7 @@ class ApiClient:
         return [it["metadata"] for it in answer["items"] or ()]  # null if there are none
 
     async def list(self, kind: Kind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
-        """Objects of the kind, by name. `selector`: of labels. `fields`: of fields."""
+        """Objects of the kind, by name. `selector`: label selector. `fields`: field selector."""
         selectors = {"labelSelector": selector, "fieldSelector": fields}
         query = {key: value for key, value in selectors.items() if value}
         answer = await self._request("GET", kind.path(namespace), query=query)
@@ -124,8 +124,8 @@ class ApiClient:
         )
 
     async def delete(self, kind: Kind, resource: Json, *, orphan: bool = False) -> None:
-        """Deletes this object, not another that has its name by now. `orphan`: what it owns
-        stays.
+        """Deletes this object, but not a later one with its name. `orphan`: objects that it owns
+        are kept.
         """
         metadata = resource["metadata"]
         options = {

@@ -135,8 +135,8 @@ class PodPlatform:
         return found
 
     async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
-        """Says that `kubectl rollout restart` is not the way, and removes what it left, so that it
-        is said once.
+        """Records an event that `kubectl rollout restart` is ignored, and removes its annotation,
+        so that the event is recorded once.
         """
         template = stateful_set["spec"]["template"]["metadata"] if stateful_set else {}
         if not (asked_at := (template.get("annotations") or {}).get(names.KUBECTL_RESTARTED_AT)):
@@ -317,7 +317,7 @@ def parse_state(annotations: Mapping[str, str]) -> ReconcileState:
 
 
 def format_state(state: ReconcileState) -> dict[str, str]:
-    """The state as annotations; what is empty has none."""
+    """The state as annotations; empty values have none."""
     topics = json.dumps(sorted(state.throttled_topics))
     annotations = {
         names.SPREAD_OVER: ",".join(map(str, sorted(state.spread_over))),

@@ -1,5 +1,5 @@
-"""The Secrets of a Cluster's own certificate authority, and the ConfigMap by which everybody may
-read whom to trust.
+"""The Secrets of a Cluster's own certificate authority, and the ConfigMap with the certificates
+that clients trust.
 """
 
 import base64
@@ -63,7 +63,7 @@ class InternalCertificates:
         )
 
     async def _publish(self, cluster: Cluster, authorities: str) -> None:
-        """Whom clients have to trust is no secret."""
+        """Publishes the certificates that clients trust, which are no secret."""
         name = f"{cluster.name}-ca"
         desired = {
             "apiVersion": "v1",

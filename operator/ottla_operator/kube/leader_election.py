@@ -3,8 +3,8 @@
 Invariant: the active operator has renewed the Lease within `LEASE_S` by its own clock. Another
 takes over only after it has observed the Lease unchanged for `LEASE_S` by its clock, and only by a
 write that names the version it observed. Clocks are never compared. Two may still overlap for the
-length of a request: whatever the operator does is therefore decided from what it observes, and
-harmless when done twice.
+length of a request: so every action of the operator follows from what it observes, and is harmless
+when repeated.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class LeaderElection:
                     return
 
     def _on_renewing_ended(self, renewing: "asyncio.Task[None]") -> None:
-        """Whatever ended it: another operator takes over soon."""
+        """Called when renewing has ended, for any reason: another operator takes over soon."""
         if renewing.cancelled():
             return
         if (error := renewing.exception()) is not None:

@@ -37,8 +37,9 @@ def log_in() -> kopf.ConnectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
-    """`namespaces`: to watch; empty for all. `lease_namespace`, `lease_name`: of the Lease by which
-    operators elect one. `http_listener`: address that serves health and metrics; None for none.
+    """`namespaces`: namespaces to watch; empty for all. `lease_namespace`, `lease_name`: the Lease
+    that elects the active operator. `http_listener`: address that serves health and metrics; None
+    for none.
     """
 
     namespaces: Sequence[str]

@@ -1,5 +1,5 @@
-"""What the operator has to know of a Cluster's resources after they are deleted: JSON in a
-ConfigMap, which is deleted with the Cluster.
+"""Records of deleted resources that the operator still has to act on: JSON in a ConfigMap, which is
+deleted with the Cluster.
 """
 
 import json
@@ -18,7 +18,7 @@ USERS: Final = "users", "users.json"
 
 
 async def read_records(api: ApiClient, cluster: Key, kind: tuple[str, str]) -> Json:
-    """Empty if there is no ConfigMap, or others have written into it what is not JSON."""
+    """Empty if there is no ConfigMap, or its content is not JSON."""
     suffix, data_key = kind
     found = await api.get(CONFIG_MAP, cluster.namespace, f"{cluster.name}-{suffix}")
     try:

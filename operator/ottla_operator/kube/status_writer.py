@@ -27,7 +27,7 @@ class StatusWriter:
 
     async def write(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
         """Writes the status if it differs from that of `resource`, which is updated. `fields`:
-        beside the conditions; None leaves one out.
+        status fields beside the conditions; None leaves one out.
         """
         previous = resource.get("status") or {}
         status = {
@@ -77,7 +77,7 @@ class EventRecorder:
     async def record(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        """Creates an event for `kubectl describe`. `lasts`: the same is not repeated for
+        """Creates an event for `kubectl describe`. `lasts`: the same event is not repeated for
         REPEAT_LASTING_S. A failure is only logged.
         """
         metadata = resource["metadata"]

@@ -41,7 +41,7 @@ log = logging.getLogger("ottla.operator")
 
 
 class Watches:
-    """`namespaces`: to watch; empty for all. `identity`: this operator's identity."""
+    """`namespaces`: namespaces to watch; empty for all. `identity`: this operator's identity."""
 
     def __init__(
         self, api: ApiClient, controller: Controller, namespaces: Sequence[str], login: Login, identity: str

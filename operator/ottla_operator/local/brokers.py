@@ -41,9 +41,9 @@ RESTART_FILE: Final = "restart-at"
 
 class BrokerProcess:
     """One broker's process. `plan`: what it is started with next. `started_with`: settings of the
-    current or last process; None if these are unknown. `restart_at`: the time of a restart by hand
-    that has come; `started_after`: the one that the process was started after. `on_status`: called
-    with every change."""
+    current or last process; None if these are unknown. `restart_at`: the last `restartAt` that has
+    passed; `started_after`: the one that the process was started after. `on_status`: called with
+    every change."""
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
         self.plan = plan
@@ -64,8 +64,8 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """host:port by which `ottla up` reaches the process that runs; the plan may have another
-        listener for it by now.
+        """host:port by which `ottla up` reaches the running process, whose listener may differ from
+        the plan's.
         """
         return inter_broker_address(self.started_with or {}) or self.plan.address
 
@@ -76,7 +76,7 @@ class BrokerProcess:
         self.supervisor.start()
 
     def update(self, plan: BrokerProcessPlan) -> None:
-        """Restarts nothing."""
+        """Sets what the process is started with next, and restarts nothing."""
         self.plan = plan
         self.supervisor.command = broker_command(plan)
 
@@ -256,7 +256,7 @@ class BrokerProcesses:
             self.on_change()
 
     def _with_location(self, message: str) -> str:
-        """Adds where the setting or port stands that a broker's message is about."""
+        """Adds file and line of the setting or port that a broker's message is about."""
         if (setting := self.document.find_setting(message)) is not None:
             return f"{message} (spec.config in {self.document.locate(setting)})"
         if message.startswith("port ") and "listeners" in self.document.data["spec"]:

@@ -28,8 +28,8 @@ class State(Enum):
 
 @dataclass(slots=True)
 class BrokerRow:
-    """`leads`: partitions. `replicas`: that it has, and how many of them are `out_of_sync`. None:
-    unknown.
+    """`leads`: number of partitions that it leads. `replicas`: number of its replicas, of which
+    `out_of_sync` are not in sync. None: unknown.
     """
 
     label: str
@@ -75,8 +75,8 @@ class PipelineRow:
 
 @dataclass(slots=True)
 class MirrorRow:
-    """`cluster`: the target. `topics`: that are copied. `lag_records`, `lag_seconds`: None if
-    unknown.
+    """`cluster`: the target. `topics`: number of copied topics. `lag_records`, `lag_seconds`: None
+    if unknown.
     """
 
     cluster: str
@@ -113,7 +113,7 @@ class LiveView:
     milestones: dict[str, float] = field(default_factory=dict)
 
     def reach(self, milestone: str) -> None:
-        """Prints when something has happened for the first time."""
+        """Prints a milestone when it is reached for the first time."""
         if milestone not in self.milestones:
             self.milestones[milestone] = time.clock_gettime(time.CLOCK_MONOTONIC) - self.began_s
             self.say(f"{milestone} after {self.milestones[milestone]:.1f} s", "success")

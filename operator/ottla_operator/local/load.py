@@ -52,8 +52,8 @@ class Load:
         return self.view.loads.setdefault(str(self.script), LoadRow(str(self.script)))
 
     async def run(self, topic_ids: Mapping[str, str]) -> None:
-        """Loads, unless that was completed before. `topic_ids`: of the cluster's described topics,
-        by name.
+        """Runs the load, unless it was completed before. `topic_ids`: ids of the cluster's
+        described topics, by name.
         """
         current = {"script": hashlib.sha256(self.script.read_bytes()).hexdigest(), "topics": dict(topic_ids)}
         if is_loaded(self._read_marker(), current):
@@ -96,8 +96,8 @@ class Load:
             return None
 
     async def _run_processes(self) -> tuple[int, str]:
-        """Runs script | ottla produce in a process group of their own. The first exit code that is
-        not 0, and the last line of that process.
+        """Runs `script | ottla produce` in its own process group. Returns the first exit code that
+        is not 0, and the last line of that process.
         """
         reader, writer = os.pipe()
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}

@@ -90,7 +90,7 @@ class LocalPlatform:
         """(kind, name) → the message while it is reconciling, and since when."""
 
     def load(self, documents: Sequence[Document]) -> None:
-        """Takes in what the files describe now, and plans the brokers of all clusters."""
+        """Replaces the resources by those of the files, and plans the brokers of all clusters."""
         self._documents = {(it.kind, it.name): it for it in documents}
         self._secrets = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
         clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
@@ -334,12 +334,12 @@ class LocalPlatform:
 
 
 def local_key(name: str) -> Key:
-    """Files describe one namespace."""
+    """The key of a resource; the files have no namespaces."""
     return Key("default", name)
 
 
 def local_user_uid(name: str) -> str:
-    """The same at each start, so that the records of users hold."""
+    """A uid that is the same at each start, so that records of users stay valid."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"User/{name}"))
 
 

@@ -57,8 +57,8 @@ class Process:
         return self.child is None
 
     async def wait(self) -> int | None:
-        """Waits for its exit. The exit code, negative for a signal; None for an adopted process,
-        whose code is unknown.
+        """Waits until the process exits. Returns its exit code, negative for a signal; None for an
+        adopted process, whose code is unknown.
         """
         if self.child is not None:
             code: int | None = await self.child.wait()

@@ -89,7 +89,7 @@ class UpRunner:
                         self._tasks.create_task(self._load(document.name, script))
 
     async def _stop(self) -> bool:
-        """Loads and pipelines first, then brokers, all at once. True if all have exited by
+        """Stops loads and pipelines, then all brokers at once. True if all have exited by
         themselves.
         """
         self.view.say("stopping pipelines and brokers", "info")
@@ -262,7 +262,7 @@ class UpRunner:
         return [folder / name for name in scripts if (folder / name).is_file()]
 
     async def _load(self, cluster: str, script: Path) -> None:
-        """Loads once the cluster's topics are ready, or cannot be."""
+        """Runs the load when the cluster's topics are ready or stalled."""
         described = {
             it.name for it in self._documents if it.kind == "Topic" and it.data["spec"]["clusterRef"]["name"] == cluster
         }

@@ -95,7 +95,7 @@ def plan_broker_processes(
 
 
 def with_replication_defaults(plan: BrokerProcessPlan, cluster: Cluster, brokers: int) -> BrokerProcessPlan:
-    """The plan with the replication defaults of so many brokers."""
+    """The plan with the replication defaults for this number of brokers."""
     defaults = {key: value for key, value in replication_defaults(brokers).items() if key not in cluster.config}
     return replace(plan, settings={**plan.settings, **defaults})
 
@@ -129,7 +129,7 @@ class _Files:
 
 
 def _with_bootstrap_servers(plans: Sequence[BrokerProcessPlan]) -> list[BrokerProcessPlan]:
-    """`plans`: of all brokers of one cluster."""
+    """`plans`: plans of all brokers of one cluster."""
     servers = ",".join(it.address for it in plans)
     return [replace(it, settings={**it.settings, BOOTSTRAP_SERVERS: servers}) for it in plans]
 

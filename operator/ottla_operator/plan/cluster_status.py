@@ -25,8 +25,8 @@ MAX_BLOCKERS: Final = 100  # a roll may wait for thousands of partitions, and an
 class ObservedBroker:
     """A broker's pod or process.
 
-    `started_with`: its settings; None if unknown. `outdated`: why it has to be restarted, other
-    than its settings: image, pod template, certificates; empty if it has not. `problem`: what keeps
+    `started_with`: its settings; None if unknown. `outdated`: why it must be restarted, other than
+    its settings: image, pod template, certificates; empty if it need not be. `problem`: what keeps
     it from running; empty if nothing is known. `unready_for_s`: 0 while it is ready.
     """
 
@@ -50,13 +50,13 @@ class ClusterObservations:
     → why it has to be restarted. `blocked_by`: what the roll waits for. `restarted`: the broker
     that this reconcile restarted. `was_rolling`: a roll was in progress when the status was written
     last. `rejected_settings`: setting → why the brokers reject it. `scales_from`: brokers before
-    the scaling that is in progress; None if none is. `scaling`: what it is doing;
-    `scale_down_blocked`: why it cannot. `creation_error`: why a missing broker cannot be created.
-    `offline_partitions`, `under_replicated_partitions`, `moving_partitions`: None when no broker
-    could be asked. `moves_started`: by this reconcile. `connect_error`: why no broker could be
-    asked. `quorum_loss`: why there is no controller. `certificate_error`: why the listeners'
-    certificates cannot be used. `certificate`: that of the listeners with TLS. `start_timeout_s`:
-    how long a broker may take to become ready.
+    the scaling that is in progress; None if none is. `scaling`: the step in progress;
+    `scale_down_blocked`: why brokers cannot be removed. `creation_error`: why a missing broker
+    cannot be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`:
+    None when no broker could be asked. `moves_started`: number of moves that this reconcile
+    started. `connect_error`: why no broker could be asked. `quorum_loss`: why there is no
+    controller. `certificate_error`: why the listeners' certificates cannot be used. `certificate`:
+    that of the listeners with TLS. `start_timeout_s`: how long a broker may take to become ready.
     """
 
     replicas: int
@@ -125,7 +125,7 @@ class ClusterObservations:
 
 
 def evaluate_cluster(observed: ClusterObservations) -> Readiness:
-    """Evaluates the conditions of a Cluster. A cause that a person has to remove takes precedence
+    """Evaluates the conditions of a Cluster. A cause that a person must remove takes precedence
     over work in progress.
     """
     if observed.refused_settings:
@@ -148,7 +148,7 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
 
 
 def refuse_settings(problems: str) -> Stalled:
-    """`problems`: of `spec.config`."""
+    """The verdict on an invalid `spec.config`, which has these problems."""
     return Stalled(SETTING_REFUSED, f"{problems}. No broker is started with it; those that run keep their settings.")
 
 

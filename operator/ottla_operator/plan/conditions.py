@@ -57,7 +57,7 @@ class ExtraCondition:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """`generation`: of the spec that was evaluated."""
+    """`generation`: generation of the spec that was evaluated."""
 
     readiness: Readiness
     generation: int

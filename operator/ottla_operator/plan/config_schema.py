@@ -1,5 +1,5 @@
-"""Schema of `spec.config` in the CRDs, from the brokers' own tables of settings: the API server
-refuses a bad value before anybody sees it.
+"""Schema of `spec.config` in the CRDs, from the brokers' own tables of settings, so that the API
+server refuses an invalid value at admission.
 
 A name that is in no table stays possible here, because prefixes cannot be listed and a schema that
 lists all names would drop the others silently. The operator refuses it before any broker is

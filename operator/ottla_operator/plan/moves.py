@@ -41,9 +41,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveCost:
-    """`partitions`: that change. `replicas`: to be copied, `bytes` in all. `busiest_bytes`: the
-    most that one broker receives or sends, because a throttle limits each broker and direction
-    separately.
+    """`partitions`: number of partitions that change. `replicas`: number of replicas to copy, with
+    `bytes` in total. `busiest_bytes`: the most that one broker receives or sends, because a
+    throttle limits each broker and direction separately.
     """
 
     partitions: int

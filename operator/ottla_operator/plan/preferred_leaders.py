@@ -17,7 +17,7 @@ Step = tuple[int, int]
 def balance_preferred_leaders(
     replicas: Sequence[list[int]], topics: Sequence[str], changeable: Collection[int], brokers: Collection[int]
 ) -> None:
-    """Reorders replicas in place. `topics`: of each partition. `changeable`: indexes of the
+    """Reorders replicas in place. `topics`: topic of each partition. `changeable`: indexes of the
     partitions that may be reordered. `brokers`: the brokers to balance.
     """
     by_topic: dict[str, list[int]] = defaultdict(list)

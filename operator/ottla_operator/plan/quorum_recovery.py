@@ -1,7 +1,7 @@
-"""What is lost of the voters of a metadata log without a leader, and how the cluster goes on from
-what is left.
+"""Finds the lost voters of a metadata log without a leader, and plans the recovery of the cluster
+from the remaining disks.
 
-Invariants: a recovery is planned only while the voters that answer are no majority, and goes on
+Invariants: a recovery is planned only while the voters that answer are no majority, and continues
 from the most advanced disk that answers. The cluster that it makes has another id, so brokers that
 were away cannot join it by mistake: their old majority is refused by name. A recovery that was
 interrupted is planned again from what is observed.
@@ -48,8 +48,8 @@ class MetadataReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """The voters as the most advanced replica names them. `alive`: answer. `lost`: voter → why it
-    cannot come back. `silent`: voters that did not answer, and may come back."""
+    """The voters as the most advanced replica names them. `alive`: voters that answer. `lost`:
+    voter → why it cannot return. `silent`: voters that did not answer, and may return."""
 
     replica: MetadataReplica
     alive: tuple[int, ...]
@@ -70,15 +70,15 @@ class QuorumState:
 
     @property
     def is_lost(self) -> bool:
-        """True if no majority can come back."""
+        """True if no majority of the voters can return."""
         return len(self.voters) - len(self.lost) < self.majority
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """`leader`: the replica to go on from. `followers`: replicas that copy its log. `cluster_id`:
-    of the recovered cluster, and `epoch` of its log. `survivors`: brokers whose disks take part;
-    the others are unregistered."""
+    """`leader`: the replica from which the cluster continues. `followers`: replicas that copy its
+    log. `cluster_id`: id of the recovered cluster; `epoch`: epoch of its log. `survivors`: brokers
+    whose disks take part; the others are unregistered."""
 
     state: QuorumState
     leader: MetadataReplica
@@ -90,7 +90,8 @@ class Recovery:
     @property
     def steps(self) -> tuple[MetadataReplica, ...]:
         """Replicas in the order in which they are changed. The leader is the last: before it leads
-        the new cluster, brokers of the old one still answer, and an interrupted recovery can go on.
+        the new cluster, brokers of the old one still answer, and an interrupted recovery can
+        continue.
         """
         return (*self.followers, self.leader)
 
@@ -109,7 +110,7 @@ def observe_quorum(
     replicas: Collection[MetadataReplica], existing: Collection[int] | None = None
 ) -> QuorumState | None:
     """The state of the voters; None while no replica that answers knows any. `existing`: brokers
-    that there are to be; a voter outside of these is gone for good. None if that is unknown."""
+    that must exist; a voter outside of these is lost for good. None if that is unknown."""
     replica = most_advanced([it for it in replicas if it.voters])
     if replica is None:
         return None
@@ -173,7 +174,7 @@ def find_quorum_loss(
     replicas: Sequence[MetadataReplica], existing: Collection[int], cluster_id: str | None
 ) -> QuorumLoss | None:
     """Describes why a cluster without a leader cannot elect one; None if no cause is known.
-    `existing`: desired brokers. `cluster_id`: of the cluster, as recorded outside of its disks.
+    `existing`: desired brokers. `cluster_id`: id of the cluster, as recorded outside of its disks.
     """
     state = observe_quorum(replicas, existing)
     if state is not None:

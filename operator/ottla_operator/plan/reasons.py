@@ -22,7 +22,7 @@ NOTHING: Final = "Nothing."
 
 
 class Reason(NamedTuple):
-    """`kinds`: kinds of resources that show it. `action`: the next step of a person."""
+    """`kinds`: kinds of resources that show it. `action`: what a person should do."""
 
     name: str
     kinds: str
@@ -63,13 +63,13 @@ RECONCILING_REASONS: Final = (
     Reason(
         "DeletionPolicyNotRecorded",
         "Topic",
-        "The operator could not record that the topic is to be deleted with its Topic.",
+        "The operator could not record that the topic must be deleted with its Topic.",
         "Let the operator write the ConfigMap of the Cluster.",
     ),
     Reason(
         "WaitingForAuthorization",
         "User",
-        "Brokers are still to be restarted with access rules.",
+        "Brokers have not been restarted with access rules yet.",
         "See `status.roll` of the Cluster.",
     ),
     Reason("CredentialsUnusable", "Mirror, User", "A Secret is missing or unusable.", "Correct the Secret."),
@@ -87,7 +87,7 @@ RECONCILING_REASONS: Final = (
     Reason("ChangingLauncher", "Pipeline", "The other launcher's driver is being deleted."),
     Reason("Submitting", "Pipeline", "The Spark operator has not submitted the application yet."),
     Reason("SubmissionFailed", "Pipeline", "The Spark operator could not submit the application.", "See the message."),
-    Reason("RetryingAfterError", ALL_KINDS, "A step failed and is tried again.", "Wait; if it stays, see the message."),
+    Reason("RetryingAfterError", ALL_KINDS, "A step failed and is tried again.", "Wait; if it lasts, see the message."),
     Reason("ReconcileError", ALL_KINDS, "The operator failed unexpectedly.", "See the operator's log; report it."),
 )
 STALLED_REASONS: Final = (
@@ -179,8 +179,8 @@ OTHER_REASONS: Final = (
     Reason("NoKnownLoss", "Mirror", "A failover now would lose no record that is known of."),
 )
 EVENT_REASONS: Final = (
-    Reason("RollStarted", "Cluster", "Brokers are going to be restarted one after the other, and why."),
-    Reason("RestartingBroker", "Cluster", "A broker is being restarted, and why."),
+    Reason("RollStarted", "Cluster", "A rolling restart begins, for the reason in the message."),
+    Reason("RestartingBroker", "Cluster", "A broker is being restarted, for the reason in the message."),
     Reason("RollCompleted", "Cluster", "Every broker that had to be restarted serves again."),
     Reason("ScalingStarted", "Cluster", "The number of brokers is being changed."),
     Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and partitions are moved."),
@@ -198,13 +198,13 @@ EVENT_REASONS: Final = (
         "RolloutRestartIgnored",
         "Cluster",
         "`kubectl rollout restart` was used, which restarts no broker.",
-        "Set `spec.restartAt` to the time of now.",
+        "Set `spec.restartAt` to the present time.",
     ),
     Reason(
         "CertificateChanged",
         "Cluster",
-        "The Cluster's own authority was made or dropped, or has issued the brokers' certificate; why, says the "
-        "message.",
+        "The Cluster's own authority was made or dropped, or has issued the brokers' certificate; the "
+        "message says why.",
         "If an authority was made: clients have to trust it before it issues certificates.",
     ),
     Reason("StorageExpanding", "Cluster", "Disks are being expanded."),
@@ -218,8 +218,8 @@ EVENT_REASONS: Final = (
     Reason("PartitionsAdded", "Topic", "Partitions were added."),
     Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
     Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
-    Reason("UserChanged", "User", "Credential, access rules or quotas were changed; which, says the message."),
-    Reason("CertificateIssued", "User", "The client certificate was issued or renewed; why, says the message."),
+    Reason("UserChanged", "User", "Credential, access rules or quotas were changed; the message says which."),
+    Reason("CertificateIssued", "User", "The client certificate was issued or renewed; the message says why."),
     Reason(
         "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
     ),

@@ -1,8 +1,8 @@
-"""Which settings of a Cluster no broker can be started with, found before one is.
+"""Finds settings of a Cluster with which no broker can start, before one is started.
 
-The broker's own table (`ottla_broker.config`) says which names and values there are. What the
-operator sets itself, from other fields of the spec, is refused beside that: it would be overridden
-without a word.
+The broker's own table (`ottla_broker.config`) says which names and values there are. Settings that
+the operator sets itself, from other fields of the spec, are refused too, because they would be
+overridden silently.
 """
 
 from collections.abc import Iterator, Mapping

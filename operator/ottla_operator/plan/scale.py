@@ -60,7 +60,7 @@ class RecordSpread:
 
 @dataclass(frozen=True, slots=True)
 class WaitToScale:
-    """Scaling waits for something that happens without a person."""
+    """Scaling waits for something that happens by itself."""
 
     reason: str
 

@@ -1,9 +1,8 @@
 """Settings of brokers: replication defaults, and which changes need a restart.
 
 A dynamic setting is set for the whole cluster through the protocol, and is on every broker's
-command line from its next start. What was set so is unset again once every broker was started with
-it, or once the spec no longer asks for it. Settings that people have set by other means are left
-alone.
+command line from its next start. Such a setting is unset again when every broker was started with
+it, or when the spec no longer has it. Settings that people have set by other means are not changed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,9 +22,9 @@ OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 
 
 def replication_defaults(brokers: int) -> dict[str, str]:
-    """Settings for a cluster of so many brokers, where its resource does not set them: with three,
-    one may fail and all topics stay readable and writable. Nothing is defaulted into the resource
-    itself."""
+    """Settings for a cluster of this number of brokers, where its resource does not set them: with
+    three, one may fail and all topics stay readable and writable. Nothing is defaulted into the
+    resource itself."""
     replicas = min(MAX_DEFAULT_REPLICAS, brokers)
     return {
         "default.replication.factor": str(replicas),
@@ -44,8 +43,8 @@ def broker_count_for_defaults(brokers: int, spread_over: Iterable[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
-    """`to_set`, `to_unset`: for the whole cluster. `restarts`: broker → the settings that need its
-    restart.
+    """`to_set`, `to_unset`: settings of the whole cluster. `restarts`: broker → the settings that
+    need its restart.
     """
 
     to_set: Settings
@@ -59,9 +58,9 @@ def plan_config_changes(
     dynamic: Collection[str],
     cluster_settings: Settings,
 ) -> ConfigChanges:
-    """`started_with`: None where it is unknown. `dynamic`: names of settings that a running broker
-    takes. `cluster_settings`: what earlier plans have set. Only brokers of `desired` are
-    considered."""
+    """`started_with`: settings of each broker; None if unknown. `dynamic`: names of settings that a
+    running broker accepts. `cluster_settings`: settings that earlier plans have set. Only brokers
+    of `desired` are considered."""
     to_set: dict[str, str] = {}
     common = {key for key in dynamic if len({settings.get(key) for settings in desired.values()}) == 1}
     restarts: dict[int, tuple[str, ...]] = {}
@@ -89,7 +88,7 @@ def changed_settings(started_with: Settings, desired: Settings) -> list[str]:
 
 def without_rejected(desired: Settings, rejected: Settings, started_with: Settings | None) -> dict[str, str]:
     """`desired` with every value that running brokers have rejected replaced by what a broker was
-    started with: a broker that is started with a rejected value would not come back."""
+    started with: a broker does not start with a rejected value."""
     kept = {key: value for key, value in desired.items() if rejected.get(key) != value}
     before = started_with or {}
     return {**kept, **{key: before[key] for key in desired.keys() - kept.keys() if key in before}}

@@ -28,7 +28,7 @@ class DeletionRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeletionPlan:
-    """Records by the resource's uid. `delete`: their topics are to be deleted. `pending`: the
+    """Records by the resource's uid. `delete`: records of topics to delete. `pending`: the
     resource, or one in its place, exists, and no watch has shown it yet. `retained`: no watch has
     shown the resource's deletion, so its last policy is unknown: the topics stay."""
 
@@ -71,7 +71,7 @@ def plan_deletions(
     records: Mapping[str, DeletionRecord], resources: Iterable[TopicResource], uids: Mapping[str, str | None]
 ) -> DeletionPlan:
     """`uids`: names of `resources_to_look_up` → the uid of the resource that has the name; None if
-    there is none. A topic that a resource of another name owns by now stays with that one."""
+    there is none. A topic that another resource owns now is not deleted."""
     known = {it.uid: it for it in resources}
     by_name = {it.name: it for it in known.values()}
     owners: dict[str, set[str]] = {}

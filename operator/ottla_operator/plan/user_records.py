@@ -5,7 +5,7 @@ Instead, the operator records a user before it gives it anything. A record whose
 exists is revoked, also by an operator that did not run when the resource was deleted.
 
 Invariants: a user is revoked only if its resource surely does not exist, or is being deleted. A
-user name that another resource owns by now is left to that one. A resource is known by its uid.
+user name that another resource owns now is left to that one. A resource is known by its uid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ R = TypeVar("R", UserRecord, DeletionRecord)
 
 
 def parse_records(type_: type[R], stored: Json) -> dict[str, R]:
-    """Records as JSON stores them, by uid. What others have written among them is ignored."""
+    """Records from their JSON form, by uid. Invalid ones are ignored."""
     if not isinstance(stored, dict):
         return {}
     fields = len(type_._fields)
@@ -65,8 +65,8 @@ def list_names(users: Iterable[str]) -> str:
 def find_unknown(
     records: Mapping[str, UserRecord], resources: Iterable[UserResource], deleted: Iterable[str]
 ) -> set[str]:
-    """Names of resources that no watch shows, so that it has to be asked whether they exist.
-    `deleted`: uids of resources that are being deleted.
+    """Names of resources whose existence must be looked up, because no watch shows them. `deleted`:
+    uids of resources that are being deleted.
     """
     known = {it.uid for it in resources} | set(deleted)
     return {record.resource for uid, record in records.items() if uid not in known}

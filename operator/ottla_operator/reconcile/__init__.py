@@ -1,4 +1,4 @@
-"""Reconciles Clusters, Topics, Mirrors and Pipelines, on Kubernetes and on processes of this
+"""Reconciles Clusters, Topics, Users, Mirrors and Pipelines, on Kubernetes and on processes of this
 machine alike.
 
 Each reconciler observes, lets a pure plan (`plan/`) decide, does one step and reports. What differs

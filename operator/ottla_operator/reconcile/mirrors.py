@@ -1,7 +1,7 @@
 """Reconciles Mirrors: sets what the brokers of the target copy, and reports how far the copies are.
 
-The brokers copy, and go on with it whether or not anything reconciles. When a Mirror is deleted
-they go on as they were set: its copies are data, and to open or delete them is for a person.
+The brokers copy, also while nothing reconciles. When a Mirror is deleted they continue with their
+settings: copies are data, and a person decides whether to open or delete them.
 """
 
 import asyncio
@@ -56,7 +56,9 @@ TRANSIENT_ERRORS: Final = frozenset(
 
 @dataclass(slots=True)
 class MirrorReconciler:
-    """`resync_s`: how often a Mirror that needs nothing is observed again, for its lag."""
+    """`resync_s`: interval at which a Mirror that needs no change is observed again, for its
+    lag.
+    """
 
     platform: Platform
     cache: WatchCache

@@ -181,15 +181,15 @@ class Platform(Protocol):
     # Reports.
 
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
-        """Replaces the resource's status, if it changed. `fields`: beside the conditions; None
-        leaves one out.
+        """Replaces the resource's status, if it changed. `fields`: status fields beside the
+        conditions; None leaves one out.
         """
 
     async def record_event(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        """Records an event. `lasts`: the event is recorded at every reconciliation while its cause
-        lasts, and is shown only now and then. Never raises.
+        """Records an event. `lasts`: the caller records the event at every reconcile while its
+        cause lasts, and it is shown at longer intervals. Never raises.
         """
 
     # Clusters.

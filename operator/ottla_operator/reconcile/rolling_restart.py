@@ -24,9 +24,9 @@ from ottla_operator.reconcile.platform import BrokerSet
 
 @dataclass(slots=True)
 class AppliedConfig:
-    """`cluster_settings`: all that is set on running brokers now. `applied`: what of it was set
-    just now. `rejected`: setting → why brokers reject it. `outdated`: broker → why it has to be
-    restarted."""
+    """`cluster_settings`: the dynamic settings of running brokers. `applied`: those of them that
+    were set in this step. `rejected`: setting → why brokers reject it. `outdated`: broker → why it
+    has to be restarted."""
 
     cluster_settings: dict[str, str]
     applied: dict[str, str] = field(default_factory=dict)
@@ -36,8 +36,9 @@ class AppliedConfig:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """`broker`: that was restarted just now, and `reason`; None: none may be, because of
-    `blocked_by` or because others have to come back first (`waits_for_brokers`)."""
+    """`broker`: the broker that was restarted in this step, for `reason`; None if none may be
+    restarted, because of `blocked_by` or because others must be ready first (`waits_for_brokers`).
+    """
 
     broker: int | None = None
     reason: str = ""
@@ -46,8 +47,8 @@ class Restarted:
 
 
 async def apply_config(client: KafkaClient | None, brokers: BrokerSet) -> AppliedConfig:
-    """Sets what running brokers take, and finds those that have to be restarted for the rest.
-    Without a client nothing can be set."""
+    """Sets dynamic settings on running brokers, and finds the brokers that must be restarted for
+    the others. Without a client nothing can be set."""
     config = AppliedConfig(dict(brokers.state.cluster_settings))
     desired = {id_: it for id_, it in brokers.desired.items() if id_ in brokers.brokers}
     started_with = {id_: brokers.brokers[id_].started_with for id_ in desired}
@@ -91,7 +92,7 @@ async def restart_next_broker(
     max_unavailable: int,
 ) -> Restarted:
     """Restarts one outdated broker if the roll's plan allows it. `registered`: brokers that the
-    cluster counts on.
+    controller has registered and not fenced.
     """
     known = None if client is None else registered
     states = [

@@ -1,4 +1,4 @@
-"""More and fewer brokers: spreads partitions to those that are added and moves them off those that
+"""Scales a cluster: spreads partitions to brokers that are added and moves them off brokers that
 are removed, one step of `plan/scale.py` at a time."""
 
 from dataclasses import dataclass, field, replace
@@ -36,8 +36,9 @@ have it.
 
 @dataclass(slots=True)
 class Scaled:
-    """`count`: brokers that there are to be now. `in_progress`: what is being done, in words.
-    `blocked`: why it cannot be. `events`: reasons and messages. `moves_started`: partitions."""
+    """`count`: number of brokers that must exist now. `in_progress`: the step in progress, as text.
+    `blocked`: why scaling cannot continue. `events`: reasons and messages. `moves_started`: number
+    of partitions that began to move."""
 
     count: int
     state: ReconcileState
@@ -48,7 +49,7 @@ class Scaled:
 
 
 def is_scaled(cluster: Cluster, brokers: BrokerSet) -> bool:
-    """True if there is nothing to move, which takes no request to find out."""
+    """True if nothing has to be moved. Sends no request."""
     state, desired = brokers.state, frozenset(brokers.desired)
     return brokers.count == cluster.spec.replicas and state.spread_over == desired and not state.throttled_topics
 

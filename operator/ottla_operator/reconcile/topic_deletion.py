@@ -32,8 +32,8 @@ from ottla_operator.resources.model import Json
 
 @dataclass(slots=True)
 class TopicDeletion:
-    """The deletion records of one Cluster during one reconcile. `records`: by the resource's uid,
-    as they should be; `_written`: as the platform has them."""
+    """The deletion records of one Cluster during one reconcile. `records`: the desired records by
+    the resource's uid; `_written`: those that the platform has stored."""
 
     platform: Platform
     cache: WatchCache
@@ -50,8 +50,8 @@ class TopicDeletion:
         return cls(platform, cache, key, cluster, await platform.read_deletion_records(key))
 
     async def update(self, resources: Sequence[TopicResource]) -> None:
-        """Drops the records of topics that are to stay by now, whether or not brokers can be asked:
-        a person who changes deletionPolicy to Retain and then deletes the resource means it.
+        """Drops the records of topics that must be kept now, even if no broker is reachable: a user
+        may change deletionPolicy to Retain and then delete the resource.
         """
         deleted = dict(self.cache.deleted_topics.get(self.key, {}))
         self.records = update_records(self.records, resources, deleted)
@@ -101,8 +101,8 @@ class TopicDeletion:
         return record is None or self._written.get(resource.uid) == record
 
     async def record(self, found: Iterable[tuple[TopicResource, DeletionRecord | None]]) -> str:
-        """Records what was found of the topics of these resources. Returns why it could not; empty
-        if it could.
+        """Stores the deletion records of these resources. Returns why that failed; empty if it
+        succeeded.
         """
         previous = dict(self._written)
         for resource, record in found:

@@ -1,5 +1,5 @@
-"""Reconciles Topics, all of one Cluster together: the brokers are asked once for all of them, and
-what differs is changed, many topics at a time."""
+"""Reconciles Topics, all of one Cluster together: one request describes all of them, and many
+topics are changed at a time."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -62,8 +62,8 @@ class TopicResult:
 
     @property
     def deletion_record(self) -> DeletionRecord | None:
-        """The deletion record that must be stored before the Topic may be Ready, if its topic is to
-        be deleted with it.
+        """The deletion record that must be stored before the Topic may be Ready; None unless its
+        topic is deleted with it.
         """
         if self.observed is None or not self.resource.deletes_topic or self.resource.topic is None:
             return None
@@ -150,7 +150,7 @@ class TopicReconciler:
         brokers: int,
     ) -> TopicResult:
         """Brings one topic to its spec. `all_observed`: None where brokers refused to describe one
-        of them. `brokers`: as many as the Cluster asks for."""
+        of them. `brokers`: number of brokers in the Cluster's spec."""
         topic, observed = resource.topic, None
         assert topic is not None
         try:

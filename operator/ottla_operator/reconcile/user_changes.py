@@ -22,7 +22,7 @@ MAX_USERS_IN_REQUEST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ObservedUsers:
-    """`has_acls`: whether the brokers decide by access rules. `has_quotas`: whether they know
+    """`has_acls`: whether the brokers decide by access rules. `has_quotas`: whether they support
     quotas.
     """
 
@@ -37,7 +37,7 @@ class ObservedUsers:
 @dataclass(frozen=True, slots=True)
 class UserChange:
     """`password`: to be set, if `changes` says so. `previous_until`: until when credentials of
-    other mechanisms are left; None: there are none, or `changes` removes them.
+    other mechanisms remain; None if there are none, or `changes` removes them.
     """
 
     user: str
@@ -47,7 +47,7 @@ class UserChange:
 
 
 async def observe_users(client: KafkaClient) -> ObservedUsers:
-    """Three requests, however many users there are. Raises KafkaError."""
+    """Observes all users with three requests. Raises KafkaError."""
     credentials = await scram.describe_scram_users(client)
     try:
         entries, has_acls = await acls.describe_acls(client), True
@@ -76,8 +76,8 @@ async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange])
     """Returns the error of each user that was refused something.
 
     Credentials of users who get no other are removed first, passwords are set last: a user never
-    has a password without the rules that deny it something. A password that replaces another does
-    so in one step, and rules that replace others are there before these go. Raises KafkaError if
+    has a password without the rules that deny it something. A password replaces another in one
+    step, and rules are added before those that they replace are removed. Raises KafkaError if
     nothing could be changed.
     """
     asked = [it for it in changes if it.changes]

@@ -42,9 +42,9 @@ RECHECK_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """`data`: of the Secret; None: it has no Secret. `is_password_set`: whether brokers have this
-    password already. `is_current`: whether the Secret has this data already. `certificate`: of a
-    user with TLS; `issued`: why it was issued now, empty if it was before.
+    """`data`: data of the Secret; None without one. `is_password_set`: whether brokers have this
+    password already. `is_current`: whether the Secret has this data already. `certificate`: that
+    of a user with TLS; `issued`: why it was issued now, empty if it was before.
     """
 
     secret_name: str = ""
@@ -133,8 +133,8 @@ class UserSecrets:
         return ClientCredentials(user.secret_name, data, password, is_set, existing == data)
 
     async def write(self, resource: UserResource, credentials: ClientCredentials) -> None:
-        """Writes the Secret once brokers have what it says. Raises Blocked if another object has
-        its name.
+        """Writes the Secret after the brokers have its password. Raises Blocked if another object
+        has its name.
         """
         if credentials.data is not None and not credentials.is_current:
             await self.platform.write_user_secret(resource.body, credentials.secret_name, credentials.data)

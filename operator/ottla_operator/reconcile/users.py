@@ -1,5 +1,4 @@
-"""Reconciles Users, all of one Cluster together: the brokers are asked once for all of them, and
-what differs is changed in a few requests."""
+"""Reconciles Users, all of one Cluster together: a few requests describe and change all of them."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -333,7 +332,7 @@ def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers,
         )
         return Stalled("AuthorizationDisabled", said)
     if has_rules(resource.user) and not observed.has_acls:
-        return Reconciling("WaitingForAuthorization", "brokers are still to be restarted with access rules")
+        return Reconciling("WaitingForAuthorization", "waiting for brokers to be restarted with access rules")
     if unusable := unusable_policies(resource.user, policies):
         said = "; ".join(f"AccessPolicy {name} {why}" for name, why in unusable.items())
         return Stalled("AccessPolicyUnusable", f"spec.aclsFrom: {said}; nothing is allowed by it")

@@ -61,8 +61,8 @@ class WatchCache:
         }
 
     def update(self, body: Mapping[str, Json], *, is_deleted: bool) -> Key | None:
-        """Takes in what a watch has shown. The key to reconcile; None if nothing changed that
-        reconcilers read.
+        """Updates the cache with an object from a watch. Returns the key to reconcile; None if
+        nothing changed that reconcilers read.
         """
         resource = reduce_resource(body)
         key = reconcile_key(resource)
@@ -75,7 +75,7 @@ class WatchCache:
 
     def forget(self, resource: Json) -> Key:
         """Drops a resource whose deletion no watch has shown, so that its last deletionPolicy is
-        unknown. The key to reconcile."""
+        unknown. Returns the key to reconcile."""
         key = reconcile_key(resource)
         self._replace(key, resource, is_deleted=True)
         return key
@@ -115,8 +115,8 @@ def reconcile_key(resource: Json) -> Key:
 
 
 def _replace(cached: dict[K, Json], key: K, resource: Json, is_deleted: bool) -> bool:
-    """True if a reconcile is needed. The deletion of one resource does not drop another that has
-    its name by now.
+    """True if a reconcile is needed. The deletion of a resource does not drop a newer one with its
+    name.
     """
     if is_deleted:
         if key in cached and cached[key]["metadata"]["uid"] == resource["metadata"]["uid"]:
@@ -131,7 +131,7 @@ def _without_version(resource: Json) -> Json:
 
 
 def reduce_resource(body: Mapping[str, Json]) -> Json:
-    """A resource without what no reconciler reads, such as managedFields."""
+    """A resource without fields that no reconciler reads, such as managedFields."""
     metadata = body["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
     return {

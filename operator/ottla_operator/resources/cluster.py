@@ -366,7 +366,7 @@ class ClusterSpec(Model, frozen=True):
         ),
         Rule(
             None,
-            "restartAt is no time of the calendar",
+            "restartAt is not a valid date and time",
             lambda spec: "restartAt" not in spec or is_time(spec["restartAt"]),
             "restartAt",
         ),
@@ -398,7 +398,7 @@ class Blocker(Model, frozen=True):
 class RollStatus(Model, frozen=True):
     """Rolling restart in progress."""
 
-    pending: Annotated[list[int] | None, doc("Ids of brokers that are still to be restarted.")] = None
+    pending: Annotated[list[int] | None, doc("Ids of brokers that have not been restarted yet.")] = None
     current: Annotated[int | None, doc("Id of the broker that is being restarted.")] = None
     blocked_by: Annotated[list[Blocker] | None, doc("Partitions that block the next restart, up to 100 of them.")] = (
         None

@@ -34,7 +34,7 @@ STATEFUL_OPERATORS: Final = frozenset(
 
 class RejectedRows(Protocol):
     """Handling of rows that do not decode or do not satisfy an expectation. Each method returns the
-    rows to go on with, from which the rejected ones are then dropped."""
+    rows with which the pipeline continues; the rejected ones are dropped from them later."""
 
     def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
         """Decoded rows of a source, some of which may have a decode error."""

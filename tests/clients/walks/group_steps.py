@@ -49,8 +49,8 @@ def join_group(generator: StepGenerator) -> Step:
 
 
 def rebalance_all(generator: StepGenerator) -> list[Step]:
-    """All members of a group, and perhaps a new one, join and sync in turn: little happens to an
-    unstable group.
+    """All members of a group, and perhaps a new one, join and sync in turn, because few requests
+    have an effect on an unstable group.
     """
     group, newcomer = generator.member()
     slots = list(dict.fromkeys([*generator.joined.get(group, ()), newcomer]))

@@ -40,9 +40,7 @@ class MovingCluster:
         self.cluster.start()
 
     def move_all(self) -> None:
-        """Give each broker's host another address. What is sent to the old one is lost without a
-        word.
-        """
+        """Give each broker's host another address. Packets to the old one are lost silently."""
         self._moves += 1
         for number, broker in self.cluster.brokers.items():
             first = IPv4Address(int(IPv4Address(broker.host)) & ~0xFF)

@@ -1,5 +1,5 @@
-"""One round: all brokers are killed, move, and come back; every group must read what is written
-afterwards.
+"""One round: all brokers are killed, move, and start again; every group must read the records
+written afterwards.
 """
 
 import time

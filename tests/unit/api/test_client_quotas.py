@@ -252,7 +252,7 @@ def creation(*topics: tuple[str, int]) -> Any:
 
 
 @async_test
-async def test_created_partitions_are_limited_and_strict_requests_are_told(tmp_path: Path) -> None:
+async def test_created_partitions_are_limited_and_strict_requests_get_an_error(tmp_path: Path) -> None:
     async with run_broker(tmp_path / "data") as broker:
         now_s = 0.0
         broker.client_quotas.now_s = lambda: now_s

@@ -68,7 +68,7 @@ def reopened(directory: LogDir, config: LogConfig | None = None) -> LogDir:
     return open_log_dir(directory.path, runtime=runtime(), config_of=lambda _: config or LogConfig(segment_bytes=2000))
 
 
-def test_a_moved_log_has_the_same_records_and_goes_on(source: LogDir, target: LogDir) -> None:
+def test_a_moved_log_has_the_same_records_and_accepts_others(source: LogDir, target: LogDir) -> None:
     log = create(source)
     for number in range(20):
         append(log, epoch=number // 8, producer=7, sequence=number * 5)
@@ -98,7 +98,7 @@ def test_a_moved_log_has_the_same_records_and_goes_on(source: LogDir, target: Lo
 
 
 @given(st.lists(st.sampled_from(["append", "copy", "truncate", "delete", "roll", "flush"]), max_size=25))
-def test_a_copy_follows_whatever_happens_to_the_log(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
+def test_a_copy_follows_every_change_of_the_log(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
     folder = tmp_path_factory.mktemp("move")
     source = open_log_dir(folder / "a", runtime=runtime(seed=1))
     target = open_log_dir(folder / "b", runtime=runtime(seed=2))
@@ -149,7 +149,7 @@ def test_a_flush_that_began_in_the_former_directory_proves_nothing(source: LogDi
     assert log.flush.flushed_offset == 10
 
 
-def test_a_move_that_is_given_up_leaves_the_log_where_it_is(source: LogDir, target: LogDir) -> None:
+def test_a_cancelled_move_leaves_the_log_where_it_is(source: LogDir, target: LogDir) -> None:
     log = create(source)
     append(log)
     future = FutureLog(log, source, target)
@@ -161,7 +161,7 @@ def test_a_move_that_is_given_up_leaves_the_log_where_it_is(source: LogDir, targ
     assert not [folder for folder in Path(target.path).iterdir() if folder.name.endswith("-future")]
 
 
-def test_a_stop_in_the_middle_of_a_move_is_noticed_at_the_next_start(source: LogDir, target: LogDir) -> None:
+def test_a_stop_in_the_middle_of_a_move_is_detected_at_the_next_start(source: LogDir, target: LogDir) -> None:
     log = create(source)
     append(log)
     FutureLog(log, source, target).copy_batches(1000)
@@ -169,7 +169,7 @@ def test_a_stop_in_the_middle_of_a_move_is_noticed_at_the_next_start(source: Log
     assert contents(reopened(source).logs[KEY])
 
 
-def test_of_two_directories_with_a_log_the_one_with_more_counts(source: LogDir, target: LogDir) -> None:
+def test_log_in_two_directories_is_loaded_from_the_one_with_more_records(source: LogDir, target: LogDir) -> None:
     log = create(source)
     append(log)
     future = FutureLog(log, source, target)

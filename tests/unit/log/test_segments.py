@@ -94,7 +94,7 @@ def test_each_new_segment_starts_with_a_snapshot(folder: LogFolder) -> None:
 
 
 @pytest.mark.parametrize("interval", [0, 1, 100, 4096])
-def test_indexes_are_sound_whatever_the_timestamps(folder: LogFolder, interval: int) -> None:
+def test_indexes_are_sound_for_any_timestamps(folder: LogFolder, interval: int) -> None:
     folder.config = LogConfig(segment_bytes=3_000, index_interval_bytes=interval)
     log = folder.create()
     for n in range(100):

@@ -135,7 +135,7 @@ async def test_concurrent_probes_share_a_request() -> None:
     detector, _ = start_detector(image_of(broker))
     await until(lambda: detector._probes)
     (probe,) = detector._probes.values()
-    first, second, third = probe.beat(), probe.beat(), probe.beat()
+    first, second, third = probe.send_probe(), probe.send_probe(), probe.send_probe()
     assert second is third is not first  # the first request may have been answered before they began
     await asyncio.wait([first, second], timeout=10)
     assert first.done()

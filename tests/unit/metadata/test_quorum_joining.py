@@ -38,7 +38,7 @@ def test_a_broker_that_may_found_a_cluster_joins_an_existing_one() -> None:
         founder.start()
         await cluster.until(lambda: founder.is_serving)
         assert len({node.broker.cluster_id for node in cluster if node.broker is not None}) == 1
-        assert has_logged(cluster, "broker 1 founds no cluster: there is cluster")()
+        assert has_logged(cluster, "broker 1 does not found a cluster: cluster")()
         await cluster.wait_until_equal("one")
 
     run_scenario(scenario)

@@ -141,8 +141,13 @@ WRONG_RULES = {
 def find_violation(rules: Rules) -> Exploration:
     """Searches short histories exhaustively, then long ones at random."""
     short = Budget(epochs=2, records=1, crashes=1, changes=2, wipes=1)
-    for start in (world_of(3, 3, short), led_world(3, short), contested_world(Budget(epochs=4))):
-        found = explore(start, rules, 1_500)
+    for start in (
+        world_of(3, 3, short),
+        world_of(3, 3, Budget(epochs=1, crashes=1)),
+        led_world(3, short),
+        contested_world(Budget(epochs=4)),
+    ):
+        found = explore(start, rules, 2_500)
         if found.violation is not None:
             return found
     for seed in range(MAX_WALKS):

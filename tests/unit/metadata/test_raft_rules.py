@@ -106,7 +106,7 @@ def test_an_election_asks_for_pre_votes_and_then_for_votes_in_the_next_epoch() -
     assert leader.role is Role.LEADER and leader.stored == ElectionState(6, 1, A)
 
 
-def test_an_election_that_cannot_be_won_is_given_up_at_once() -> None:
+def test_an_election_that_cannot_be_won_ends_at_once() -> None:
     prospective = expire(RaftState(Role.FOLLOWER, 5, leader=3), ME)
     state = count_vote(prospective, C, prospective, granted=False, me=ME)
     assert state.role is Role.PROSPECTIVE

@@ -188,7 +188,7 @@ class World:
         return outcome is FetchOutcome.advanced
 
     def mirror_by_stale_fetcher(self) -> None:
-        """A fetcher that was told to stop still processes a response."""
+        """A fetcher that has been stopped still processes a response."""
         late = [(name, mirrored) for name, mirrored in self.stale if mirrored.is_leader]
         if late:
             self.mirror(*self.random.choice(late))

@@ -1,5 +1,5 @@
 """The fields of sparkoperator.k8s.io/v1beta2 that we emit, as kubeflow's Spark operator 2.5
-documents them, in our words.
+documents them, in other words.
 
 https://github.com/kubeflow/spark-operator/blob/v2.5.0/docs/api-docs.md (types SparkApplicationSpec,
 RestartPolicy, DriverSpec, ExecutorSpec, SparkPodSpec). A field that is not here is not emitted, or

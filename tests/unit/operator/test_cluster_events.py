@@ -37,7 +37,7 @@ def test_no_event_is_recorded_while_nothing_changes() -> None:
         assert events_between(it, after(it)) == []
 
 
-def test_a_roll_is_told_from_its_start_to_the_return_of_the_last_broker() -> None:
+def test_a_roll_is_recorded_from_its_start_to_the_return_of_the_last_broker() -> None:
     start = find_roll_start({1: "image i:2", 2: "image i:2"}, {})
     assert start == ClusterEvent("RollStarted", "restarting brokers 1, 2, one after the other: image i:2")
     assert find_roll_start({}, {}) is None
@@ -55,12 +55,12 @@ def test_a_roll_is_told_from_its_start_to_the_return_of_the_last_broker() -> Non
     ]
 
 
-def test_a_lost_broker_and_its_return_are_told() -> None:
+def test_a_lost_broker_and_its_return_are_recorded() -> None:
     assert events_between(HEALTHY, WITHOUT_2) == [("BrokerNotReady", "broker 2 no longer serves: OOMKilled")]
     assert events_between(WITHOUT_2, after(WITHOUT_2, brokers=BROKERS)) == [("BrokerReady", "broker 2 serves")]
 
 
-def test_a_broker_that_is_lost_during_a_roll_is_told_as_well() -> None:
+def test_a_broker_that_is_lost_during_a_roll_is_recorded() -> None:
     rolling = replace(HEALTHY, outdated={2: "image", 3: "image"}, was_rolling=True)
     lost = after(rolling, brokers={1: BROKERS[1], 2: BROKERS[2]})
     assert events_between(rolling, lost) == [
@@ -68,35 +68,35 @@ def test_a_broker_that_is_lost_during_a_roll_is_told_as_well() -> None:
     ]
 
 
-def test_an_outage_and_the_recovery_are_told() -> None:
+def test_an_outage_and_the_recovery_are_recorded() -> None:
     offline = replace(HEALTHY, offline_partitions=2)
     assert events_between(HEALTHY, offline) == [("PartitionsOffline", "2 partitions without a leader")]
     assert events_between(offline, HEALTHY) == [("Available", "clients are served: every partition has a leader")]
 
 
-def test_of_brokers_that_the_operator_cannot_reach_no_loss_is_told() -> None:
+def test_no_loss_is_reported_of_brokers_that_the_operator_cannot_reach() -> None:
     unreachable = replace(HEALTHY, registered=frozenset(), connect_error="cannot reach the brokers")
     assert events_between(HEALTHY, unreachable) == [("NoBrokerReady", "cannot reach the brokers")]
 
 
 @pytest.mark.parametrize(("before", "after_", "message"), [(3, 5, "from 3 to 5 brokers"), (3, 1, "from 3 to 1 broker")])
-def test_a_scaling_is_told_once_from_start_to_end(before: int, after_: int, message: str) -> None:
+def test_a_scaling_is_recorded_once_from_start_to_end(before: int, after_: int, message: str) -> None:
     scaling = replace(HEALTHY, replicas=after_, scales_from=before)
     assert events_between(HEALTHY, scaling) == [("ScalingStarted", f"scaling {message}")]
     assert events_between(scaling, scaling) == []
     assert events_between(scaling, replace(scaling, scales_from=None)) == [("ScalingCompleted", f"scaled {message}")]
 
 
-def test_a_scaling_whose_goal_changes_is_told_again() -> None:
+def test_a_scaling_whose_target_changes_is_recorded_again() -> None:
     scaling = replace(HEALTHY, replicas=5, scales_from=3)
     assert events_between(scaling, replace(scaling, replicas=4)) == [("ScalingStarted", "scaling from 3 to 4 brokers")]
 
 
-def test_the_end_of_a_reassignment_is_told_also_by_another_operator_and_if_it_was_quick() -> None:
+def test_the_end_of_a_reassignment_is_recorded_also_by_another_operator_and_if_it_was_quick() -> None:
     moving = replace(HEALTHY, moving_partitions=4)
     assert events_between(moving, HEALTHY) == [("PartitionsMoved", "4 partitions moved")]
     assert events_between(HEALTHY, replace(HEALTHY, moves_started=2)) == [("PartitionsMoved", "2 partitions moved")]
 
 
-def test_brokers_of_a_new_cluster_are_told_as_they_come() -> None:
+def test_each_ready_broker_of_a_new_cluster_is_recorded() -> None:
     assert events_between(None, WITHOUT_2) == [("BrokerReady", "broker 1 serves"), ("BrokerReady", "broker 3 serves")]

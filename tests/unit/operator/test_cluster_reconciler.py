@@ -100,7 +100,7 @@ def test_no_broker_is_started_or_restarted_with_a_refused_setting(api: FakeApi, 
     assert operator.reconcile() == []
 
 
-def test_a_broker_that_was_started_with_a_bad_setting_is_healed_from_one_that_serves(
+def test_a_broker_that_was_started_with_a_bad_setting_is_restarted_with_that_of_a_serving_one(
     api: FakeApi, operator: Operator
 ) -> None:
     """An earlier operator restarted broker 1 with what this one refuses."""
@@ -219,7 +219,7 @@ def test_nothing_is_changed_while_reconciliation_is_paused(api: FakeApi, operato
     assert api.stateful_set["spec"]["replicas"] == 5 and operator.conditions["Stalled"]["status"] == "False"
 
 
-def test_an_evicted_pod_has_the_whole_timeout_to_come_back(api: FakeApi, operator: Operator) -> None:
+def test_an_evicted_pod_has_the_whole_timeout_to_return(api: FakeApi, operator: Operator) -> None:
     operator.reconcile()
     api.run_pods(ready=True)
     pod = api.of("Pod")["demo-2"]

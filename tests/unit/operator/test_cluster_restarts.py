@@ -1,4 +1,4 @@
-"""Restarts of all brokers that a person asks for."""
+"""Restarts of all brokers that a user requests."""
 
 import pytest
 

@@ -51,7 +51,7 @@ def is_parsed(setting: Setting[object], text: str) -> bool:
 
 
 def texts(setting: Setting[object]) -> Iterator[str]:
-    """Words, bounds, what lies beside them, and what is no value at all."""
+    """Words, bounds, values beside the bounds, and invalid values."""
     yield from setting.type.words or ()
     if allowed := setting.type.range:
         also = [] if allowed.also is None else [allowed.also]

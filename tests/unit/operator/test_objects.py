@@ -236,7 +236,7 @@ JSON = st.recursive(
 
 @given(spec=st.dictionaries(st.text(max_size=3), JSON, max_size=4), added=JSON)
 @settings(max_examples=150, deadline=None)
-def test_applied_object_does_not_differ_whatever_is_added_to_it(spec: dict[str, Any], added: Any) -> None:
+def test_applied_object_does_not_differ_after_additions_of_others(spec: dict[str, Any], added: Any) -> None:
     wanted = with_applied_hash({"kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
     live = {
         **wanted,

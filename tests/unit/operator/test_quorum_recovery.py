@@ -45,7 +45,7 @@ def refusal(*replicas: MetadataReplica) -> str:
     return str(refused.value)
 
 
-def test_voters_whose_disks_were_replaced_are_lost_and_others_may_come_back() -> None:
+def test_voters_whose_disks_were_replaced_are_lost_and_others_may_return() -> None:
     state = observe_quorum([replica(1), empty(2)])
     assert state and (state.alive, dict(state.lost), state.silent) == ((1,), {2: "has another disk"}, (3,))
     assert not state.has_majority and not state.is_lost
@@ -53,7 +53,7 @@ def test_voters_whose_disks_were_replaced_are_lost_and_others_may_come_back() ->
     assert gone and gone.is_lost and gone.lost[3] == "was removed"
 
 
-def test_a_loss_is_final_when_no_majority_can_come_back() -> None:
+def test_a_loss_is_final_when_no_majority_can_return() -> None:
     assert find_quorum_loss([replica(1), replica(2)], VOTERS, "old") is None, "they elect by themselves"
     waiting = find_quorum_loss([replica(1)], VOTERS, "old")
     assert waiting and not waiting.is_final
@@ -74,7 +74,7 @@ def test_disks_that_are_all_new_are_a_final_loss_of_a_cluster_that_is_recorded()
     assert lost and lost.is_final and "no disk of broker 1, 2, 3 has the metadata of cluster old" in lost.message
 
 
-def test_a_recovery_goes_on_from_the_most_advanced_disk_in_a_newer_epoch() -> None:
+def test_a_recovery_continues_from_the_most_advanced_disk_in_a_newer_epoch() -> None:
     recovery = plan_recovery([replica(1, 10), empty(2), replica(4, 12), replica(5, 99, log_epoch=3, epoch=7)], "new")
     assert recovery.leader.broker == 4, "a newer epoch counts before a greater offset"
     assert recovery.epoch == 8 and recovery.cluster_id == "new"
@@ -82,7 +82,7 @@ def test_a_recovery_goes_on_from_the_most_advanced_disk_in_a_newer_epoch() -> No
     assert recovery.survivors == (1, 4, 5)
 
 
-def test_a_recovery_that_was_interrupted_goes_on_as_the_same_cluster() -> None:
+def test_an_interrupted_recovery_continues_as_the_same_cluster() -> None:
     moved = replica(1, 0, cluster="new", previous="old", voters=(), log_epoch=-1, epoch=0)
     recovery = plan_recovery([moved, replica(4, 14), replica(5, 3), empty(2)], "another")
     assert recovery.cluster_id == "new" and recovery.survivors == (1, 4, 5)

@@ -1,4 +1,4 @@
-"""Settings that running brokers reject need a person; other errors are retried."""
+"""A setting that running brokers reject stalls the Cluster; other errors are retried."""
 
 import asyncio
 from typing import Any, ClassVar, cast

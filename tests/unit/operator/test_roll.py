@@ -24,9 +24,7 @@ IDS = [1, 2, 3, 4]
 
 @dataclass
 class Model:
-    """Brokers that come back at once or never, and replicas that catch up when the test lets
-    them.
-    """
+    """Brokers that return at once or never, and replicas that catch up when the test lets them."""
 
     ready: set[int]
     outdated: set[int]
@@ -135,7 +133,7 @@ def test_a_broker_that_is_down_does_not_count_though_isrs_still_have_it(
 
 
 @given(models(), st.sampled_from(IDS))
-def test_a_broker_that_does_not_come_back_stops_the_roll(model: Model, broken: int) -> None:
+def test_a_broker_that_does_not_return_stops_the_roll(model: Model, broken: int) -> None:
     model.broken = {broken}
     model.ready, model.outdated = set(IDS), set(IDS)
     restarted = []

@@ -27,7 +27,7 @@ ACCESS = ClientAccess("b1:9094,b2:9094", "SASL_PLAINTEXT")
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
-def test_client_properties_hold_the_password_whatever_it_is(password: str, tmp_path: Path) -> None:
+def test_client_properties_hold_any_password(password: str, tmp_path: Path) -> None:
     data = scram_secret('al"ice', password, ScramMechanism.SHA_256, ACCESS)
     assert data["client.properties"].isascii(), "Kafka reads Latin-1"
     file = tmp_path / "client.properties"

@@ -38,7 +38,9 @@ def numbers_of(lines: list[str]) -> list[int]:
 
 
 class SlowFile:
-    """Takes what is appended when `is_writable` is set. `fails`: the next appends raise OSError."""
+    """A file that accepts data when `is_writable` is set. `fails`: the next appends raise
+    OSError.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []

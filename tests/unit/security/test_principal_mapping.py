@@ -76,7 +76,7 @@ def test_rules_of_another_form_are_rejected(rules: str) -> None:
         PrincipalMapper.parse(rules)
 
 
-def test_client_without_a_certificate_is_anonymous_whatever_the_rules_are() -> None:
+def test_client_without_a_certificate_is_anonymous_under_any_rules() -> None:
     mapper = PrincipalMapper.parse("RULE:^CN=(.*?)$/$1/")
     assert principal_from_certificate(None, mapper) == ANONYMOUS
     subject = {"subject": ((("commonName", "alice"),),)}

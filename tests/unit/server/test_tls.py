@@ -180,7 +180,7 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     malformed = await RawConnection.open(port)
     malformed.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
-    assert "no TLS with 127.0.0.1:" in lines()[1]
+    assert "TLS handshake with 127.0.0.1:" in lines()[1]
     with pytest.raises(ssl.SSLCertVerificationError):
         await asyncio.to_thread(shake_hands, port, ssl.create_default_context())
     await eventually(lambda: len(lines()) == 3)

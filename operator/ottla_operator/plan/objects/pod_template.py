@@ -1,4 +1,4 @@
-"""A resource's podTemplate over the operator's pods."""
+"""Merges a resource's podTemplate into the operator's pods."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -39,8 +39,8 @@ def _with_container_names(spec: Json, container_names: Mapping[str, str]) -> Jso
 
 
 def strategic_merge(ours: Json, theirs: Json, field: str = "") -> Json:
-    """A resource's podTemplate over the operator's: objects field by field, lists of named things
-    by their names; other lists are replaced, and null removes a field."""
+    """Merges a resource's podTemplate into the operator's: objects field by field, lists of named
+    things by their names; other lists are replaced, and null removes a field."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         merged = {key: strategic_merge(ours.get(key), it, key) for key, it in theirs.items() if it is not None}
         return {**{key: it for key, it in ours.items() if key not in theirs}, **merged}

@@ -108,8 +108,8 @@ def _service(cluster: Cluster, name: str, spec: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """The addresses that Kubernetes has assigned to a Service. `node_port`: of its first port.
-    `host`: host of its load balancer.
+    """The addresses that Kubernetes has assigned to a Service. `node_port`: node port of its first
+    port. `host`: host of its load balancer.
     """
 
     node_port: int | None = None
@@ -117,7 +117,7 @@ class ServiceAddress:
 
     @classmethod
     def of(cls, service: Json) -> "ServiceAddress":
-        """`service`: as the API server has it."""
+        """`service`: the object from the API server."""
         port = (service["spec"].get("ports") or [{}])[0].get("nodePort")
         ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}]
         return cls(port, ingress[0].get("hostname") or ingress[0].get("ip"))

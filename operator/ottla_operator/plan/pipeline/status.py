@@ -60,9 +60,9 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True)
 class PipelineObservations:
-    """`settings`: what a driver has to be started with, see DriverPod. `runner`: as the current
-    driver's answers. `is_finished`: the driver has read everything and exited. `application`: the
-    Deployment or SparkApplication."""
+    """`settings`: what a driver has to be started with, see DriverPod. `runner`: the answer of the
+    current driver's runner. `is_finished`: the driver has read everything and exited.
+    `application`: the Deployment or SparkApplication."""
 
     settings: str
     is_suspended: bool
@@ -151,12 +151,13 @@ def _failed(error: str, exit_code: int | None, failures: int) -> PipelineRun:
 
 
 def hold_verdict(run: PipelineRun, resource: Mapping[str, Json]) -> PipelineRun:
-    """A run without flapping. `resource`: the Pipeline with the status that was written last.
+    """Keeps the state of a run from flapping. `resource`: the Pipeline with the status that was
+    written last.
 
     - A driver that was running stays so while its pod is ready and only its runner's answer is
       missing.
-    - After a failure that takes a person, a driver that starts again changes nothing until it has
-      made progress; also when its pod is gone, and with it the exit code.
+    - After a failure that a person must resolve, a driver that starts again changes nothing until
+      it has made progress; also when its pod was deleted, and with it the exit code.
     - A failure keeps the cause that was known while the pod existed.
     """
     previous: Mapping[str, Json] = resource.get("status") or {}
