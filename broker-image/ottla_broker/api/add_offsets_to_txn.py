@@ -11,15 +11,23 @@ from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
 from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 
 from ottla_broker.coordination.records import OFFSETS_TOPIC
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible=3)
+API = Api(
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    versions=(0, 4),
+    flexible=3,
+    rights=(
+        Right(Operation.write, ResourceType.transactional_id),
+        Right(Operation.read, ResourceType.group),
+    ),
+)
 
 PRODUCER_FENCED_SINCE: Final = 2
 CLIENT_VERSION: Final = 0  # of the transaction: producers of protocol 2 do not send this request

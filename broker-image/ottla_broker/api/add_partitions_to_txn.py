@@ -25,15 +25,24 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3)
+API = Api(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    versions=(0, 5),
+    flexible=3,
+    rights=(
+        Right(Operation.write, ResourceType.transactional_id, when="from clients"),
+        Right(Operation.write, ResourceType.topic, when="from clients"),
+        Right(Operation.cluster_action, ResourceType.cluster, when="from brokers (v4)"),
+    ),
+)
 
 PRODUCER_FENCED_SINCE: Final = 2
 CLIENT_VERSION: Final = 0

@@ -15,16 +15,24 @@ from kio.schema.describe_transactions.v0.response import DescribeTransactionsRes
 from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import TZAware, i16, i32, i32Timedelta, i64
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.transactions.transaction_metadata import TransactionMetadata
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import EPOCH
 
-API = Api(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0)
+API = Api(
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    versions=(0, 0),
+    flexible=0,
+    rights=(
+        Right(Operation.describe, ResourceType.transactional_id),
+        Right(Operation.describe, ResourceType.topic, refused="left out"),
+    ),
+)
 
 
 @API.handler()

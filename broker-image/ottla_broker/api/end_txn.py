@@ -14,15 +14,20 @@ from kio.schema.end_txn.v5.response import EndTxnResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i64
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.END_TXN, versions=(0, 5), flexible=3)
+API = Api(
+    ApiKey.END_TXN,
+    versions=(0, 5),
+    flexible=3,
+    rights=(Right(Operation.write, ResourceType.transactional_id),),
+)
 
 PRODUCER_FENCED_SINCE: Final = 2
 PROTOCOL_2_SINCE: Final = 5

@@ -16,16 +16,21 @@ from kio.schema.list_transactions.v2.response import ListTransactionsResponse, T
 from kio.schema.types import ProducerId, TransactionalId
 from kio.static.primitive import i64
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.transactions.transaction_metadata import TransactionMetadata
 from ottla_broker.transactions.transaction_metadata import TransactionState as State
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.LIST_TRANSACTIONS, versions=(0, 2), flexible=0)
+API = Api(
+    ApiKey.LIST_TRANSACTIONS,
+    versions=(0, 2),
+    flexible=0,
+    rights=(Right(Operation.describe, ResourceType.transactional_id, refused="left out"),),
+)
 
 STATES = {state.title: state for state in State}
 

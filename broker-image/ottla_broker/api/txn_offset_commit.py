@@ -19,16 +19,25 @@ from kio.schema.txn_offset_commit.v5.response import (
 
 from ottla_broker.coordination.records import OFFSETS_TOPIC, OffsetCommit
 from ottla_broker.metadata.image import TopicImage
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
 from ottla_broker.transactions.verification import TransactionOfProducer
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), flexible=3)
+API = Api(
+    ApiKey.TXN_OFFSET_COMMIT,
+    versions=(0, 5),
+    flexible=3,
+    rights=(
+        Right(Operation.write, ResourceType.transactional_id),
+        Right(Operation.read, ResourceType.group),
+        Right(Operation.read, ResourceType.topic),
+    ),
+)
 
 TRANSACTION_ABORTABLE_SINCE: Final = 4
 ADDS_PARTITIONS_SINCE: Final = 5

@@ -20,14 +20,20 @@ from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 from ottla_broker.metadata.features import FeatureUpdate, UpgradeType
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.UPDATE_FEATURES, versions=(0, 2), flexible=0, is_forwarded=True)
+API = Api(
+    ApiKey.UPDATE_FEATURES,
+    versions=(0, 2),
+    flexible=0,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 KNOWN_TYPES: Final = frozenset(UpgradeType)
 

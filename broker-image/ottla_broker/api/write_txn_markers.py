@@ -22,15 +22,23 @@ from kio.schema.write_txn_markers.v2.response import (
 )
 from kio.static.primitive import i32
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import ASK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.transactions.transaction_marker import TransactionMarker
 from ottla_broker.transactions.transaction_metadata import TopicPartition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2), flexible=1)
+API = Api(
+    ApiKey.WRITE_TXN_MARKERS,
+    versions=(1, 2),
+    flexible=1,
+    rights=(
+        Right(Operation.alter, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.cluster_action, ResourceType.cluster),
+    ),
+)
 
 
 @API.handler()
