@@ -181,7 +181,7 @@ def test_certificates_of_the_clusters_own_authority_are_in_secrets(
     names = inspect_certificate(server["tls.crt"], server["tls.key"]).names
     assert f"*.demo-brokers.{resources.namespace}.svc" in names
     assert f"demo-clients-bootstrap.{resources.namespace}.svc" in names
-    cluster = resources.get("Cluster", "demo")
+    cluster = resources.wait_for_status("Cluster", "demo")
     assert cluster["status"]["certificate"]["notAfter"] > cluster["status"]["certificate"]["renewalTime"]
     writes, reconciles = operator.count_writes(), operator.count_reconciles("User")
     eventually(lambda: operator.count_reconciles("User") >= reconciles + 2, within_s=90)
