@@ -17,6 +17,7 @@ from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
     AUDIT_LOG_PATH,
+    AUDIT_TOPIC,
     AUTHORIZER_CLASS_NAME,
     CONTROLLER_QUOTA_WINDOW_NUM,
     CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
@@ -30,6 +31,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.config.listener_security import inter_broker_security
+from ottla_broker.coordination.audit_topic import RemoteAppender, TopicAudit
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
@@ -71,7 +73,7 @@ from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.runtime import Runtime
-from ottla_broker.security.audit import AuditLog, BrokerLogAudit, FileAudit
+from ottla_broker.security.audit import AuditLog, BothAudits, BrokerLogAudit, FileAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
@@ -188,7 +190,12 @@ class Broker:
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
         self.schema_ids: SchemaIds | None = None
         self.client_quotas = make_client_quotas(config)
+        self.on_logins_removed: Callable[[], None] = lambda: None
         self.audit_log = make_audit_log(config, runtime)
+        if (audit_topic := config(AUDIT_TOPIC)) is not None:
+            create, remote = self._auto_topic_creator.create_audit_topic, RemoteAppender(image, self.produce_forwarder)
+            in_topic = TopicAudit(audit_topic, partitions, create, remote, runtime.now_ms)
+            self.audit_log = BothAudits(self.audit_log, in_topic)
         self._publisher = MetadataPublisher(
             config,
             image,
@@ -199,6 +206,7 @@ class Broker:
             self._tasks,
             self.acl_authorizer,
             self.client_quotas,
+            lambda: self.on_logins_removed(),
         )
         self.replica_mover = ReplicaMover(
             node_id, partitions, self.log_dirs, config, self._broker_epoch, channel.send_request
@@ -269,6 +277,7 @@ class Broker:
         that failed.
         """
         self.ready = False
+        await self.audit_log.close()  # while it can still write to a topic
         if self._quorum is not None:
             await self._quorum.resign()
         self.group_coordinator.close()
@@ -280,7 +289,6 @@ class Broker:
         await self.replica_fetchers.close()
         await self._tasks.cancel()
         await self.failure_detector.close()
-        await self.audit_log.close()
         self.controller_channel.close()
         for log_dir in self.log_dirs:
             await log_dir.close()

@@ -129,9 +129,11 @@ class RequestDispatcher:
         closes the connection.
         """
 
+        context = RequestContext(self._broker, connection, 0, None, self._authorizer, api_key=ApiKey.SASL_AUTHENTICATE)
+
         async def respond_or_close() -> Buffers:
             try:
-                response = await respond_to_token(connection, session, bytes(token))
+                response = await respond_to_token(context, session, bytes(token))
             except KafkaError as error:
                 raise CloseConnection(f"login failed: {error}") from error
             return [len(response).to_bytes(4) + response]

@@ -6,7 +6,6 @@ one.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -26,39 +25,40 @@ LOG_INTERVAL_S: Final = 10.0
 
 
 class Handshakes:
-    """The handshakes of all listeners. `has_room(host)`: whether one more connection from that
-    address is allowed.
+    """Of one listener. `admit(host)`: how many seconds one more connection from that address has to
+    wait; None: it is refused. `release(host)` is called at the end of each admitted handshake.
     """
 
-    def __init__(self, has_room: Callable[[str], bool]) -> None:
-        self._has_room = has_room
+    def __init__(self, admit: Callable[[str], float | None], release: Callable[[str], None]) -> None:
+        self._admit = admit
+        self._release = release
         self._loop = asyncio.get_running_loop()
         self._in_progress: dict[TlsTransport, tuple[str, float, asyncio.TimerHandle]] = {}  # host, start, timeout
-        self._per_host: Counter[str] = Counter()
         self._logged: dict[str, tuple[float, int]] = {}  # reason → when it was last logged, how often it occurred since
 
     def __len__(self) -> int:
         return len(self._in_progress)
-
-    def count_of(self, host: str) -> int:
-        return self._per_host[host]
 
     def begin(self, one: TlsTransport) -> bool:
         """Counts the handshake of a new connection. Returns False if the connection must be
         refused.
         """
         host, now = _peer_host(one), self._loop.time()
-        if not self._has_room(host):
+        if (wait_s := self._admit(host)) is None:
             return False
         if len(self._in_progress) >= MAX_IN_PROGRESS:
             oldest, (_, begun, _) = next(iter(self._in_progress.items()))
             if now - begun < MIN_AGE_S:
                 self._log(one, f"{MAX_IN_PROGRESS} other handshakes are in progress")
+                self._release(host)
                 return False
             self._abort(oldest, f"it took longer than {MAX_IN_PROGRESS} others that began after it")
-        timeout = self._loop.call_later(TIMEOUT_S, self._abort, one, f"it was not done within {TIMEOUT_S:.0f} s")
+        if wait_s:
+            one.wait(wait_s)
+        timeout = self._loop.call_later(
+            wait_s + TIMEOUT_S, self._abort, one, f"it was not done within {TIMEOUT_S:.0f} s"
+        )
         self._in_progress[one] = host, now, timeout
-        self._per_host[host] += 1
         return True
 
     def complete(self, one: TlsTransport) -> None:
@@ -86,9 +86,7 @@ class Handshakes:
             return False
         host, _, timeout = found
         timeout.cancel()
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+        self._release(host)
         return True
 
     def _log(self, one: TlsTransport, why: str) -> None:

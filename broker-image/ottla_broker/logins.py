@@ -2,8 +2,10 @@
 names.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
@@ -15,9 +17,11 @@ from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
 from ottla_broker.security.jwks import JsonWebKeySet
 from ottla_broker.security.oauthbearer import TokenValidator
 from ottla_broker.security.principal_mapping import PrincipalMapper
-from ottla_broker.security.sasl_session import SaslSession
-from ottla_broker.security.scram import ScramCredential, ScramMechanism
+from ottla_broker.security.sasl_session import SaslSession, ScramLogin
+from ottla_broker.security.scram import CredentialShape, ScramCredential, ScramMechanism
 from ottla_broker.wire.client_security import SASL_PROTOCOLS
+
+SHAPES_VALID_S: Final = 10.0
 
 
 class ListenerLogins:
@@ -35,6 +39,7 @@ class ListenerLogins:
         self._tasks = BackgroundTasks()
         config = broker.config
         secret_key = config(DELEGATION_TOKEN_SECRET_KEY)
+        self._shapes: dict[ScramMechanism, tuple[float, tuple[CredentialShape, ...]]] = {}
         self._token_secret = None if secret_key is None else TokenSecret(secret_key)
         protocols = {one.name: config.security_protocol(one.name) for one in config.listeners}
         self.sasl_sessions = {
@@ -56,6 +61,12 @@ class ListenerLogins:
     async def close(self) -> None:
         await self._tasks.cancel()
 
+    def is_removed(self, listener: str, login: ScramLogin) -> bool:
+        """True if nobody can log in with it any more."""
+        if login.is_token:
+            return login.name not in self._broker.image.delegation_tokens
+        return self._find_credential(listener, login.name, login.mechanism) is None
+
     def _add_validator(self, config: Config, runtime: Runtime, listener: str) -> None:
         if (settings := listener_oauth(config, listener)) is not None:
             keys = make_key_set(settings, runtime)
@@ -66,7 +77,19 @@ class ListenerLogins:
         """A session with the listener's current settings."""
         sasl = listener_sasl(self._broker.config, listener)
         find_credential = partial(self._find_credential, listener)
-        return SaslSession(sasl, find_credential, self._now_s, self._validators.get(listener), self._find_token)
+        validator = self._validators.get(listener)
+        return SaslSession(sasl, find_credential, self._now_s, validator, self._find_token, self._find_shapes)
+
+    def _find_shapes(self, mechanism: ScramMechanism) -> Sequence[CredentialShape]:
+        """Found again after SHAPES_VALID_S, since anybody may try to log in as unknown users."""
+        at_s, shapes = self._shapes.get(mechanism, (-math.inf, ()))
+        if self._now_s() - at_s > SHAPES_VALID_S:
+            found = self._broker.image.scram_credentials.items()
+            shapes = tuple(
+                sorted(CredentialShape(len(it.salt), it.iterations) for (_, of), it in found if of == mechanism)
+            )
+            self._shapes[mechanism] = self._now_s(), shapes
+        return shapes
 
     def _find_token(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         token, now_ms = self._broker.image.delegation_tokens.get(token_id), self._broker.runtime.now_ms()

@@ -1,5 +1,6 @@
 """Applies committed metadata to the parts of a broker (Kafka's BrokerMetadataPublisher)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla_broker.background_tasks import BackgroundTasks
@@ -32,6 +33,7 @@ class MetadataPublisher:
     _tasks: BackgroundTasks
     _acl_authorizer: StandardAuthorizer | None
     _client_quotas: ClientQuotaManager
+    _on_logins_removed: Callable[[], None]
     _replica_manager: ReplicaManager | None = None
 
     def publish_delta(self, delta: MetadataDelta) -> None:
@@ -43,6 +45,8 @@ class MetadataPublisher:
             self._acl_authorizer.update(delta.changed_acls, self._image.acls)
         if delta.client_quotas_changed:
             self._client_quotas.update(self._image.client_quotas)
+        if delta.logins_removed:
+            self._on_logins_removed()
         if self._replica_manager is not None:
             self._publish_to_replicas(self._replica_manager, delta)
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import socket
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -14,9 +13,6 @@ from typing import Final
 from ottla_broker.broker import Broker
 from ottla_broker.busy_poll import BusyPoll
 from ottla_broker.config import (
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_IP,
-    MAX_CONNECTIONS_PER_IP_OVERRIDES,
     SOCKET_LISTEN_BACKLOG_SIZE,
     SOCKET_RECEIVE_BUFFER_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
@@ -24,6 +20,7 @@ from ottla_broker.config import (
     Listener,
 )
 from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
+from ottla_broker.connection_quotas import ConnectionQuotas, Room
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.listener_certificates import ListenerCertificates, ListenError
@@ -96,6 +93,7 @@ class Server:
         self.responses = MemoryPool(self._limits.all_responses_bytes)
         self.dispatcher = RequestDispatcher(broker, authorizer)
         self._logins = ListenerLogins(broker, self._loop.time)
+        broker.on_logins_removed = self._close_removed_logins
         self._services = ConnectionServices(
             self.dispatcher,
             self._limits,
@@ -111,12 +109,11 @@ class Server:
             on_response_memory_exhausted=self._watch_slow_readers,
         )
         self.connections: dict[Connection, None] = {}  # in order of opening, so that a simulation can be replayed
-        self.refused_connections = 0
+        self._quotas = ConnectionQuotas(broker.config, broker.client_quotas, self._loop.time)
         self.bound_listeners: list[Listener] = []
-        self._per_ip: Counter[str] = Counter()
         self._bound: list[tuple[str, socket.socket]] = []
         self._certificates = ListenerCertificates(broker)
-        self._handshakes = Handshakes(self._admit_handshake)
+        self._handshakes: dict[str, Handshakes] = {}  # of listeners with TLS
         self._delayed: set[Connection] = set()  # refused, and not closed yet
         self._listeners: list[asyncio.Server] = []
         self._wait_until_ready: asyncio.Task[None] | None = None
@@ -156,6 +153,9 @@ class Server:
             name, sock = self._bound.pop(0)
             make_protocol: Callable[[], asyncio.BufferedProtocol] = partial(Connection, self._services, name)
             if name in self._certificates.contexts:
+                self._handshakes[name] = Handshakes(
+                    partial(self._admit_handshake, name), partial(self._quotas.remove, name)
+                )
                 make_protocol = partial(self._make_tls_transport, name, make_protocol)
             self._listeners.append(await self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
         self._logins.start()
@@ -165,7 +165,7 @@ class Server:
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
         """A transport with the listener's present certificates."""
-        return TlsTransport(self._certificates.contexts[listener], self._handshakes, make_protocol)
+        return TlsTransport(self._certificates.contexts[listener], self._handshakes[listener], make_protocol)
 
     async def close(self) -> None:
         """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every
@@ -178,7 +178,8 @@ class Server:
         for timer in (self._idle_timer, self._slow_reader_timer, self._wait_until_ready):
             if timer is not None:
                 timer.cancel()
-        self._handshakes.close()
+        for handshakes in self._handshakes.values():
+            handshakes.close()
         await self._logins.close()
         await self._certificates.close()
         for connection in tuple(self.connections):
@@ -199,28 +200,47 @@ class Server:
 
     # Admission: these limits can change while the broker runs
 
+    @property
+    def refused_connections(self) -> int:
+        return self._quotas.refused
+
+    @property
+    def handshakes_in_progress(self) -> int:
+        return sum(map(len, self._handshakes.values()))
+
     def _admit(self, connection: Connection) -> float | None:
-        host = connection.state.host
-        if not self._has_room(host):
+        host, listener = connection.state.host, connection.state.listener
+        if not self._has_room(listener, host):
             return 0.0
-        if connection.state.listener not in self._certificates.contexts and (wait_s := self._throttle_time_s(host)) > 0:
-            return self._delay_refusal(connection, wait_s)
+        wait_s: float | None = 0.0
+        if listener not in self._handshakes:  # otherwise its handshake has waited
+            if (refused_for_s := self._quotas.throttle_time_of_host_s(host)) > 0:
+                return self._delay_refusal(connection, refused_for_s)
+            wait_s = self._quotas.throttle_time_s(listener, host)
+            if wait_s is None:
+                return 0.0
         self.connections[connection] = None
-        self._per_ip[host] += 1
+        self._quotas.add(listener, host)
+        if wait_s:
+            connection.state.mute(wait_s)
         return None
 
-    def _admit_handshake(self, host: str) -> bool:
-        return self._has_room(host) and not self._throttle_time_s(host)
-
-    def _throttle_time_s(self, host: str) -> float:
-        """Seconds for which a new connection is throttled; above 0 if the address exceeds its quota
-        `connection_creation_rate`.
-        """
-        quotas = self._broker.client_quotas
-        if not quotas.is_active or not (wait_s := quotas.connection_throttle_time_s(host)):
-            return 0.0
-        self.refused_connections += 1
+    def _admit_handshake(self, listener: str, host: str) -> float | None:
+        if not self._has_room(listener, host) or self._quotas.throttle_time_of_host_s(host):
+            return None
+        wait_s = self._quotas.throttle_time_s(listener, host)
+        if wait_s is not None:
+            self._quotas.add(listener, host)
         return wait_s
+
+    def _has_room(self, listener: str, host: str) -> bool:
+        room = self._quotas.room_for(listener, host)
+        if room is Room.FOR_BROKERS:
+            others = [one for one in self.connections if one.state.listener != listener]
+            if others:
+                idlest = min(others, key=lambda it: it.active_at)
+                idlest.close("max.connections is reached, and another broker connects", logging.WARNING)
+        return room is not Room.EXHAUSTED
 
     def _delay_refusal(self, connection: Connection, wait_s: float) -> float:
         """Returns after how many seconds to close a refused connection: 0 if too many others wait
@@ -231,19 +251,6 @@ class Server:
         self._delayed.add(connection)
         return min(wait_s, MAX_REFUSAL_DELAY_S)
 
-    def _has_room(self, host: str) -> bool:
-        config = self._broker.config
-        max_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
-        for count, limit, setting in (
-            (len(self.connections) + len(self._handshakes), config(MAX_CONNECTIONS), MAX_CONNECTIONS),
-            (self._per_ip[host] + self._handshakes.count_of(host), max_of_host, MAX_CONNECTIONS_PER_IP),
-        ):
-            if count >= limit:
-                self.refused_connections += 1
-                logger.warning("refused connection from %s: %s=%d reached", host, setting.name, limit)
-                return False
-        return True
-
     def _remove(self, connection: Connection) -> None:
         if connection not in self.connections:
             self._delayed.discard(connection)
@@ -251,10 +258,14 @@ class Server:
         del self.connections[connection]
         if not self.connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
-        host = connection.state.host
-        self._per_ip[host] -= 1
-        if not self._per_ip[host]:
-            del self._per_ip[host]
+        self._quotas.remove(connection.state.listener, connection.state.host)
+
+    def _close_removed_logins(self) -> None:
+        """Close the sessions of users and delegation tokens that are removed."""
+        for connection in tuple(self.connections):
+            session, listener = connection.state.sasl, connection.state.listener
+            if session is not None and session.login is not None and self._logins.is_removed(listener, session.login):
+                connection.close(f"the login of {session.principal} is removed", logging.INFO)
 
     # Slow and idle clients
 

@@ -2,9 +2,11 @@
 they changed.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,12 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
+from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
+from kio.static.primitive import i64Timedelta
 
+from ottla_broker.wire.channel import open_channel
+from ottla_broker.wire.client_security import ClientSecurity
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
@@ -30,6 +37,8 @@ from tests.ports import free_port
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
+TOPIC = "audit"
+DAY = timedelta(days=1)
 BOB: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "PLAIN",
@@ -73,6 +82,8 @@ def audited(broker_kind: str, new_broker: NewBroker) -> Iterator[Audited]:
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             "audit.log.path": str(file),
+            "audit.topic": TOPIC,
+            "delegation.token.secret.key": "a secret of the brokers",
         }
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "the-admin"})
@@ -144,6 +155,56 @@ def test_change_that_failed_says_why(audited: Audited, name: str) -> None:
     audited.wait_for(request="CreateTopics", resource={"type": "TOPIC", "name": name}, result="TOPIC_ALREADY_EXISTS")
 
 
+def test_failed_login_is_a_line_with_the_user_that_the_client_named(audited: Audited, name: str) -> None:
+    wrong = {**BOB, "sasl_username": name[:40], "sasl_password": "a guess", "message_timeout_ms": 1500}
+    with pytest.raises(ck.KafkaException, match="_MSG_TIMED_OUT"):
+        rd.produce(audited.sasl, name, rd.numbered_messages(0, 1), **wrong)
+    found = audited.wait_for(operation="LOGIN", resource={"type": "USER", "name": name[:40]})
+    assert (found["principal"], found["listener"]) == ("User:ANONYMOUS", "LOGIN")
+    assert (found["request"], found["result"]) == ("SaslAuthenticate", "SASL_AUTHENTICATION_FAILED")
+    assert "a guess" not in audited.file.read_text()
+
+
+def test_changes_of_delegation_tokens_are_lines_with_the_tokens_id(audited: Audited) -> None:
+    async def send() -> tuple[str, bytes]:
+        host, _, port = audited.sasl.partition(":")
+        login = ClientSecurity("SASL_PLAINTEXT").with_login("PLAIN", "bob", "bobs")
+        channel = await open_channel(host, int(port), "tokens", security=login)
+        made = await channel.send(
+            CreateDelegationTokenRequest(
+                owner_principal_type=None, owner_principal_name=None, renewers=(), max_lifetime=i64Timedelta.parse(DAY)
+            )
+        )
+        for period in (DAY, -DAY):
+            await channel.send(
+                ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period=i64Timedelta.parse(period))
+            )
+        await channel.send(ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period=i64Timedelta.parse(DAY)))
+        return str(made.token_id), bytes(made.hmac)
+
+    token_id, token_hmac = asyncio.run(send())
+    audited.wait_for(operation="CREATE_TOKEN", resource=token(f"{token_id} for User:bob"), result="done")
+    audited.wait_for(operation="EXPIRE_TOKEN", resource=token(""), result="DELEGATION_TOKEN_NOT_FOUND")
+    expired = audited.events(operation="EXPIRE_TOKEN", resource=token(token_id), result="done")
+    assert [it["principal"] for it in expired] == ["User:bob", "User:bob"]
+    assert token_hmac.hex() not in audited.file.read_text()
+
+
+def token(name: str) -> dict[str, str]:
+    return {"type": "DELEGATION_TOKEN", "name": name}
+
+
+def test_topic_has_the_same_lines_and_none_about_itself(audited: Audited, name: str) -> None:
+    rd.create_topic(audited.broker.bootstrap, name)
+    audited.wait_for(request="CreateTopics", resource={"type": "TOPIC", "name": name})
+
+    def lines_of_topic() -> list[Any]:
+        return [json.loads(it or b"{}") for it in rd.values_of(rd.consume(audited.broker.bootstrap, TOPIC))]
+
+    eventually(lambda: lines_of_topic() == audited.events(), within_s=WITHIN_S)
+    assert not [line for line in lines_of_topic() if line["resource"]["name"] == TOPIC]
+
+
 def test_no_line_is_lost_when_the_broker_stops(audited: Audited, name: str) -> None:
     topics = [f"{name}.{number}" for number in range(50)]
     for topic in topics:
@@ -152,3 +213,5 @@ def test_no_line_is_lost_when_the_broker_stops(audited: Audited, name: str) -> N
     created = {it["resource"]["name"] for it in audited.events(request="CreateTopics", result="done")}
     assert created >= set(topics)
     audited.broker.start()
+    kept = [json.loads(it or b"{}") for it in rd.values_of(rd.consume(audited.broker.bootstrap, TOPIC))]
+    assert {it["resource"]["name"] for it in kept if it["request"] == "CreateTopics"} >= set(topics)

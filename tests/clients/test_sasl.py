@@ -27,13 +27,15 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaProducer
 
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.client_security import ClientSecurity
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.e2e.java_tools import run_java_tool
 from tests.ports import free_port
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_async
 
 WITHIN_S = 30.0
 PASSWORD = "p=ss,w0rd ä"
@@ -291,6 +293,40 @@ def test_changed_and_removed_credentials(secured: Secured, name: str) -> None:
     with pytest.raises(ck.KafkaException) as nothing_to_remove:
         secured.admin.alter_user_scram_credentials([removal])["carol"].result(WITHIN_S)
     assert unknown.value.args[0].name() == nothing_to_remove.value.args[0].name() == "RESOURCE_NOT_FOUND"
+
+
+def test_removed_credential_closes_the_sessions_that_logged_in_with_it(
+    secured: Secured, name: str, broker_kind: str
+) -> None:
+    if broker_kind == "kafka":
+        pytest.skip("Apache Kafka leaves the sessions open")
+
+    async def open_session(user: str, mechanism: str) -> Channel:
+        host, _, port = secured.sasl.partition(":")
+        security = ClientSecurity("SASL_PLAINTEXT").with_login(mechanism, user, "secret")
+        return await open_channel(host, int(port), name, security=security)
+
+    async def run() -> None:
+        for user in ("dora", "emil"):
+            set_password(secured, user, "secret", ScramMechanism.SCRAM_SHA_256)
+        set_password(secured, "dora", "secret", ScramMechanism.SCRAM_SHA_512)
+        removed = await open_session("dora", "SCRAM-SHA-256")
+        others = [await open_session("dora", "SCRAM-SHA-512"), await open_session("emil", "SCRAM-SHA-256")]
+        set_password(secured, "dora", "another", ScramMechanism.SCRAM_SHA_256)  # which leaves sessions open
+        assert removed.is_open
+        removal = UserScramCredentialDeletion("dora", ScramMechanism.SCRAM_SHA_256)
+        secured.admin.alter_user_scram_credentials([removal])["dora"].result(WITHIN_S)
+        await eventually_async(lambda: is_closed(removed))
+        for channel in others:
+            await channel.load_api_versions()
+            channel.close()
+
+    asyncio.run(run())
+
+
+async def is_closed(channel: Channel) -> bool:
+    await asyncio.sleep(0)
+    return not channel.is_open
 
 
 def test_java_tools_with_acls_and_a_login(secured: Secured, name: str, tmp_path: Path) -> None:

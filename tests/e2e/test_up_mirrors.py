@@ -114,8 +114,10 @@ def test_old_source_fails_back_and_takes_over_again(up: UpProcess) -> None:
 
 def test_unsupported_fields_are_reported(up: UpProcess) -> None:
     up.write_resources(
-        cluster("copy", up.port), cluster("origin", up.port + 1), mirror(topics=["*"], sync={"acls": True})
+        cluster("copy", up.port),
+        cluster("origin", up.port + 1),
+        mirror(topics=["*"], offsets="Appended", groups=["a"]),
     )
     up.start()
-    up.wait_for_line("mirror west: spec.sync.acls is not supported yet; leave it out")
+    up.wait_for_line("mirror west: spec.groups cannot be copied with offsets: Appended")
     assert up.stop() == 0

@@ -68,9 +68,11 @@ def test_a_mirror_copies_and_fails_over_after_an_edit_of_its_role(
 
 def test_invalid_and_unreachable_mirrors_are_reported(resources: NamespaceClient) -> None:
     spec = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-    resources.create("Mirror", "with-acls", {**spec, "sync": {"acls": True}})
-    assert resources.wait_for_status("Mirror", "with-acls", "Failed")
-    assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not supported yet; leave it out"
+    resources.create("Mirror", "with-groups", {**spec, "offsets": "Appended", "groups": ["a"]})
+    assert resources.wait_for_status("Mirror", "with-groups", "Failed")
+    assert (
+        "spec.groups cannot be copied with offsets: Appended" in resources.condition("Mirror", "with-groups")["message"]
+    )
     resources.create("Mirror", "without-cluster", {**spec, "target": {"clusterRef": {"name": "nothing"}}})
     eventually(lambda: resources.condition("Mirror", "without-cluster").get("reason") == "ClusterNotFound", within_s=30)
     assert kstatus(resources.get("Mirror", "without-cluster")) == "InProgress"

@@ -128,19 +128,19 @@ def test_clients_outside_kubernetes_produce_and_consume_over_tls(tls_cluster: Tl
     assert {tls_cluster.served_certificate(broker) for broker in (1, 2, 3)} == {first}
 
 
-def test_a_renewed_certificate_restarts_one_broker_at_a_time_under_load(tls_cluster: TlsCluster) -> None:
+def test_a_renewed_certificate_is_read_by_brokers_that_keep_running(tls_cluster: TlsCluster) -> None:
     cluster, renewed = tls_cluster.cluster, tls_cluster.create_certificate("renewed")
     with cluster.run_clients("renewed", tls_cluster.client_settings()):
-        before, controller = cluster.uids(), cluster.status["controller"]
+        before = cluster.uids()
         tls_cluster.write_secret(renewed)
-        with cluster.operator.active_pod_deleted("renewed"):
-            order = cluster.wait_for_rolling_restart(before)
+        expected = {renewed.read_text().strip()}
+        eventually(
+            lambda: {tls_cluster.served_certificate(broker) for broker in (1, 2, 3)} == expected,
+            within_s=240,  # the kubelet updates mounted Secrets every minute or so
+            message=cluster.describe,
+        )
         cluster.wait_for_status()
-    assert order[-1] == f"{NAME}-{controller}"
-    assert {tls_cluster.served_certificate(broker) for broker in (1, 2, 3)} == {renewed.read_text().strip()}
-    versions = cluster.history.versions_of("Cluster", NAME, 0)
-    messages = {it["message"] for version in versions for it in (version.get("status") or {}).get("conditions") or []}
-    assert any("to be restarted: certificates of Secret safe-tls" in it for it in messages), messages
+    assert cluster.uids() == before
 
 
 def test_a_certificate_without_its_key_is_reported_and_restarts_no_broker(tls_cluster: TlsCluster) -> None:

@@ -186,6 +186,15 @@ def test_certificates_of_the_clusters_own_authority_are_in_secrets(
     writes, reconciles = operator.count_writes(), operator.count_reconciles("User")
     eventually(lambda: operator.count_reconciles("User") >= reconciles + 2, within_s=90)
     assert operator.count_writes() == writes, "nothing is issued or written again"
+    path = f"/api/v1/namespaces/{resources.namespace}/secrets/demo-certificates"
+    resources.api.request("PATCH", path, {"data": {"tls.key": base64.b64encode(b"damaged").decode()}})
+
+    def is_issued_again() -> bool:
+        found = secret_values(resources, "demo-certificates")
+        return found["tls.key"] != "damaged" and found["tls.crt"] != server["tls.crt"]
+
+    eventually(is_issued_again, within_s=60, message=operator.daemon.log_tail)
+    assert secret_values(resources, "demo-certificates")["ca.crt"] == trusted
     log = operator.daemon.log_tail()
     assert "PRIVATE" not in repr((resources.list_objects("v1", "events"), cluster, user, log))
 

@@ -24,6 +24,7 @@ from tests.sim.processes import SimulatedProcess
 
 SESSION_S = 3.0  # group.consumer.session.timeout.ms of the run
 REBALANCE_S = 10.0  # longer than a session: a member that is asked in vain is removed for its silence
+REVOCATION_S = 1.0
 JOIN, LEAVE = 0, -1
 MUST_REJOIN = (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch)
 
@@ -101,7 +102,9 @@ class ConsumerGroupMember(Member):
                 if topic.topic_id == self._topic_id
                 for partition in topic.partitions
             }
-            self._give_up(self._owned.keys() - owned)
+            if surplus := self._owned.keys() - owned:
+                await asyncio.sleep(self.random.uniform(0, REVOCATION_S))  # the application finishes its work
+                self._give_up(surplus)
             self._is_full = True  # reports what it owns with the next heartbeat
         for tp in owned:
             self.workload.history.record_owner(self._group, tp, self._id, self.loop.time(), sent_at + SESSION_S)

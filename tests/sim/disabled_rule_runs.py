@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from typing import Final
 
 from tests.sim import (
+    disabled_access_rules,
     disabled_group_rules,
     disabled_mirroring_rules,
     disabled_quorum_rules,
@@ -21,7 +22,7 @@ from tests.sim import (
     disabled_rules,
 )
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_metadata_seed, run_seed
+from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed
 from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
@@ -56,6 +57,7 @@ INVARIANT_BY_TEXT: Final = {
     "metadata logs of": "metadata differ",
     "the images of": "metadata differ",
     "replicas of": "replicas differ",
+    "came back": "revoked and there again",
     "was acknowledged": "metadata lost",
     "no convergence": "no convergence",
     "not settled": "not settled",
@@ -71,13 +73,13 @@ class DisabledRule:
     """A rule of the broker. Inside `disable()` the broker runs without it.
 
     `brokers` is the number of brokers of a run that can detect it, or `TWO_CLUSTERS`.
-    `only_metadata`: runs of metadata alone detect it.
+    `run`: runs a seed that can detect it.
     """
 
     name: str
     disable: Callable[[], AbstractContextManager[None]]
     brokers: int
-    only_metadata: bool = False
+    run: Callable[..., Outcome] = run_seed
 
 
 RULES: Final = (
@@ -88,7 +90,8 @@ RULES: Final = (
         DisabledRule(name, disable, FIVE if name in NEEDS_FIVE_BROKERS else THREE)
         for name, disable in disabled_replication_rules.RULES.items()
     ),
-    *(DisabledRule(name, disable, THREE, True) for name, disable in disabled_quorum_rules.RULES.items()),
+    *(DisabledRule(name, disable, THREE, run_metadata_seed) for name, disable in disabled_quorum_rules.RULES.items()),
+    *(DisabledRule(name, disable, THREE, run_access_seed) for name, disable in disabled_access_rules.RULES.items()),
 )
 NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))
 
@@ -113,7 +116,7 @@ def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], 
         outcome = (
             run_mirror_seed(seed, on_line=on_line)
             if rule.brokers == TWO_CLUSTERS
-            else (run_metadata_seed if rule.only_metadata else run_seed)(seed, rule.brokers, on_line=on_line)
+            else rule.run(seed, rule.brokers, on_line=on_line)
         )
     for violation in outcome.violations:
         if any(misfit in violation for misfit in PATCH_ERRORS):

@@ -55,6 +55,10 @@ class ExpectedTopic:
         return self.deletion_requested or self.is_recreated
 
 
+Access = tuple[str, str]
+"""A rule, a credential or a quota, and its name."""
+
+
 @dataclass
 class History:
     acks: list[Ack] = field(default_factory=list)
@@ -76,6 +80,7 @@ class History:
         default_factory=dict
     )  # offsets below which deletion was requested
     topics: dict[str, ExpectedTopic] = field(default_factory=dict)
+    access: dict[Access, bool | None] = field(default_factory=dict)  # whether it exists; None: unknown
     # (group, partition) → the member that owns it by the consumer protocol, and until when at least
     owners: dict[tuple[str, TopicPartition], tuple[str, float]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)  # observations of clients that must not happen

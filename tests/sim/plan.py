@@ -19,7 +19,7 @@ class Plan:
 
     `syncs_every_message` is flush.messages=1. `loses_records`: power losses are unlimited, and
     records lost by them are no violation. `only_metadata`: no records are produced, and faults are
-    those that matter to the metadata log.
+    those that matter to the metadata log. `changes_access`: rules, credentials and quotas change.
     """
 
     seed: int
@@ -30,6 +30,7 @@ class Plan:
     syncs_every_message: bool = False
     loses_records: bool = False
     only_metadata: bool = False
+    changes_access: bool = False
     voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
     partitions: int = 1
     faults_for_s: float = 20.0
@@ -45,6 +46,14 @@ class Plan:
         plan.voter_loss_timeout_s = random.choice((4.0, 15.0, 60.0))
         plan.faults_for_s = random.uniform(*QUORUM_FAULTS_FOR_S)
         plan.settings["metadata.log.max.record.bytes.between.snapshots"] = str(random.choice((2_000, 1 << 20)))
+        return plan
+
+    @classmethod
+    def of_access(cls, seed: int, brokers: int | None) -> "Plan":
+        """A plan with `only_metadata` and `changes_access`. `brokers` None: the seed chooses."""
+        plan = cls.of_metadata(seed, brokers)
+        plan.changes_access = True
+        plan.settings |= {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
         return plan
 
     @classmethod

@@ -8,6 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.metadata import leader_term
+from tests.sim.access_admin import AccessAdmin
+from tests.sim.access_monitor import AccessMonitor, access_is_as_acknowledged
 from tests.sim.admin import ReassignmentAdmin, TopicAdmin
 from tests.sim.checks import violations
 from tests.sim.client import Workload
@@ -52,6 +54,13 @@ def run_metadata_seed(
 ) -> Outcome:
     """Run one seed in which only metadata change. Arguments as of `run_seed`."""
     return _run(Plan.of_metadata(seed, brokers), on_line, level)
+
+
+def run_access_seed(
+    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
+    """Run one seed in which metadata change, rules, credentials and quotas among them."""
+    return _run(Plan.of_access(seed, brokers), on_line, level)
 
 
 def _run(plan: Plan, on_line: Callable[[str], None] | None, level: int) -> Outcome:
@@ -112,7 +121,9 @@ class ClusterSimulation:
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
         if plan.only_metadata and self.random.randrange(2):
             self.loop.call_later(self.random.uniform(0.0, 0.5), self._kill_founder)
-        monitors = (monitor, self._quorum, self._election_safety)
+        monitors: list[Any] = [monitor, self._quorum, self._election_safety]
+        if plan.changes_access:
+            monitors.append(AccessMonitor(self.cluster, self.history))
         monitoring = [self.loop.create_task(one.run()) for one in monitors]
         admin = self._client(partial(TopicAdmin, replicas=plan.replicas), "admin-0")
         if not await self._driver.finishes_within(60, admin.process.run(self._set_up(admin)), "set up"):
@@ -152,7 +163,8 @@ class ClusterSimulation:
 
     def _clients(self) -> list[Any]:
         if self.plan.only_metadata:
-            return [self._client(partial(TopicAdmin, replicas=self.plan.replicas), "admin-1")]
+            topics = self._client(partial(TopicAdmin, replicas=self.plan.replicas), "admin-1")
+            return [topics, self._client(AccessAdmin, "admin-2")] if self.plan.changes_access else [topics]
         random, plan = self.random, self.plan
         topic_partitions: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
         clients: list[Any] = []
@@ -253,6 +265,8 @@ class ClusterSimulation:
         if not await self._driver.finishes_within(60, reader.process.run(reader.run()), "read all records"):
             return ["the contents cannot be read"]
         found = violations(self.history, reader.contents, reader.topics)
+        if (image := newest_image(self.cluster)) is not None:
+            found += access_is_as_acknowledged(self.history, image)
         if not found:
             found = await self._wait_until_empty(
                 lambda: list(unsettled_replicas(self.cluster)), SETTLES_WITHIN_S, "not settled"

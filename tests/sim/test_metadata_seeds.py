@@ -46,5 +46,5 @@ DETECTED_BY = {
 @pytest.mark.parametrize("name", DETECTED_BY)
 def test_disabled_rule_of_the_quorum_is_detected(name: str) -> None:
     (rule,) = rules_named(name)
-    assert rule.only_metadata
+    assert rule.run is run_metadata_seed
     assert is_detected(rule, DETECTED_BY[name])

@@ -8,6 +8,7 @@ class DenyAll:
     """Allows no operation to anybody."""
 
     allows_everything = False
+    generation = 0
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         return False

@@ -9,14 +9,20 @@ from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResp
 from kio.schema.types import ProducerId
 from kio.static.primitive import i32, i64
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    versions=(0, 0),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+)
 
 
 @API.handler()

@@ -15,15 +15,21 @@ from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, 
 from kio.schema.alter_client_quotas.v1.request import EntityData as RequestEntity
 from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse, EntityData, EntryData
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.client_quotas import QuotaEntity, check_value, make_entity
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
-API = Api(ApiKey.ALTER_CLIENT_QUOTAS, versions=(0, 1), flexible=1, is_forwarded=True)
+API = Api(
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    versions=(0, 1),
+    flexible=1,
+    is_forwarded=True,
+    rights=(Right(Operation.alter_configs, ResourceType.cluster),),
+)
 
 EntityParts = tuple[tuple[str, str | None], ...]
 

@@ -14,36 +14,52 @@ from functools import partial
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_changes import change_configs, change_each_resource
 from ottla_broker.requests.config_resources import ConfigResource, check_authorized, current_configs
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
+API = Api(
+    ApiKey.ALTER_CONFIGS,
+    versions=(0, 2),
+    flexible=2,
+    rights=(
+        Right(Operation.alter_configs, ResourceType.topic, when="for a topic"),
+        Right(
+            Operation.alter_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
+        ),
+        Right(Operation.alter_configs, ResourceType.group, when="for a group"),
+    ),
+)
 
 
 @API.handler()
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     replace = partial(replace_configs, ctx, validate_only=request.validate_only)
-    results = await change_each_resource(ctx, request, replace, AlterConfigsResourceResponse)
+    results = await change_each_resource(ctx, request, check_configs, replace, AlterConfigsResourceResponse)
     return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=results)
 
 
 async def replace_configs(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
     check_authorized(ctx, Operation.alter_configs, kind, name)
-    if kind == ConfigResource.BROKER_LOGGER:
+    configs = {config.name: config.value for config in resource.configs}
+    removed = dict.fromkeys(current_configs(ctx, kind, name).keys() - configs.keys())
+    await change_configs(ctx, kind, name, {**removed, **configs}, validate_only=validate_only)
+
+
+def check_configs(resource: AlterConfigsResource) -> None:
+    """Raises INVALID_REQUEST, also to a client that may not alter them, as Kafka."""
+    if int(resource.resource_type) == ConfigResource.BROKER_LOGGER:
         raise KafkaError(ErrorCode.invalid_request, "levels of loggers are altered by IncrementalAlterConfigs only")
-    configs: dict[str, str | None] = {}
+    names = set()
     for config in resource.configs:
         if config.value is None:
             raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value; omit it to get its default")
-        if config.name in configs:
+        if config.name in names:
             raise KafkaError(ErrorCode.invalid_request, f"the request names {config.name} twice")
-        configs[config.name] = config.value
-    removed = dict.fromkeys(current_configs(ctx, kind, name).keys() - configs.keys())
-    await change_configs(ctx, kind, name, {**removed, **configs}, validate_only=validate_only)
+        names.add(config.name)

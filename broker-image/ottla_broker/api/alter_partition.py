@@ -27,15 +27,21 @@ from kio.static.primitive import i32
 
 from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.ALTER_PARTITION, versions=(2, 3), flexible=2, is_served_while_starting=True)
+API = Api(
+    ApiKey.ALTER_PARTITION,
+    versions=(2, 3),
+    flexible=2,
+    is_served_while_starting=True,
+    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+)
 
 NO_TOPIC_ID = UUID(int=0)
 

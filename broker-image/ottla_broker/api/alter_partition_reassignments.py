@@ -11,7 +11,8 @@
 - v1 can forbid a change of the replication factor (INVALID_REPLICATION_FACTOR, KIP-860).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 from kio.schema.alter_partition_reassignments.v1.request import (
     AlterPartitionReassignmentsRequest,
@@ -24,14 +25,20 @@ from kio.schema.alter_partition_reassignments.v1.response import (
 )
 
 from ottla_broker.metadata.replication_control import PartitionReassignment
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
-API = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible=0, is_forwarded=True)
+API = Api(
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    versions=(0, 1),
+    flexible=0,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the partition twice")
 
@@ -40,7 +47,9 @@ NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the parti
 async def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    ctx.check_authorized(Operation.alter, CLUSTER)
+    if not ctx.is_authorized(Operation.alter, CLUSTER):
+        error = KafkaError(ErrorCode.cluster_authorization_failed)
+        return response(request, error, defaultdict(lambda: error))
     requested = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     times = Counter(requested)
     moves = [
@@ -53,17 +62,23 @@ async def alter_partition_reassignments(
         moves, same_factor=not request.allow_replication_factor_change
     )
     outcomes = {(move.topic, move.partition): outcome or NO_ERROR for move, outcome in zip(moves, done, strict=True)}
+    return response(request, NO_ERROR, defaultdict(lambda: NAMED_TWICE, outcomes))
+
+
+def response(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError, outcomes: Mapping[tuple[str, int], KafkaError]
+) -> AlterPartitionReassignmentsResponse:
+    """`error`: of the whole request; `outcomes`: of each partition."""
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_code=ErrorCode.none,
-        error_message=None,
+        error_code=error.code,
+        error_message=error.message or None,
         responses=tuple(
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    partition_response(one, outcomes.get((topic.name, one.partition_index), NAMED_TWICE))
-                    for one in topic.partitions
+                    partition_response(one, outcomes[topic.name, one.partition_index]) for one in topic.partitions
                 ),
             )
             for topic in request.topics

@@ -23,14 +23,16 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), flexible=2)
+API = Api(
+    ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), flexible=2, rights=(Right(Operation.alter, ResourceType.cluster),)
+)
 
 
 @API.handler()

@@ -18,10 +18,10 @@ from kio.schema.alter_user_scram_credentials.v0.response import (
     AlterUserScramCredentialsResult,
 )
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.scram import (
     MAX_ITERATIONS,
     ScramCredential,
@@ -32,7 +32,13 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.sasl import MIN_ITERATIONS
 
-API = Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0, is_forwarded=True)
+API = Api(
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    versions=(0, 0),
+    flexible=0,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 Outcomes = dict[str, KafkaError | None]
 

@@ -31,7 +31,7 @@ from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3, is_served_while_starting=True)
+API = Api(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3, is_served_while_starting=True, rights=())
 
 CLIENT_SOFTWARE_SINCE: Final = 3
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

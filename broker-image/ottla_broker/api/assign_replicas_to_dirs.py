@@ -13,14 +13,20 @@ from uuid import UUID
 from kio.schema.assign_replicas_to_dirs.v0 import request as asked
 from kio.schema.assign_replicas_to_dirs.v0 import response as answered
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    versions=(0, 0),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+)
 
 NO_ID = UUID(int=0)
 

@@ -20,14 +20,20 @@ from kio.schema.broker_registration.v4.response import BrokerRegistrationRespons
 from kio.static.primitive import i64
 
 from ottla_broker.metadata.records import Endpoint, RegisterBrokerRecord
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.BROKER_REGISTRATION,
+    versions=(0, 4),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+)
 
 SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 

@@ -25,14 +25,22 @@ from kio.static.primitive import i8, i32
 from ottla_broker.coordination.assignors import NO_PARTITIONS
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), flexible=0)
+API = Api(
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    versions=(0, 1),
+    flexible=0,
+    rights=(
+        Right(Operation.describe, ResourceType.group),
+        Right(Operation.describe, ResourceType.topic, when="of all topics of the members"),
+    ),
+)
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = i8(0), i8(1)
 

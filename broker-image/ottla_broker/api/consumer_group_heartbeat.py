@@ -27,15 +27,23 @@ from kio.static.primitive import i32, i32Timedelta
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import MILLISECOND
 
-API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible=0)
+API = Api(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    versions=(0, 1),
+    flexible=0,
+    rights=(
+        Right(Operation.read, ResourceType.group),
+        Right(Operation.describe, ResourceType.topic, when="for the topics that the member names"),
+    ),
+)
 
 CLIENT_CHOOSES_ID_SINCE = 1
 

@@ -12,15 +12,21 @@ from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
 
 from ottla_broker.requests.acls import check_may_use_acls
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.acls import AccessControlEntry, find_problem
-from ottla_broker.security.authorizer import Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.CREATE_ACLS, versions=(1, 3), flexible=2, is_forwarded=True)
+API = Api(
+    ApiKey.CREATE_ACLS,
+    versions=(1, 3),
+    flexible=2,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 
 @API.handler()

@@ -11,17 +11,24 @@ from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenR
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
 
 from ottla_broker.metadata.delegation_token_control import token_secret
-from ottla_broker.requests.api import Api
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.context import DONE, RequestContext
 from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, timestamp
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.delegation_tokens import DelegationToken, TokenSecret
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.CREATE_DELEGATION_TOKEN, versions=(1, 3), flexible=2, is_forwarded=True)
+API = Api(
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    versions=(1, 3),
+    flexible=2,
+    is_forwarded=True,
+    rights=(Right(Operation.create_tokens, ResourceType.user, when="for another user"),),
+)
 
 
 @API.handler()
@@ -41,6 +48,7 @@ async def create_delegation_token(
             raise KafkaError(ErrorCode.invalid_principal_type)
         tokens = ctx.broker.active_controller().delegation_tokens
         token = await tokens.create_token(owner, requester, renewers, to_milliseconds(request.max_lifetime))
+        ctx.record_audit("CREATE_TOKEN", AuditedResource("DELEGATION_TOKEN", f"{token.id} for {owner}"), DONE)
     except KafkaError as error:
         return response(error.code, owner, requester)
     return response(ErrorCode.none, owner, requester, token, token_secret(ctx.broker.config))

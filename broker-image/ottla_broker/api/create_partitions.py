@@ -15,14 +15,20 @@ from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, Cre
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 
 from ottla_broker.metadata.mirror_plans import read_only_message
-from ottla_broker.requests.api import Api, catch_error
+from ottla_broker.requests.api import Api, Right, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.request_quota import MutationQuota
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2, is_forwarded=True)
+API = Api(
+    ApiKey.CREATE_PARTITIONS,
+    versions=(0, 3),
+    flexible=2,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.topic),),
+)
 
 STRICT_SINCE = 3
 NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic twice")

@@ -27,14 +27,26 @@ from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.topic_plans import NewTopic, check_new_topic_name
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import ASK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.request_quota import MutationQuota
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.CREATE_TOPICS, versions=(2, 7), flexible=5, is_forwarded=True)
+API = Api(
+    ApiKey.CREATE_TOPICS,
+    versions=(2, 7),
+    flexible=5,
+    is_forwarded=True,
+    rights=(
+        Right(Operation.create, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.create, ResourceType.topic),
+        Right(
+            Operation.describe_configs, ResourceType.topic, when="for the configs in the response", refused="no configs"
+        ),
+    ),
+)
 
 USE_CLUSTER_DEFAULT = -1
 STRICT_SINCE = 6
@@ -112,6 +124,16 @@ def build_new_topic(ctx: RequestContext, topic: CreatableTopic, config: dict[str
 
 
 def created_topic(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
+    """Its configs and numbers are for clients that may describe them."""
+    if not ctx.may(Operation.describe_configs, Resource.topic(topic.name)):
+        return CreatableTopicResult(
+            name=TopicName(topic.name),
+            topic_id=topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=i16(ErrorCode.topic_authorization_failed),
+            configs=(),
+        )
     return CreatableTopicResult(
         name=TopicName(topic.name),
         topic_id=topic_id,

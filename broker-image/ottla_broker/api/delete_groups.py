@@ -8,13 +8,13 @@
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
-from ottla_broker.requests.api import Api, catch_error
+from ottla_broker.requests.api import Api, Right, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 
-API = Api(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
+API = Api(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2, rights=(Right(Operation.delete, ResourceType.group),))
 
 
 @API.handler()

@@ -25,14 +25,14 @@ from kio.static.primitive import i64
 
 from ottla_broker.metadata.mirror_plans import read_only_message
 from ottla_broker.replication.partition import Partition
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2)
+API = Api(ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2, rights=(Right(Operation.delete, ResourceType.topic),))
 
 TO_HIGH_WATERMARK = -1
 NO_WATERMARK = -1

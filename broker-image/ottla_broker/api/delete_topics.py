@@ -24,14 +24,24 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.types import TopicName
 
 from ottla_broker.config import DELETE_TOPIC_ENABLE
-from ottla_broker.requests.api import Api, catch_error
+from ottla_broker.requests.api import ASK_NEXT, Api, Right, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.request_quota import MutationQuota
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4, is_forwarded=True)
+API = Api(
+    ApiKey.DELETE_TOPICS,
+    versions=(1, 6),
+    flexible=4,
+    is_forwarded=True,
+    rights=(
+        Right(Operation.delete, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.describe, ResourceType.topic, when="if it is named by its name"),
+        Right(Operation.delete, ResourceType.topic),
+    ),
+)
 
 STRICT_SINCE = 5
 NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic twice")
@@ -41,7 +51,7 @@ NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic
 async def delete_by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
     quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
     errors = {
-        name: NAMED_TWICE if times > 1 else await catch_error(delete_topic(ctx, name, quota))
+        name: NAMED_TWICE if times > 1 else await catch_error(delete_topic(ctx, name, quota, is_named=True))
         for name, times in Counter(request.topic_names).items()
     }
     return ByNameResponse(
@@ -81,7 +91,7 @@ async def delete_topic_state(
         error = KafkaError(ErrorCode.unknown_topic_id)
     else:
         existing = ctx.broker.image.topics.get(name)
-        error = await catch_error(delete_topic(ctx, name, quota))
+        error = await catch_error(delete_topic(ctx, name, quota, is_named=topic.name is not None))
         if error.code is not ErrorCode.topic_authorization_failed:
             topic_id = existing.id if existing else topic_id
         elif topic.name is None and not ctx.may(Operation.describe, Resource.topic(name)):
@@ -94,11 +104,16 @@ async def delete_topic_state(
     )
 
 
-async def delete_topic(ctx: RequestContext, name: str, quota: MutationQuota) -> None:
-    if not ctx.may(Operation.delete, CLUSTER):
-        ctx.check_authorized(Operation.delete, Resource.topic(name))
+async def delete_topic(ctx: RequestContext, name: str, quota: MutationQuota, *, is_named: bool) -> None:
+    """`is_named`: by its name, not its id."""
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
         raise KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")
+    if not ctx.may(Operation.delete, CLUSTER):
+        if is_named:
+            ctx.check_authorized(Operation.describe, Resource.topic(name))
+            if name not in ctx.broker.image.topics:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        ctx.check_authorized(Operation.delete, Resource.topic(name))
     controller = ctx.broker.active_controller()
     if (existing := ctx.broker.image.topics.get(name)) is not None:
         quota.charge(len(existing.partitions))

@@ -14,14 +14,14 @@ from kio.schema.describe_acls.v3.response import AclDescription, DescribeAclsRes
 from kio.static.primitive import i8
 
 from ottla_broker.requests.acls import check_may_use_acls, read_filter
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DESCRIBE_ACLS, versions=(1, 3), flexible=2)
+API = Api(ApiKey.DESCRIBE_ACLS, versions=(1, 3), flexible=2, rights=(Right(Operation.describe, ResourceType.cluster),))
 
 
 @API.handler()

@@ -19,15 +19,20 @@ from kio.schema.describe_client_quotas.v1.response import (
 )
 from kio.static.primitive import f64
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.client_quotas import QuotaFilter
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+API = Api(
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    versions=(0, 1),
+    flexible=1,
+    rights=(Right(Operation.describe_configs, ResourceType.cluster),),
+)
 
 
 @API.handler()

@@ -12,22 +12,28 @@
 - Authorized operations are returned to clients that may describe the cluster.
 """
 
-from typing import cast
-
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
-from ottla_broker.requests.api import Api
-from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
+from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.DESCRIBE_CLUSTER,
+    versions=(0, 2),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(
+        Right(Operation.describe, ResourceType.cluster, when="for operations on the cluster", refused="no operations"),
+    ),
+)
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -51,7 +57,6 @@ async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest)
         for _, broker in sorted(image.brokers.items())
         if ctx.connection.listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
     ]
-    has_operations = request.include_cluster_authorized_operations and ctx.may(Operation.describe, CLUSTER)
     return DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -68,7 +73,5 @@ async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest)
             )
             for broker, endpoint in brokers
         ),
-        cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER))
-        if has_operations
-        else OPERATIONS_NOT_REQUESTED,
+        cluster_authorized_operations=ctx.cluster_operations(requested=request.include_cluster_authorized_operations),
     )

@@ -33,7 +33,7 @@ from ottla_broker.config.description import (
     describe_topic,
 )
 from ottla_broker.config.loggers import describe_loggers
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_resources import (
     ConfigResource,
     check_authorized,
@@ -44,11 +44,22 @@ from ottla_broker.requests.config_resources import (
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.mirror_status import describe_mirror_problems, describe_mirrored_topic_status
-from ottla_broker.security.authorizer import Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), flexible=4)
+API = Api(
+    ApiKey.DESCRIBE_CONFIGS,
+    versions=(1, 4),
+    flexible=4,
+    rights=(
+        Right(Operation.describe_configs, ResourceType.topic, when="for a topic"),
+        Right(
+            Operation.describe_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
+        ),
+        Right(Operation.describe_configs, ResourceType.group, when="for a group"),
+    ),
+)
 
 
 @API.handler()

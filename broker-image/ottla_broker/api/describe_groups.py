@@ -15,14 +15,14 @@ from kio.schema.types import GroupId
 from kio.static.primitive import i32
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DESCRIBE_GROUPS, versions=(0, 6), flexible=5)
+API = Api(ApiKey.DESCRIBE_GROUPS, versions=(0, 6), flexible=5, rights=(Right(Operation.describe, ResourceType.group),))
 
 NOT_FOUND_SINCE = 6
 

@@ -29,14 +29,25 @@ from ottla_broker.log.disk import read_file_system_space
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), flexible=2)
+API = Api(
+    ApiKey.DESCRIBE_LOG_DIRS,
+    versions=(1, 5),
+    flexible=2,
+    rights=(
+        Right(
+            Operation.describe,
+            ResourceType.cluster,
+            refused="CLUSTER_AUTHORIZATION_FAILED; an empty list before version 3",
+        ),
+    ),
+)
 
 # By topic; None: all partitions.
 RequestedPartitions = dict[str, frozenset[int]] | None

@@ -7,9 +7,9 @@ recover`.
 - `leader_id` is −1 unless this broker leads or hears the leader.
 """
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.recovery_messages import (
@@ -18,7 +18,13 @@ from ottla_broker.wire.recovery_messages import (
     ReplicaVoter,
 )
 
-API = Api(ApiKey.DESCRIBE_METADATA_REPLICA, versions=(0, 0), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.DESCRIBE_METADATA_REPLICA,
+    versions=(0, 0),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(Right(Operation.describe, ResourceType.cluster),),
+)
 
 
 @API.handler()

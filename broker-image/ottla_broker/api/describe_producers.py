@@ -18,14 +18,14 @@ from kio.static.primitive import i32, i64
 
 from ottla_broker.log.producer_state import ProducerStateEntry
 from ottla_broker.metadata.topic_names import validate_topic_name
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0)
+API = Api(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0, rights=(Right(Operation.read, ResourceType.topic),))
 
 
 @API.handler()

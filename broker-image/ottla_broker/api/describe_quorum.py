@@ -23,13 +23,20 @@ from kio.static.primitive import i32, i64, u16
 
 from ottla_broker.metadata.quorum import QuorumDescription, QuorumReplica
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0, is_forwarded=True, is_served_while_starting=True)
+API = Api(
+    ApiKey.DESCRIBE_QUORUM,
+    versions=(0, 2),
+    flexible=0,
+    is_forwarded=True,
+    is_served_while_starting=True,
+    rights=(Right(Operation.describe, ResourceType.cluster),),
+)
 
 
 @API.handler()

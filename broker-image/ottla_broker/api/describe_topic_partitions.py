@@ -24,14 +24,21 @@ from ottla_broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metadata.topic_names import is_valid_topic_name
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0)
+API = Api(
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    versions=(0, 0),
+    flexible=0,
+    rights=(
+        Right(Operation.describe, ResourceType.topic, refused="TOPIC_AUTHORIZATION_FAILED; left out of all topics"),
+    ),
+)
 
 
 @API.handler()

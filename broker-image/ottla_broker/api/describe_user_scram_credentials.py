@@ -16,14 +16,19 @@ from kio.schema.describe_user_scram_credentials.v0.response import (
 )
 from kio.static.primitive import i8, i32
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+API = Api(
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    versions=(0, 0),
+    flexible=0,
+    rights=(Right(Operation.describe, ResourceType.cluster),),
+)
 
 Result = DescribeUserScramCredentialsResult
 
@@ -32,7 +37,8 @@ Result = DescribeUserScramCredentialsResult
 async def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    ctx.check_authorized(Operation.describe, CLUSTER)
+    if not ctx.is_authorized(Operation.describe, CLUSTER):
+        return refused(request)
     by_user: dict[str, list[CredentialInfo]] = {}
     for (name, mechanism), credential in sorted(ctx.broker.image.scram_credentials.items()):
         by_user.setdefault(name, []).append(
@@ -44,6 +50,19 @@ async def describe_user_scram_credentials(
         error_code=ErrorCode.none,
         error_message=None,
         results=tuple(describe_user(name, by_user.get(name, []), count) for name, count in counts.items()),
+    )
+
+
+def refused(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    """With a result for each requested user, without its name, as in Kafka."""
+    code = ErrorCode.cluster_authorization_failed
+    return DescribeUserScramCredentialsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=code,
+        error_message=None,
+        results=tuple(
+            Result(user="", error_code=code, error_message=None, credential_infos=()) for _ in request.users or ()
+        ),
     )
 
 

@@ -19,21 +19,28 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.replication_control import Outcome, TopicPartition
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
-API = Api(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2, is_forwarded=True)
+API = Api(
+    ApiKey.ELECT_LEADERS,
+    versions=(0, 2),
+    flexible=2,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 PREFERRED, UNCLEAN = 0, 1
 
 
 @API.handler()
 async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    ctx.check_authorized(Operation.alter, CLUSTER)
+    if not ctx.is_authorized(Operation.alter, CLUSTER):
+        return refused(request)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.invalid_request, f"election type {request.election_type} is neither 0 nor 1")
     requested: list[TopicPartition] | None = None
@@ -45,6 +52,21 @@ async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> El
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         replica_election_results=group_by_topic(await elect(requested)),
+    )
+
+
+def refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    error = KafkaError(ErrorCode.cluster_authorization_failed)
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error.code,
+        replica_election_results=group_by_topic(
+            {
+                (entry.topic, partition): error
+                for entry in request.topic_partitions or ()
+                for partition in entry.partitions
+            }
+        ),
     )
 
 

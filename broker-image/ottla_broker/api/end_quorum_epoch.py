@@ -13,14 +13,20 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.END_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_while_starting=True)
+API = Api(
+    ApiKey.END_QUORUM_EPOCH,
+    versions=(0, 1),
+    flexible=1,
+    is_served_while_starting=True,
+    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+)
 
 
 @API.handler()

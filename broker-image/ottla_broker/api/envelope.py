@@ -13,9 +13,9 @@ from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
 
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
-from ottla_broker.requests.api import Api, find_api, find_handler, respond
+from ottla_broker.requests.api import Api, Right, find_api, find_handler, respond
 from ottla_broker.requests.context import ConnectionState, RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request, read_request_header, write_response
@@ -23,7 +23,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.forwarding import read_host, read_principal
 from ottla_broker.wire.message_reader import MalformedMessage
 
-API = Api(ApiKey.ENVELOPE, versions=(0, 0), flexible=0)
+API = Api(ApiKey.ENVELOPE, versions=(0, 0), flexible=0, rights=(Right(Operation.cluster_action, ResourceType.cluster),))
 
 
 @API.handler()

@@ -16,7 +16,7 @@ from ottla_broker.requests.delegation_tokens import change_expiry
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.wire.api_keys import ApiKey
 
-API = Api(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(1, 2), flexible=2, is_forwarded=True)
+API = Api(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(1, 2), flexible=2, is_forwarded=True, rights=())
 
 
 @API.handler()
@@ -25,6 +25,9 @@ async def expire_delegation_token(
 ) -> ExpireDelegationTokenResponse:
     period_ms = to_milliseconds(request.expiry_time_period)
     code, expires_at = await change_expiry(
-        ctx, lambda tokens: tokens.expire_token(request.hmac, ctx.connection.principal, period_ms)
+        ctx,
+        "EXPIRE_TOKEN",
+        request.hmac,
+        lambda tokens: tokens.expire_token(request.hmac, ctx.connection.principal, period_ms),
     )
     return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp=expires_at, throttle_time=NO_THROTTLE)

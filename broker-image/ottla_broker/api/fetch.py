@@ -31,6 +31,7 @@ from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.replication.fetch_reading import (
     NotYet,
     Reader,
+    RefusedReader,
     ReplicaReader,
     end_offset,
     read_committed_records,
@@ -42,10 +43,10 @@ from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSessio
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_selector import is_rack_aware, select_replica
 from ottla_broker.replication.throttle import Throttle
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import Buffers, DelayedFetchResponse, Reply, RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
@@ -60,7 +61,17 @@ from ottla_broker.wire.fetch_request import (
 )
 from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
 
-API = Api(ApiKey.FETCH, versions=(4, 18), flexible=12)
+API = Api(
+    ApiKey.FETCH,
+    versions=(4, 18),
+    flexible=12,
+    rights=(
+        Right(Operation.read, ResourceType.topic, when="of consumers"),
+        Right(
+            Operation.cluster_action, ResourceType.cluster, when="of followers", refused="TOPIC_AUTHORIZATION_FAILED"
+        ),
+    ),
+)
 
 REPLICA_VERSION: Final = 17
 CORRELATION_ID_AT: Final = 4  # in a request without its size
@@ -95,18 +106,17 @@ class FetchHandler:
             from ottla_broker.requests.fetch_metadata_log import fetch_metadata_log
 
             return fetch_metadata_log(context, frame, header)
-        is_replica = request.replica >= 0
-        if is_replica and (error := admit_follower(context, header.version)) is not None:
-            return write_fetch_response(header.version, header.correlation_id, (), error=error)
         try:
             session, incremental = self.sessions.session_for(request, by_ids=header.version >= TOPIC_IDS_SINCE)
         except KafkaError as reason:
             return write_fetch_response(header.version, header.correlation_id, (), error=reason.code)
-        if is_replica:
-            reader = ReplicaReader(context.broker.partitions, session, self._throttle)
+        if request.replica >= 0:
+            reader = self._replica_reader(context, header.version, session)
             fetch = Fetch(context, header.correlation_id, request, session, reader, True, self.sessions.end)
             fetch.limit = min(request.max_bytes, MAX_REPLICA_BYTES)
             return self._respond(fetch)
+        if session.id and not context.authorizer.allows_everything:
+            session.read_as((context.connection.principal, context.connection.host, context.authorizer.generation))
         consumer = ConsumerReader(context, request, self.by_rack)
         fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental, self.sessions.end)
         fetch.limit = self._consumer_limit(context, request, room)
@@ -115,6 +125,12 @@ class FetchHandler:
             if not self.by_rack:
                 fetch.response_cache = self._response_cache
         return self._respond(fetch)
+
+    def _replica_reader(self, context: RequestContext, version: int, session: FetchSession) -> Reader:
+        if not (context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, CLUSTER)):
+            return RefusedReader()
+        context.connection.is_follower = version == REPLICA_VERSION
+        return ReplicaReader(context.broker.partitions, session, self._throttle)
 
     def _consumer_limit(self, context: RequestContext, request: FetchRequest, room: int) -> int:
         return min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
@@ -126,16 +142,6 @@ class FetchHandler:
         if fetch.can_wait():
             return DelayedFetch(fetch, self._loop).response
         return fetch.response(expired=True)
-
-
-def admit_follower(context: RequestContext, version: int) -> ErrorCode | None:
-    """An error of the whole response, or None. The connection is a follower's from now on."""
-    if context.connection.is_follower:
-        return None
-    if not (context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, CLUSTER)):
-        return ErrorCode.cluster_authorization_failed
-    context.connection.is_follower = version == REPLICA_VERSION
-    return None
 
 
 @dataclass(slots=True, eq=False)
@@ -183,15 +189,19 @@ class ConsumerReader:
             topic, topic_id = self._topic_name(cached, request.topic), request.topic
         else:
             topic, topic_id = request.topic, None
+        self._check_authorized(topic)
         context = self._context
-        if not (context.authorizer.allows_everything or context.is_authorized(Operation.read, Resource.topic(topic))):
-            raise KafkaError(ErrorCode.topic_authorization_failed)
         hosted = partitions.get(topic, request.partition)
         if hosted is not cached.partition:
             cached.set_partition(hosted)
         may_follow = context.version >= RACK_SINCE or self._request.replica == DEBUGGER
         find = partitions.replica if may_follow and hosted is not None and hosted.is_follower else partitions.leader
         return find(topic, request.partition, epoch=request.leader_epoch, topic_id=topic_id)
+
+    def _check_authorized(self, topic: str) -> None:
+        context = self._context
+        if not (context.authorizer.allows_everything or context.is_authorized(Operation.read, Resource.topic(topic))):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
 
     def _topic_name(self, cached: CachedPartition, topic_id: UUID) -> str:
         """UNKNOWN_TOPIC_ID; of a topic that the session has known: UNKNOWN_TOPIC_OR_PARTITION, or
@@ -202,6 +212,7 @@ class ConsumerReader:
         except KafkaError:
             if cached.topic_name is None:
                 raise
+            self._check_authorized(cached.topic_name)
             successor = broker.image.topics.get(cached.topic_name)
             exists = successor is not None and cached.request.partition in successor.partitions
             code = ErrorCode.inconsistent_topic_id if exists else ErrorCode.unknown_topic_or_partition

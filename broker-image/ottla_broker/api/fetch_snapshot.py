@@ -29,14 +29,23 @@ from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.metadata.snapshots import SnapshotStore
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import ASK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.FETCH_SNAPSHOT, versions=(0, 1), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.FETCH_SNAPSHOT,
+    versions=(0, 1),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(
+        Right(Operation.read, ResourceType.topic, refused=ASK_NEXT),
+        Right(Operation.cluster_action, ResourceType.cluster),
+    ),
+)
 
 MAX_PIECE_BYTES = 8 << 20
 Read = Callable[[SnapshotStore, EpochAndOffset, int, int], bytes]

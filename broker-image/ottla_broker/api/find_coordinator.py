@@ -23,15 +23,15 @@ from kio.static.primitive import i32
 from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 from ottla_broker.wire.node_endpoints import NodeEndpoint
 
-API = Api(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
+API = Api(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3, rights=(Right(Operation.describe, ResourceType.group),))
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1

@@ -30,16 +30,27 @@ from kio.schema.incremental_alter_configs.v1.response import (
 
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.value_types import ConfigType, split_list
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_changes import change_configs, change_each_resource
 from ottla_broker.requests.config_resources import ConfigResource, check_authorized, current_configs
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
+API = Api(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    versions=(0, 1),
+    flexible=1,
+    rights=(
+        Right(Operation.alter_configs, ResourceType.topic, when="for a topic"),
+        Right(
+            Operation.alter_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
+        ),
+        Right(Operation.alter_configs, ResourceType.group, when="for a group"),
+    ),
+)
 
 SETTINGS: Final[Mapping[int, Mapping[str, Setting[object]]]] = {
     ConfigResource.TOPIC: TOPIC_SETTINGS,
@@ -60,16 +71,13 @@ async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     alter = partial(alter_resource, ctx, validate_only=request.validate_only)
-    results = await change_each_resource(ctx, request, alter, AlterConfigsResourceResponse)
+    results = await change_each_resource(ctx, request, check_configs, alter, AlterConfigsResourceResponse)
     return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=results)
 
 
 async def alter_resource(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
     check_authorized(ctx, Operation.alter_configs, kind, name)
-    counts = Counter(config.name for config in resource.configs)
-    if repeated := [key for key, count in counts.items() if count > 1]:
-        raise KafkaError(ErrorCode.invalid_request, f"the request names {repeated[0]} twice")
     changes = {config.name: new_value(ctx, kind, name, config) for config in resource.configs}
     if (settings := SETTINGS.get(kind)) is not None:
         removable = settings.keys() | current_configs(ctx, kind, name).keys()
@@ -77,13 +85,22 @@ async def alter_resource(ctx: RequestContext, resource: AlterConfigsResource, *,
     await change_configs(ctx, kind, name, changes, validate_only=validate_only)
 
 
+def check_configs(resource: AlterConfigsResource) -> None:
+    """Raises INVALID_REQUEST, also to a client that may not alter them, as Kafka."""
+    counts = Counter(config.name for config in resource.configs)
+    if repeated := [key for key, count in counts.items() if count > 1]:
+        raise KafkaError(ErrorCode.invalid_request, f"the request names {repeated[0]} twice")
+    for config in resource.configs:
+        if config.value is None and int(config.config_operation) != ConfigOperation.DELETE:
+            raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value")
+
+
 def new_value(ctx: RequestContext, kind: int, name: str, config: AlterableConfig) -> str | None:
     """The config's text after the change; None removes it."""
     operation = int(config.config_operation)
     if operation == ConfigOperation.DELETE:
         return None
-    if config.value is None:
-        raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value")
+    assert config.value is not None, "check_configs has rejected it"
     match operation:
         case ConfigOperation.SET:
             return config.value

@@ -20,14 +20,22 @@ from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i64
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import ASK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible=2)
+API = Api(
+    ApiKey.INIT_PRODUCER_ID,
+    versions=(0, 6),
+    flexible=2,
+    rights=(
+        Right(Operation.write, ResourceType.topic, when="on one of any name", refused=ASK_NEXT),
+        Right(Operation.idempotent_write, ResourceType.cluster),
+    ),
+)
 
 NO_PRODUCER_ID = -1
 logger = logging.getLogger(__name__)

@@ -19,14 +19,14 @@ from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupRespon
 from kio.static.primitive import i32
 
 from ottla_broker.coordination.effects import JoinRequest, JoinResult
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
+API = Api(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6, rights=(Right(Operation.read, ResourceType.group),))
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
@@ -38,7 +38,8 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
         ctx.check_authorized(Operation.read, Resource.group(request.group_id))
         result = await ctx.broker.group_coordinator.join_group(request.group_id, build_join_request(ctx, request))
     except KafkaError as reason:
-        result = JoinResult(request.member_id, reason.code)
+        member_id = "" if reason.code is ErrorCode.group_authorization_failed else request.member_id
+        result = JoinResult(member_id, reason.code)
     return JoinGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=result.error,

@@ -13,14 +13,14 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
 from ottla_broker.coordination.effects import LeavingMember
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
+API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4, rights=(Right(Operation.read, ResourceType.group),))
 
 
 @API.handler(0, 2)

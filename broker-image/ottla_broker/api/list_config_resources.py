@@ -16,15 +16,20 @@ from kio.schema.list_config_resources.v1.response import ConfigResource as Liste
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 from kio.static.primitive import i8
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_resources import ConfigResource
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), flexible=0)
+API = Api(
+    ApiKey.LIST_CONFIG_RESOURCES,
+    versions=(0, 1),
+    flexible=0,
+    rights=(Right(Operation.describe_configs, ResourceType.cluster),),
+)
 
 ONLY_CLIENT_METRICS = 0
 OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}

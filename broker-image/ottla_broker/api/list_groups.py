@@ -11,14 +11,22 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 from kio.schema.types import GroupId
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import ASK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3)
+API = Api(
+    ApiKey.LIST_GROUPS,
+    versions=(0, 5),
+    flexible=3,
+    rights=(
+        Right(Operation.describe, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.describe, ResourceType.group, refused="left out"),
+    ),
+)
 
 
 @API.handler()

@@ -26,14 +26,14 @@ from kio.static.primitive import i32, i64
 
 from ottla_broker.log.indexes import TimestampOffset
 from ottla_broker.replication.partition import Partition
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.LIST_OFFSETS, versions=(1, 11), flexible=6)
+API = Api(ApiKey.LIST_OFFSETS, versions=(1, 11), flexible=6, rights=(Right(Operation.describe, ResourceType.topic),))
 
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 # The version that added each of them.

@@ -17,14 +17,20 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0, is_forwarded=True)
+API = Api(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    versions=(0, 0),
+    flexible=0,
+    is_forwarded=True,
+    rights=(Right(Operation.describe, ResourceType.cluster),),
+)
 
 
 @API.handler()

@@ -36,15 +36,25 @@ from kio.static.primitive import i32
 from ottla_broker.config import AUTO_CREATE_TOPICS_ENABLE
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import ASK_NEXT, Api, Right
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.METADATA, versions=(0, 13), flexible=9)
+API = Api(
+    ApiKey.METADATA,
+    versions=(0, 13),
+    flexible=9,
+    rights=(
+        Right(Operation.describe, ResourceType.topic, refused="TOPIC_AUTHORIZATION_FAILED; left out of all topics"),
+        Right(Operation.create, ResourceType.cluster, when="to create a topic", refused=ASK_NEXT),
+        Right(Operation.create, ResourceType.topic, when="to create a topic"),
+        Right(Operation.describe, ResourceType.cluster, when="for operations on the cluster", refused="no operations"),
+    ),
+)
 
 LOOKUP_BY_ID_SINCE = 12
 
@@ -109,8 +119,10 @@ async def describe_requested(
     image = ctx.broker.image
     if requested.name is None:
         by_id = image.topic_by_id(requested.topic_id) if requested.topic_id else None
-        if by_id is None or not ctx.is_authorized(Operation.describe, Resource.topic(by_id.name)):
+        if by_id is None:
             return error_topic(None, requested.topic_id, ErrorCode.unknown_topic_id)
+        if not ctx.is_authorized(Operation.describe, Resource.topic(by_id.name)):
+            return error_topic(None, requested.topic_id, ErrorCode.topic_authorization_failed)
         return describe_topic(ctx, by_id, request)
     if not ctx.is_authorized(Operation.describe, Resource.topic(requested.name)):
         return error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
@@ -123,7 +135,10 @@ async def describe_requested(
         try:
             await ctx.broker.auto_create_topic(requested.name, allowed=request.allow_auto_topic_creation)
         except KafkaError as reason:
-            return error_topic(requested.name, None, reason.code)
+            return replace(
+                error_topic(requested.name, None, reason.code),
+                topic_authorized_operations=topic_operations(ctx, requested.name, request),
+            )
     return describe_topic(ctx, image.topics[requested.name], request)
 
 
@@ -134,11 +149,6 @@ def error_topic(name: str | None, topic_id: UUID | None, code: ErrorCode) -> Met
 
 
 def describe_topic(ctx: RequestContext, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
-    operations = (
-        ctx.authorized_operations(Resource.topic(topic.name))
-        if request.include_topic_authorized_operations
-        else OPERATIONS_NOT_REQUESTED
-    )
     alive = {broker.id for broker in ctx.broker.image.unfenced_brokers()}
     return MetadataResponseTopic(
         error_code=ErrorCode.none,
@@ -146,8 +156,14 @@ def describe_topic(ctx: RequestContext, topic: TopicImage, request: MetadataRequ
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(describe_partition(topic.partitions[p], alive) for p in sorted(topic.partitions)),
-        topic_authorized_operations=cast(i32, operations),
+        topic_authorized_operations=topic_operations(ctx, topic.name, request),
     )
+
+
+def topic_operations(ctx: RequestContext, name: str, request: MetadataRequest) -> i32:
+    if not request.include_topic_authorized_operations:
+        return OPERATIONS_NOT_REQUESTED
+    return cast(i32, ctx.authorized_operations(Resource.topic(name)))
 
 
 def describe_partition(state: PartitionRecord, alive: set[int]) -> MetadataResponsePartition:
@@ -169,6 +185,5 @@ def broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
 @API.handler(0, 10)
 async def metadata_v10(ctx: RequestContext, request: RequestV10) -> ResponseV10:
     answer: ResponseV10 = convert_message(await metadata(ctx, convert_message(request, MetadataRequest)), ResponseV10)
-    if not request.include_cluster_authorized_operations:
-        return answer
-    return replace(answer, cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)))
+    operations = ctx.cluster_operations(requested=request.include_cluster_authorized_operations)
+    return replace(answer, cluster_authorized_operations=operations)

@@ -10,8 +10,9 @@
   GROUP_ID_NOT_FOUND where older versions return ILLEGAL_GENERATION; v10 has topics by id (KIP-848).
 """
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
 
 from kio.schema.offset_commit.v4.request import OffsetCommitRequest as RequestWithRetention
 from kio.schema.offset_commit.v4.response import OffsetCommitResponse as ResponseWithRetention
@@ -30,15 +31,23 @@ from kio.schema.offset_commit.v10.response import OffsetCommitResponseTopic as T
 
 from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.OFFSET_COMMIT, versions=(2, 10), flexible=8)
+API = Api(
+    ApiKey.OFFSET_COMMIT,
+    versions=(2, 10),
+    flexible=8,
+    rights=(
+        Right(Operation.read, ResourceType.group),
+        Right(Operation.read, ResourceType.topic),
+    ),
+)
 
 GROUP_NOT_FOUND_SINCE = 9
 NO_EXPIRY = -1
@@ -58,8 +67,7 @@ async def commit_by_name(ctx: RequestContext, request: RequestByName) -> Respons
 
 
 async def commit_with_expiry(ctx: RequestContext, request: RequestByName, expire_ms: int) -> ResponseByName:
-    topics = [ctx.broker.image.topics.get(topic.name) for topic in request.topics]
-    codes = iter(await commit_offsets(ctx, request, topics, ErrorCode.unknown_topic_or_partition, expire_ms))
+    codes = iter(await commit_offsets(ctx, request, partial(find_by_name, ctx), expire_ms))
     return ResponseByName(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -76,9 +84,7 @@ async def commit_with_expiry(ctx: RequestContext, request: RequestByName, expire
 
 @API.handler(10, 10)
 async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
-    by_id = ctx.broker.image.topic_by_id
-    topics = [None if topic.topic_id is None else by_id(topic.topic_id) for topic in request.topics]
-    codes = iter(await commit_offsets(ctx, request, topics, ErrorCode.unknown_topic_id, NO_EXPIRY))
+    codes = iter(await commit_offsets(ctx, request, partial(find_by_id, ctx), NO_EXPIRY))
     return ResponseById(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -93,30 +99,55 @@ async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseByI
     )
 
 
+def find_by_name(ctx: RequestContext, requested: RequestTopicByName) -> TopicImage:
+    """Raises TOPIC_AUTHORIZATION_FAILED, also of a topic that does not exist, and
+    UNKNOWN_TOPIC_OR_PARTITION."""
+    ctx.check_authorized(Operation.read, Resource.topic(requested.name))
+    topic = ctx.broker.image.topics.get(requested.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    return topic
+
+
+def find_by_id(ctx: RequestContext, requested: RequestTopicById) -> TopicImage:
+    """Raises UNKNOWN_TOPIC_ID and TOPIC_AUTHORIZATION_FAILED."""
+    topic = None if requested.topic_id is None else ctx.broker.image.topic_by_id(requested.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_id)
+    ctx.check_authorized(Operation.read, Resource.topic(topic.name))
+    return topic
+
+
 async def commit_offsets(
-    ctx: RequestContext,
-    request: RequestByName | RequestById,
-    topics: Sequence[TopicImage | None],
-    unknown_topic: ErrorCode,
-    expire_ms: int,
+    ctx: RequestContext, request: RequestByName | RequestById, find: Callable[[Any], TopicImage], expire_ms: int
 ) -> list[ErrorCode]:
-    """Returns one error code for each requested partition, in order. `topics`: the requested
-    topics; None for an unknown one.
+    """Returns one error code for each requested partition, in order. `find`: the topic that the
+    request names; it raises the error of all its partitions.
     """
-    named: Sequence[RequestTopicByName | RequestTopicById] = request.topics
-    requested = [(topic, p) for topic, one in zip(topics, named, strict=True) for p in one.partitions]
+    requested: Sequence[RequestTopicByName | RequestTopicById] = request.topics
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
-        return [ErrorCode.group_authorization_failed] * len(requested)
+        return [ErrorCode.group_authorization_failed for one in requested for _ in one.partitions]
     now_ms = ctx.broker.runtime.now_ms()
     codes: list[ErrorCode] = []
     commits: dict[tuple[str, int], OffsetCommit] = {}
-    for topic, p in requested:
-        code = unknown_topic if topic is None else check_commit(ctx, topic, p)
-        if topic is not None and code is ErrorCode.none:
-            commits[topic.name, p.partition_index] = OffsetCommit(
-                p.committed_offset, p.committed_leader_epoch, p.committed_metadata or "", now_ms, expire_ms, topic.id
-            )
-        codes.append(code)
+    for one in requested:
+        try:
+            topic = find(one)
+        except KafkaError as reason:
+            codes += [reason.code] * len(one.partitions)
+            continue
+        for p in one.partitions:
+            code = check_commit(ctx, topic, p)
+            if code is ErrorCode.none:
+                commits[topic.name, p.partition_index] = OffsetCommit(
+                    p.committed_offset,
+                    p.committed_leader_epoch,
+                    p.committed_metadata or "",
+                    now_ms,
+                    expire_ms,
+                    topic.id,
+                )
+            codes.append(code)
     try:
         await ctx.broker.group_coordinator.commit_offsets(
             request.group_id,
@@ -137,8 +168,6 @@ async def commit_offsets(
 def check_commit(
     ctx: RequestContext, topic: TopicImage, requested: RequestPartitionByName | RequestPartitionById
 ) -> ErrorCode:
-    if not ctx.is_authorized(Operation.read, Resource.topic(topic.name)):
-        return ErrorCode.topic_authorization_failed
     if requested.partition_index not in topic.partitions:
         return ErrorCode.unknown_topic_or_partition
     if len(requested.committed_metadata or "") > ctx.broker.group_coordinator.config.offset_metadata_max_bytes:

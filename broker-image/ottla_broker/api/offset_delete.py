@@ -13,14 +13,22 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponseTopic,
 )
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=None)
+API = Api(
+    ApiKey.OFFSET_DELETE,
+    versions=(0, 0),
+    flexible=None,
+    rights=(
+        Right(Operation.delete, ResourceType.group),
+        Right(Operation.read, ResourceType.topic),
+    ),
+)
 
 
 @API.handler()

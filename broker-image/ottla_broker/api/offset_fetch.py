@@ -34,14 +34,22 @@ from kio.schema.types import TopicName
 
 from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.OFFSET_FETCH, versions=(1, 10), flexible=6)
+API = Api(
+    ApiKey.OFFSET_FETCH,
+    versions=(1, 10),
+    flexible=6,
+    rights=(
+        Right(Operation.describe, ResourceType.group),
+        Right(Operation.describe, ResourceType.topic, refused="TOPIC_AUTHORIZATION_FAILED; left out of all topics"),
+    ),
+)
 
 P = TypeVar("P")
 

@@ -18,14 +18,23 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 from kio.static.primitive import i32, i64
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import ASK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), flexible=4, is_served_while_starting=True)
+API = Api(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    versions=(2, 4),
+    flexible=4,
+    is_served_while_starting=True,
+    rights=(
+        Right(Operation.cluster_action, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.describe, ResourceType.topic),
+    ),
+)
 
 
 @API.handler()
@@ -37,25 +46,17 @@ async def offset_for_leader_epoch(
         topics=tuple(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=tuple(
-                    epoch_end_offset(ctx, topic.topic, requested, from_broker=request.replica_id >= 0)
-                    for requested in topic.partitions
-                ),
+                partitions=tuple(epoch_end_offset(ctx, topic.topic, requested) for requested in topic.partitions),
             )
             for topic in request.topics
         ),
     )
 
 
-def epoch_end_offset(
-    ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition, *, from_broker: bool
-) -> EpochEndOffset:
+def epoch_end_offset(ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        if not (
-            (from_broker and ctx.may(Operation.cluster_action, CLUSTER))
-            or ctx.is_authorized(Operation.describe, Resource.topic(topic))
-        ):
-            raise KafkaError(ErrorCode.topic_authorization_failed)
+        if not ctx.may(Operation.cluster_action, CLUSTER):
+            ctx.check_authorized(Operation.describe, Resource.topic(topic))
         partition = ctx.broker.partitions.leader(topic, requested.partition, epoch=requested.current_leader_epoch)
     except KafkaError as reason:
         return EpochEndOffset(error_code=reason.code, partition=requested.partition)

@@ -30,10 +30,10 @@ from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import produce_rejection
 from ottla_broker.replication.partition import ALL_REPLICAS, FORWARDING_S, Partition
 from ottla_broker.replication.produce_forwarder import CLIENT_RETRY_PAUSE_S
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import Buffers, CloseConnection, DeferredResponse, Reply, RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression, parse_batch_header
 from ottla_broker.wire.codec import RequestHeader
@@ -48,7 +48,7 @@ from ottla_broker.wire.produce import (
     write_produce_response,
 )
 
-API = Api(ApiKey.PRODUCE, versions=(0, 13), flexible=9)
+API = Api(ApiKey.PRODUCE, versions=(0, 13), flexible=9, rights=(Right(Operation.write, ResourceType.topic),))
 
 OLDEST_SUPPORTED: Final = 3
 ZSTD_SINCE: Final = 7  # KIP-110

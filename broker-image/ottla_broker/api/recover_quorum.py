@@ -7,14 +7,20 @@
 """
 
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.recovery_messages import RecoverQuorumRequest, RecoverQuorumResponse
 
-API = Api(ApiKey.RECOVER_QUORUM, versions=(0, 0), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.RECOVER_QUORUM,
+    versions=(0, 0),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 
 @API.handler()

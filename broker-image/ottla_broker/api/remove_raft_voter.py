@@ -15,15 +15,21 @@ from uuid import UUID
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.quorum_requests import check_cluster_id
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0, is_forwarded=True)
+API = Api(
+    ApiKey.REMOVE_RAFT_VOTER,
+    versions=(0, 0),
+    flexible=0,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 TIMEOUT_S: Final = 10.0
 

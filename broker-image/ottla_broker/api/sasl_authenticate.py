@@ -18,7 +18,7 @@ from ottla_broker.requests.login import respond_to_token
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
+API = Api(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2, rights=())
 
 
 @API.handler()
@@ -27,7 +27,7 @@ async def sasl_authenticate(ctx: RequestContext, request: SaslAuthenticateReques
     if session is None:
         return error_response(ErrorCode.illegal_sasl_state, "this listener has no SASL")
     try:
-        token = await respond_to_token(ctx.connection, session, request.auth_bytes)
+        token = await respond_to_token(ctx, session, request.auth_bytes)
     except KafkaError as error:
         return error_response(error.code, error.message)
     return SaslAuthenticateResponse(

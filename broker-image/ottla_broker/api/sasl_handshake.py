@@ -15,7 +15,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.SASL_HANDSHAKE, versions=(0, 1), flexible=None)
+API = Api(ApiKey.SASL_HANDSHAKE, versions=(0, 1), flexible=None, rights=())
 
 
 @API.handler()

@@ -12,14 +12,14 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from ottla_broker.coordination.effects import SyncRequest
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
+API = Api(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4, rights=(Right(Operation.read, ResourceType.group),))
 
 PROTOCOL_REQUIRED_SINCE = 5
 

@@ -9,14 +9,20 @@
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0, is_forwarded=True)
+API = Api(
+    ApiKey.UNREGISTER_BROKER,
+    versions=(0, 0),
+    flexible=0,
+    is_forwarded=True,
+    rights=(Right(Operation.alter, ResourceType.cluster),),
+)
 
 
 @API.handler()

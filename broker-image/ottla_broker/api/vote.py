@@ -19,14 +19,20 @@ from kio.schema.vote.v2.response import NodeEndpoint, PartitionData, TopicData, 
 from kio.static.primitive import i32, u16
 
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
-from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(ApiKey.VOTE, versions=(0, 2), flexible=0, is_served_while_starting=True)
+API = Api(
+    ApiKey.VOTE,
+    versions=(0, 2),
+    flexible=0,
+    is_served_while_starting=True,
+    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+)
 
 
 @API.handler()

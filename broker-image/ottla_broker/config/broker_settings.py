@@ -104,14 +104,17 @@ PRODUCE_SPIN_MAX_US = _network.row("produce.spin.max.us", integer(at_least=0, at
 CONNECTIONS_MAX_IDLE_MS = _network.row("connections.max.idle.ms", long(), 600000,
     "Time in milliseconds after which the broker closes an idle connection. 0 or less: never.")
 MAX_CONNECTIONS = _network.row("max.connections", integer(at_least=0), MAX_INT32,
-    "Maximum number of open connections. At the limit the broker closes new ones at once.", DYNAMIC)
+    "Maximum number of open connections. At the limit the broker closes new ones at once, or for another broker the "
+    "client's that has been idle for longest, if the inter-broker listener is not the only one. "
+    "`listener.name.NAME.max.connections` limits one listener.", DYNAMIC)
 MAX_CONNECTIONS_PER_IP = _network.row("max.connections.per.ip", integer(at_least=0), MAX_INT32,
     "Maximum number of open connections from one IP address.", DYNAMIC)
 MAX_CONNECTIONS_PER_IP_OVERRIDES = _network.row("max.connections.per.ip.overrides", limits_by_address(), "",
     "Limits for single IP addresses, in place of `max.connections.per.ip`.", DYNAMIC)
-_network.row("max.connection.creation.rate", integer(at_least=0), MAX_INT32,
-    "Maximum number of connections accepted per second.", DYNAMIC,
-    no_effect="connections are limited in number only")
+MAX_CONNECTION_CREATION_RATE = _network.row("max.connection.creation.rate", integer(at_least=0), MAX_INT32,
+    "Maximum number of connections accepted per second. More wait for up to 10 seconds; a broker that was idle accepts "
+    "ten seconds' worth at once. Connections of brokers count but do not wait, if the inter-broker listener is not "
+    "the only one. `listener.name.NAME.max.connection.creation.rate` limits one listener.", DYNAMIC)
 _network.row("socket.connection.setup.timeout.ms", long(at_least=1), 10000,
     "Timeout in milliseconds for establishing a connection to another broker.",
     no_effect="connections to other brokers have fixed timeouts")

@@ -124,6 +124,10 @@ class Config:
         value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
         return cast(T, value)
 
+    def own_of_listener(self, listener: str, setting: Setting[T]) -> T | None:
+        """The value for a listener alone; None without one."""
+        return cast("T | None", self.static.of_listeners.get((listener, "", setting)))
+
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
         """One for each listener, as advertised or else as listened on. Host "" (every interface)

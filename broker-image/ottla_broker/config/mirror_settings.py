@@ -83,6 +83,10 @@ MIRROR_ON_DIVERGENCE = _mirrors.row("on.divergence", one_of(STOP, TRUNCATE), STO
 MIRROR_SYNC_CONFIGS = _mirrors.row("sync.configs", boolean(), True,
     "Whether topic configs of the source are copied. Those of replication (`min.insync.replicas`, throttles, "
     "elections) never are.")
+MIRROR_SYNC_ACLS = _mirrors.row("sync.acls", boolean(), False,
+    "Whether access rules of the source for literal names of mirrored topics are created here, as by MirrorMaker 2: "
+    "what allows WRITE is left out, what allows ALL allows READ, and none is removed. Needs DESCRIBE on the source's "
+    "cluster.")
 MIRROR_METADATA_MAX_AGE_MS = _mirrors.row("metadata.max.age.ms", long(at_least=100), 10_000,
     "Interval in milliseconds at which new topics, partitions and configs of the source are copied.")
 MIRROR_THROTTLED_RATE = _mirrors.row("throttled.rate", long(at_least=1), MAX_INT64,

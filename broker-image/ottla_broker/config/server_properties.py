@@ -12,6 +12,7 @@ from ottla_broker.wire.client_security import SERVER_MECHANISMS
 
 ALIASES: Final = {"broker.id": "node.id"}
 LISTENER_PREFIX: Final = "listener.name."
+LIMITS_OF_LISTENERS: Final = ("max.connections", "max.connection.creation.rate")
 
 
 class GivenSetting(NamedTuple):
@@ -134,10 +135,13 @@ def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[
 
 
 def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
-    """Listener, mechanism ("": all of them) and setting of `listener.name.NAME.ssl.…` or
-    `listener.name.NAME[.MECHANISM].sasl.…`."""
+    """Listener, mechanism ("": all of them) and setting of `listener.name.NAME.ssl.…`,
+    `listener.name.NAME[.MECHANISM].sasl.…` or a limit of connections."""
     if not name.startswith(LISTENER_PREFIX):
         return None
+    for limit in LIMITS_OF_LISTENERS:
+        if name.endswith(f".{limit}") and (listener := name.removeprefix(LISTENER_PREFIX).removesuffix(f".{limit}")):
+            return listener.upper(), "", BROKER_SETTINGS[limit]
     for beginning in (".ssl.", ".sasl.", ".connections.max.reauth."):
         listener, found, rest = name.removeprefix(LISTENER_PREFIX).partition(beginning)
         setting = BROKER_SETTINGS.get(f"{beginning[1:]}{rest}") if found else None

@@ -62,6 +62,12 @@ class AutoTopicCreator:
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"topic {name!r} does not exist")
 
+    async def create_audit_topic(self, name: str) -> None:
+        """Returns when `audit.topic` is in the image. Raises what `create_topic` raises."""
+        validate_topic_name(name)
+        factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
+        await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
+
     async def _create_if_missing(self, topic: CreatableTopic) -> None:
         if topic.name in self._image.topics:
             return

@@ -109,6 +109,13 @@ class DelegationTokenControl:
 
         await self._writer.execute(plan)
 
+    def id_of(self, token_hmac: bytes) -> str | None:
+        """None of an unknown token, and where there are no tokens."""
+        try:
+            return self._find(token_secret(self._config), token_hmac).id
+        except KafkaError:
+            return None
+
     def _find(self, secret: TokenSecret, token_hmac: bytes) -> DelegationToken:
         for token in self._image.delegation_tokens.values():
             if hmac.compare_digest(secret.hmac_of(token.id), token_hmac):

@@ -93,6 +93,7 @@ class MetadataDelta:
     changed_mirrors: set[str] = field(default_factory=set)  # topics whose mirror records changed
     changed_acls: set[UUID] = field(default_factory=set)
     client_quotas_changed: bool = False
+    logins_removed: bool = False  # SCRAM credentials, delegation tokens
     controller_changed: bool = False
 
 
@@ -179,6 +180,10 @@ class MetadataImage:
             },
             changed_acls=self.acls.keys() | other.acls.keys(),
             client_quotas_changed=self.client_quotas != other.client_quotas,
+            logins_removed=not (
+                self.scram_credentials.keys() <= other.scram_credentials.keys()
+                and self.delegation_tokens.keys() <= other.delegation_tokens.keys()
+            ),
         )
         for attribute in fields(self):
             setattr(self, attribute.name, getattr(other, attribute.name))
@@ -305,10 +310,12 @@ class MetadataImage:
                 self.scram_credentials[record.name, record.mechanism] = record.credential
             case RemoveUserScramCredentialRecord():
                 self.scram_credentials.pop((record.name, record.mechanism), None)
+                delta.logins_removed = True
             case DelegationTokenRecord():
                 self.delegation_tokens[record.token.id] = record.token
             case RemoveDelegationTokenRecord():
                 self.delegation_tokens.pop(record.id, None)
+                delta.logins_removed = True
             case ClientQuotaRecord():
                 self._apply_client_quota(record)
                 delta.client_quotas_changed = True

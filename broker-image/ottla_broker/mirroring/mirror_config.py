@@ -20,6 +20,7 @@ from ottla_broker.config import (
     MIRROR_ON_SOURCE_TRUNCATION,
     MIRROR_PREFIX,
     MIRROR_ROLE,
+    MIRROR_SYNC_ACLS,
     MIRROR_SYNC_CONFIGS,
     MIRROR_THROTTLED_RATE,
     MIRROR_TOPICS,
@@ -80,6 +81,7 @@ class MirrorConfig:
     credentials_version: str = ""
     topic_prefix: str = ""
     appends_records: bool = False
+    sync_acls: bool = False
 
     def source_client(self, client_id: str) -> Client:
         return Client(parse_bootstrap_servers(self.bootstrap_servers), client_id=client_id, security=self.security)
@@ -134,6 +136,7 @@ def _parse_config(name: str, settings: Mapping[str, str]) -> MirrorConfig:
         credentials_version=value(MIRROR_CREDENTIALS_VERSION),
         topic_prefix=value(MIRROR_PREFIX),
         appends_records=appends,
+        sync_acls=value(MIRROR_SYNC_ACLS),
     )
 
 

@@ -15,10 +15,12 @@ from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Conf
 from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from ottla_broker.mirroring.acl_sync import entries_to_create, fetch_topic_acls
 from ottla_broker.mirroring.group_offsets import GroupOffsetSync
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_configs
 from ottla_broker.mirroring.source_cluster import (
     OriginReader,
+    SourceTopic,
     describe_topics,
     fetch_mirrored_at_source,
     fetch_source_metadata,
@@ -62,6 +64,16 @@ class MirrorProblems:
 
     source_error: str = ""
     rejected_topics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedTopics:
+    """Name there → name here: of all topics that are copied, and of those whose offsets are
+    identical at the source.
+    """
+
+    topics: Mapping[str, str]
+    identical: dict[str, str]
 
 
 @dataclass(eq=False, repr=False)
@@ -108,9 +120,11 @@ class MirrorSynchronizer:
         try:
             while True:
                 try:
-                    mirrored = await self._sync_topics(mirror, source, origins)
-                    if mirror.groups and mirrored:
-                        await groups.sync_groups(mirrored)
+                    synced = await self._sync_topics(mirror, source, origins)
+                    if mirror.groups and synced.identical:
+                        await groups.sync_groups(synced.identical)
+                    if mirror.sync_acls:
+                        await self._sync_acls(mirror, source, synced.topics)
                     self._log_warning(mirror, "", "")
                     pause_s = mirror.metadata_max_age_s
                 except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
@@ -123,8 +137,12 @@ class MirrorSynchronizer:
             await source.close()
             await target.close()
 
-    async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> dict[str, str]:
-        """Returns the topics whose offsets are identical at the source: name there → name here."""
+    async def _sync_acls(self, mirror: MirrorConfig, source: Client, topics: Mapping[str, str]) -> None:
+        if missing := entries_to_create(await fetch_topic_acls(source), self._image.acls.values(), topics):
+            await self._controller.create_acls(missing)
+            logger.info("mirror %s: created %d access rules of the source's topics", mirror.name, len(missing))
+
+    async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
         source = await fetch_source_metadata(client, None)
         if source.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "the mirror's source is this cluster itself")
@@ -135,10 +153,16 @@ class MirrorSynchronizer:
         inputs = self._image, mirror, source, configs, self._config(DEFAULT_REPLICATION_FACTOR), self._cluster_id
         if mirror.appends_records:
             self._update_rejected(mirror, await self._apply_steps(mirror, plan_appended(*inputs)))
-            return {}
+            return SyncedTopics(self._copied_topics(mirror, topics), {})
         at_source = await fetch_mirrored_at_source(client, find_failback_candidates(self._image, mirror, topics))
         self._update_rejected(mirror, await self._apply_steps(mirror, plan_identical(*inputs, at_source)))
-        return {it.name: mirror.target_topic(it.name) for it in topics if is_mirrored(self._image, mirror, it)}
+        identical = {it.name: mirror.target_topic(it.name) for it in topics if is_mirrored(self._image, mirror, it)}
+        return SyncedTopics(self._copied_topics(mirror, topics), identical)
+
+    def _copied_topics(self, mirror: MirrorConfig, topics: Sequence[SourceTopic]) -> dict[str, str]:
+        rejected = self.problems(mirror.name).rejected_topics
+        named = {it.name: mirror.target_topic(it.name) for it in topics}
+        return {name: here for name, here in named.items() if here in self._image.topics and here not in rejected}
 
     async def _apply_steps(self, mirror: MirrorConfig, steps: Iterator[SyncStep]) -> dict[str, str]:
         """Applies a plan; topics are created together, in one commit.

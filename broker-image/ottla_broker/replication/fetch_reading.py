@@ -50,6 +50,26 @@ class Reader(Protocol):
     def count_sent(self, partition: Partition, size: int) -> None: ...
 
 
+class RefusedReader:
+    """A client that fetches as a follower, and may not: every partition has the error, as in
+    Kafka."""
+
+    def find(self, cached: CachedPartition) -> Partition:
+        raise KafkaError(ErrorCode.topic_authorization_failed)
+
+    def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
+        raise KafkaError(ErrorCode.topic_authorization_failed)
+
+    def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
+        return True
+
+    def has_records_behind(self, cached: CachedPartition, records: Buffer) -> bool:
+        return False
+
+    def count_sent(self, partition: Partition, size: int) -> None:
+        pass
+
+
 @dataclass(eq=False)
 class ReplicaReader:
     """A follower reads to the log's end. With each offset it says how far its own log goes, unless

@@ -138,8 +138,9 @@ class CachedPartition:
 @dataclass(slots=True, eq=False)
 class FetchSession:
     """`changed`: what to read next, in this order. `wake`: of the fetch that waits.
-    `sends_high_watermark_at_once`: true for a follower that consumers read from (KIP-392). A fetch
-    without a session has one of its own, with id 0."""
+    `sends_high_watermark_at_once`: true for a follower that consumers read from (KIP-392).
+    `read_by`: whose rights the partitions were read by. A fetch without a session has one of its
+    own, with id 0."""
 
     id: int
     request: InitVar[FetchRequest]
@@ -153,6 +154,7 @@ class FetchSession:
     partitions: dict[PartitionKey, CachedPartition] = field(default_factory=dict)
     changed: dict[CachedPartition, None] = field(default_factory=dict)
     wake: Callable[[], None] | None = None
+    read_by: object = None
 
     def __post_init__(self, request: FetchRequest) -> None:
         self.replica, self.replica_epoch = request.replica, request.replica_epoch
@@ -177,6 +179,16 @@ class FetchSession:
             if gone is not None:
                 changed.pop(gone, None)
                 gone.unwatch()
+
+    def read_as(self, reader: object) -> None:
+        """Reads all partitions again if somebody else fetches, or the rules have changed: a
+        partition without new records has an error if it may not be read any more.
+        """
+        if self.read_by != reader:
+            if self.read_by is not None:
+                for cached in self.partitions.values():
+                    self.changed.setdefault(cached)
+            self.read_by = reader
 
     def on_response(self, cached: CachedPartition, data: FetchResponsePartition) -> None:
         """Moves a partition that returned records behind the others, so that every partition gets

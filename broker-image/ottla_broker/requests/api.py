@@ -15,10 +15,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.context import AUTHORIZATION_ERRORS, RequestContext
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import request_class, response_class
 from ottla_broker.wire.errors import NO_ERROR, KafkaError
@@ -45,6 +46,28 @@ class Handler:
     handle: HandleRequest
 
 
+ASK_NEXT: Final = "asked for next"
+"""Of a right that is not necessary: the one after it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What an API asks the authorizer: an operation on a kind of resource.
+
+    `when`: for which requests, if not for all. `refused`: what a client gets without it, if not the
+    resource's authorization error.
+    """
+
+    operation: Operation
+    kind: ResourceType
+    when: str = ""
+    refused: str = ""
+
+    @property
+    def refusal(self) -> str:
+        return self.refused or AUTHORIZATION_ERRORS[self.kind].name.upper()
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """`versions`: first and last that are served. `flexible`: the first with tagged fields
@@ -52,6 +75,7 @@ class Api:
 
     `is_forwarded`: clients may send it to any broker, and only the active controller can answer
     (KIP-590). `is_served_while_starting`: other brokers need its response to start, or to continue.
+    `rights`: what it asks for, in this order; docs/protocol.md lists them.
     """
 
     key: ApiKey
@@ -59,6 +83,7 @@ class Api:
     flexible: int | None
     is_forwarded: bool = False
     is_served_while_starting: bool = False
+    rights: tuple[Right, ...] | None = None
     handlers: list[Handler] = field(default_factory=list)
 
     def handler(self, first: int | None = None, last: int | None = None) -> Callable[[H], H]:

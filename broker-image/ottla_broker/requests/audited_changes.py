@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ottla_broker.requests.config_resources import ConfigResource
-from ottla_broker.requests.context import AUTHORIZATION_ERRORS, RequestContext
+from ottla_broker.requests.context import AUTHORIZATION_ERRORS, DONE, RequestContext
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import CLUSTER, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
@@ -32,7 +32,7 @@ def record_changes(ctx: RequestContext, request: Any, response: Any) -> None:
         return
     for change in changes(request, response):
         if change.code not in AUTHORIZATION_ERRORS.values():
-            result = "done" if change.code is ErrorCode.none else change.code.name.upper()
+            result = DONE if change.code is ErrorCode.none else change.code.name.upper()
             ctx.record_audit(change.operation, AuditedResource(change.kind, change.name), result)
 
 

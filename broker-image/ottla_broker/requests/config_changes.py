@@ -92,13 +92,18 @@ async def change_configs(
 
 
 async def change_each_resource(
-    ctx: RequestContext, request: Any, change: Callable[[R], Awaitable[None]], result: Callable[..., S]
+    ctx: RequestContext,
+    request: Any,
+    check_form: Callable[[R], None],
+    change: Callable[[R], Awaitable[None]],
+    result: Callable[..., S],
 ) -> tuple[S, ...]:
     """The result of each resource of an AlterConfigs or IncrementalAlterConfigs request, in its
     order.
 
-    A resource named twice is rejected both times. `change` validates and commits one resource; the
-    others are sent to the controller together. `result` is the class of the response's resources.
+    A resource named twice is rejected both times, and those that `check_form` rejects, also to
+    clients that may not alter them. `change` validates and commits one resource; the others are
+    sent to the controller together. `result` is the class of the response's resources.
     """
     counts = Counter(map(_key, request.resources))
     is_controller = ctx.broker.controller is not None
@@ -111,6 +116,7 @@ async def change_each_resource(
         try:
             if counts[key] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the request names the resource twice")
+            check_form(resource)
             if is_controller or kind == ConfigResource.BROKER_LOGGER or (kind == ConfigResource.BROKER and name):
                 await change(resource)
             else:

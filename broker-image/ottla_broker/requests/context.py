@@ -12,7 +12,7 @@ from kio.static.primitive import i32
 
 from ottla_broker.broker import Broker
 from ottla_broker.security.audit import AuditedResource, AuditEvent
-from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource, ResourceType
+from ottla_broker.security.authorizer import CLUSTER, OPERATIONS, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
@@ -27,6 +27,9 @@ AUTHORIZATION_ERRORS: Final = {
     ResourceType.topic: ErrorCode.topic_authorization_failed,
     ResourceType.group: ErrorCode.group_authorization_failed,
     ResourceType.cluster: ErrorCode.cluster_authorization_failed,
+    ResourceType.transactional_id: ErrorCode.transactional_id_authorization_failed,
+    ResourceType.delegation_token: ErrorCode.delegation_token_authorization_failed,
+    ResourceType.user: ErrorCode.delegation_token_authorization_failed,
 }
 
 
@@ -35,6 +38,7 @@ def _do_nothing_for(_: float) -> None:
 
 
 DENIED: Final = "denied"
+DONE: Final = "done"
 API_KEYS: Final = frozenset(int(key) for key in ApiKey)
 
 
@@ -141,6 +145,12 @@ class RequestContext:
     def authorized_operations(self, resource: Resource) -> int:
         """The operations that the client may do on a resource, as Kafka's bit field (KIP-430)."""
         return sum(1 << operation for operation in OPERATIONS[resource.kind] if self.may(operation, resource))
+
+    def cluster_operations(self, *, requested: bool) -> i32:
+        """Those of the cluster: none for a client that may not describe it."""
+        if not requested:
+            return OPERATIONS_NOT_REQUESTED
+        return i32(self.authorized_operations(CLUSTER) if self.may(Operation.describe, CLUSTER) else 0)
 
 
 Buffers = Sequence[Buffer]

@@ -6,7 +6,8 @@ from typing import Final, cast
 from kio.static.primitive import TZAware
 
 from ottla_broker.metadata.delegation_token_control import DelegationTokenControl
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.context import DONE, RequestContext
+from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import EPOCH, MILLISECOND
@@ -31,14 +32,22 @@ def timestamp(at_ms: int) -> TZAware:
 
 
 async def change_expiry(
-    ctx: RequestContext, change: Callable[[DelegationTokenControl], Awaitable[int]]
+    ctx: RequestContext, operation: str, token_hmac: bytes, change: Callable[[DelegationTokenControl], Awaitable[int]]
 ) -> tuple[ErrorCode, TZAware]:
     """RenewDelegationToken and ExpireDelegationToken: the error code, and when the token expires
     after `change`, which returns it in ms. A client that may not use tokens gets NEVER; other
-    errors are raised.
+    errors are raised. The controller records it in the audit log.
     """
     try:
         check_may_use_tokens(ctx)
     except KafkaError as error:
         return error.code, NEVER
-    return ErrorCode.none, timestamp(await change(ctx.broker.active_controller().delegation_tokens))
+    tokens = ctx.broker.active_controller().delegation_tokens
+    token = AuditedResource("DELEGATION_TOKEN", tokens.id_of(token_hmac) or "")
+    try:
+        expires_ms = await change(tokens)
+    except KafkaError as error:
+        ctx.record_audit(operation, token, error.code.name.upper())
+        raise
+    ctx.record_audit(operation, token, DONE)
+    return ErrorCode.none, timestamp(expires_ms)

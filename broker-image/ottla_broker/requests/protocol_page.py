@@ -8,10 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from ottla_broker.requests.api import Api
+from ottla_broker.requests.api import Api, Right
+from ottla_broker.security.authorizer import ResourceType
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 
 PACKAGE: Final = Path(__file__).parents[1]
+_RESOURCES: Final = {kind: kind.name.title().replace("_", "") for kind in ResourceType}
 SERVED_VERSIONS: Final = PACKAGE / "requests" / "served_versions.py"
 PAGE: Final = PACKAGE.parents[1] / "docs" / "protocol.md"
 
@@ -51,6 +53,19 @@ what the API does, what each version added, and what is left out.
 """
 
 
+_RIGHTS_START = """
+## Authorization
+
+What each API asks the authorizer, in this order, and what a client gets that may not; they are
+Apache Kafka's ([access rules](access.md#access-rules)). Without `authorizer.class.name` everything
+is allowed. *Asked for next*: the next row counts then. An authorization error is that of each topic
+or group where a request names several.
+
+| API | operation | resource | if refused |
+|---|---|---|---|
+"""
+
+
 def declared_apis() -> list[Api]:
     """The declarations of all files in `ottla_broker.api`, by key."""
     files = {path.stem for path in (PACKAGE / "api").glob("*.py")}
@@ -58,7 +73,9 @@ def declared_apis() -> list[Api]:
 
 
 def protocol_page() -> str:
-    return _PAGE_START + "".join(_row(api) for api in declared_apis())
+    apis = declared_apis()
+    rights = "".join(_right_rows(api) for api in apis)
+    return _PAGE_START + "".join(_row(api) for api in apis) + _RIGHTS_START + rights
 
 
 def served_versions_source() -> str:
@@ -72,6 +89,15 @@ def _row(api: Api) -> str:
     flexible = "–" if api.flexible is None else str(api.flexible)
     note = "Ottla's own" if api.key >= FIRST_OWN_KEY else "forwarded" if api.is_forwarded else ""
     return f"| {api.key.title} | {int(api.key)} | {versions} | {flexible} | {note} |\n"
+
+
+def _right_rows(api: Api) -> str:
+    return "".join(_right_row(api, right) for right in api.rights or ()) or f"| {api.key.title} | – | | |\n"
+
+
+def _right_row(api: Api, right: Right) -> str:
+    resource = _RESOURCES[right.kind] + (f", {right.when}" if right.when else "")
+    return f"| {api.key.title} | {right.operation.name.upper()} | {resource} | {right.refusal} |\n"
 
 
 if __name__ == "__main__":

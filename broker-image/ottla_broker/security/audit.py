@@ -53,7 +53,8 @@ class DroppedLines(msgspec.Struct, frozen=True, rename="camel"):
 class AuditLog(Protocol):
     """`dropped`: lines that were not written, since the broker started."""
 
-    dropped: int
+    @property
+    def dropped(self) -> int: ...
 
     def record(self, event: AuditEvent) -> None: ...
 
@@ -92,6 +93,26 @@ class BrokerLogAudit:
         if self._unreported:
             logger.info(msgspec.json.encode(DroppedLines(self._unreported)).decode())
             self._unreported = 0
+
+
+class BothAudits:
+    """Lines in two places."""
+
+    def __init__(self, first: AuditLog, second: AuditLog) -> None:
+        self._first = first
+        self._second = second
+
+    @property
+    def dropped(self) -> int:
+        return self._first.dropped + self._second.dropped
+
+    def record(self, event: AuditEvent) -> None:
+        self._first.record(event)
+        self._second.record(event)
+
+    async def close(self) -> None:
+        await self._second.close()
+        await self._first.close()
 
 
 class FileAudit:

@@ -100,6 +100,11 @@ class Authorizer(Protocol):
         ...
 
     @property
+    def generation(self) -> int:
+        """Another number after each change of the rules."""
+        ...
+
+    @property
     def allows_everything(self) -> bool:
         """True lets hot paths skip the check of every partition."""
         ...
@@ -109,6 +114,7 @@ class AllowAll:
     """Kafka's behaviour when no authorizer is configured."""
 
     allows_everything = True
+    generation = 0
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         return True

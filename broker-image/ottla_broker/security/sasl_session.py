@@ -14,9 +14,9 @@ sends them.
 
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla_broker.security.delegation_tokens import FindToken, TokenLogin
 from ottla_broker.security.oauthbearer import OauthExchange, TokenValidator
@@ -24,6 +24,7 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import (
     MECHANISMS,
     OTHER_AUTHORIZATION_ID,
+    CredentialShape,
     ScramCredential,
     ScramError,
     ScramMechanism,
@@ -43,6 +44,19 @@ INVALID_USER: Final = "Authentication failed: Invalid username or password"
 _SECRET: Final = secrets.token_bytes(32)
 """Of this process: from it come the salts of users that do not exist."""
 
+
+class ScramLogin(NamedTuple):
+    """What a client has logged in with: a user's credential, or a delegation token, whose id is
+    `name` then. It can be removed while the session lasts.
+    """
+
+    name: str
+    mechanism: ScramMechanism
+    is_token: bool
+
+
+FindShapes = Callable[[ScramMechanism], Sequence[CredentialShape]]
+"""Of the credentials that users have for a mechanism."""
 FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 
 
@@ -62,9 +76,10 @@ class ListenerSasl:
 
 
 class SaslSession:
-    """`principal`: None until the client has authenticated. `expires_s`: by the loop's clock; None:
-    never. `token_validator`: None without OAUTHBEARER. `find_token`: None without delegation
-    tokens. `has_failed`: the connection closes after the response in progress.
+    """`principal`: None until the client has authenticated. `login`: by SCRAM, else None.
+    `expires_s`: by the loop's clock; None: never. `token_validator`: None without OAUTHBEARER.
+    `find_token`: None without delegation tokens. `has_failed`: the connection closes after the
+    response in progress.
     """
 
     def __init__(
@@ -74,17 +89,20 @@ class SaslSession:
         now_s: Callable[[], float],
         token_validator: TokenValidator | None = None,
         find_token: FindToken | None = None,
+        find_shapes: FindShapes | None = None,
     ) -> None:
         self.sasl = sasl
         self._find_credential = find_credential
         self._now_s = now_s
         self._token_validator = token_validator
         self._find_token = find_token or find_no_token
+        self._find_shapes = find_shapes or find_no_shapes
         self._mechanism = ""
         self._exchange: PlainExchange | ScramExchange | OauthExchange | None = None
         self._authenticated_s = 0.0
         self.expects_bare_tokens = False
         self.principal: Principal | None = None
+        self.login: ScramLogin | None = None
         self.expires_s: float | None = None
         self.has_failed = False
 
@@ -114,7 +132,9 @@ class SaslSession:
         elif mechanism == OAUTHBEARER and self._token_validator is not None:
             self._exchange = OauthExchange(self._token_validator)
         else:
-            self._exchange = ScramExchange(MECHANISMS[mechanism], self._find_credential, self._find_token)
+            self._exchange = ScramExchange(
+                MECHANISMS[mechanism], self._find_credential, self._find_token, self._find_shapes
+            )
 
     async def prepare(self, token: bytes) -> None:
         """Waits for what `respond` needs, such as the keys of OAuth tokens."""
@@ -128,10 +148,16 @@ class SaslSession:
         try:
             response = self._exchange.respond(token)
             if (principal := self._exchange.principal) is not None:
+                self.login = self._exchange.login if isinstance(self._exchange, ScramExchange) else None
                 self._complete(principal, self._exchange.lifetime_s)
         except ScramError as reason:
             raise self._fail(ErrorCode.sasl_authentication_failed, str(reason)) from None
         return response
+
+    @property
+    def claimed_user(self) -> str:
+        """As whom the client tries to log in, as far as it has said; not of an OAuth token."""
+        return "" if self._exchange is None else self._exchange.username
 
     @property
     def lifetime_ms(self) -> int:
@@ -170,6 +196,7 @@ class PlainExchange:
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
+        self.username = ""
         self.principal: Principal | None = None
 
     def respond(self, token: bytes) -> bytes:
@@ -178,11 +205,11 @@ class PlainExchange:
             raise ScramError("Authentication failed: Invalid SASL/PLAIN response: expected 3 tokens")
         authorization_id, name, password = parts
         try:
-            username = name.decode()
+            self.username = username = name.decode()
         except UnicodeDecodeError:
             raise ScramError(INVALID_USER) from None
-        expected = self._users.get(username)
-        is_right = hmac.compare_digest(password, (secrets.token_hex() if expected is None else expected).encode())
+        expected, decoy = self._users.get(username), secrets.token_hex()  # made for known users too: it takes time
+        is_right = hmac.compare_digest(password, (decoy if expected is None else expected).encode())
         if expected is None or not is_right:
             raise ScramError(INVALID_USER)
         if authorization_id not in (b"", name):
@@ -196,8 +223,15 @@ class ScramExchange:
     owner of a delegation token.
     """
 
-    def __init__(self, mechanism: ScramMechanism, find_credential: FindCredential, find_token: FindToken) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        find_credential: FindCredential,
+        find_token: FindToken,
+        find_shapes: FindShapes,
+    ) -> None:
         self._mechanism = mechanism
+        self._find_shapes = find_shapes
         self._find_credential = find_credential
         self._find_token = find_token
         self._server = ScramServer(mechanism, secrets.token_urlsafe(NONCE_BYTES))
@@ -209,7 +243,9 @@ class ScramExchange:
     def respond(self, token: bytes) -> bytes:
         if self._credential is None:
             name = self._server.read_first(token)
-            self._credential = self._find(name) or decoy_credential(self._mechanism, name, _SECRET)
+            self._credential = self._find(name) or decoy_credential(
+                self._mechanism, name, _SECRET, self._find_shapes(self._mechanism)
+            )
             return self._server.first_response(self._credential)
         response = self._server.final_response(token, self._credential)
         if self._token is None:
@@ -218,11 +254,23 @@ class ScramExchange:
             self.principal, self.lifetime_s = self._token.owner, self._token.lifetime_s
         return response
 
+    @property
+    def username(self) -> str:
+        return self._server.username
+
+    @property
+    def login(self) -> ScramLogin:
+        return ScramLogin(self._server.username, self._mechanism, self._server.is_token)
+
     def _find(self, name: str) -> ScramCredential | None:
         if not self._server.is_token:
             return self._find_credential(name, self._mechanism)
         self._token = self._find_token(name, self._mechanism)
         return None if self._token is None else self._token.credential
+
+
+def find_no_shapes(mechanism: ScramMechanism) -> tuple[CredentialShape, ...]:
+    return ()
 
 
 def find_no_token(token_id: str, mechanism: ScramMechanism) -> None:

@@ -3,8 +3,9 @@
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -74,13 +75,27 @@ def credential_of_salted(
     return ScramCredential(salt, hashlib.new(mechanism.digest, client_key).digest(), server_key, iterations)
 
 
-def decoy_credential(mechanism: ScramMechanism, username: str, secret: bytes) -> ScramCredential:
+class CredentialShape(NamedTuple):
+    """What the server's first message shows of a credential, besides its salt."""
+
+    salt_bytes: int
+    iterations: int
+
+
+DEFAULT_SHAPE: Final = CredentialShape(SALT_BYTES, DEFAULT_ITERATIONS)
+
+
+def decoy_credential(
+    mechanism: ScramMechanism, username: str, secret: bytes, shapes: Sequence[CredentialShape] = ()
+) -> ScramCredential:
     """A credential for a user that does not exist: the exchange takes the same steps and time, and
     fails at its end. The salt of a name is the same each time, so that two attempts do not reveal
-    which users exist."""
-    salt = hmac.new(secret, username.encode(), "sha256").digest()[:SALT_BYTES]
+    which users exist. `shapes`: of the users that exist, of which it has one."""
+    seed = hmac.new(secret, username.encode(), "sha256").digest()
+    shape = shapes[int.from_bytes(seed[:8]) % len(shapes)] if shapes else DEFAULT_SHAPE
+    salt = hashlib.shake_256(b"salt " + seed).digest(shape.salt_bytes)
     unknown = hmac.new(secret, b"key " + username.encode(), mechanism.digest).digest()
-    return ScramCredential(salt, unknown, unknown, DEFAULT_ITERATIONS)
+    return ScramCredential(salt, unknown, unknown, shape.iterations)
 
 
 def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramCredential]:

@@ -29,6 +29,7 @@ class StandardAuthorizer:
     allows_everything = False
 
     def __init__(self, super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
+        self.generation = 0
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._entries: dict[UUID, AccessControlEntry] = {}
@@ -44,6 +45,7 @@ class StandardAuthorizer:
                 self._entries[entry_id] = new
                 self._index.add(new)
         self._decisions.clear()
+        self.generation += 1
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         key = principal, host, operation, resource

@@ -76,6 +76,15 @@ class TlsTransport(asyncio.BufferedProtocol):
         if not self._handshakes.begin(self):
             self.abort()
 
+    def wait(self, seconds: float) -> None:
+        """Begin the handshake later."""
+        self._below.pause_reading()
+        asyncio.get_running_loop().call_later(seconds, self._stop_waiting)
+
+    def _stop_waiting(self) -> None:
+        if not self._is_closing:
+            self._below.resume_reading()
+
     def connection_lost(self, reason: Exception | None) -> None:
         self._is_closing = True
         self._unsent.clear()

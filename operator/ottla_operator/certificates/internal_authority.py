@@ -22,7 +22,8 @@ from ottla_operator.plan.certificate_renewal import (
 )
 from ottla_operator.plan.listener_certificates import AUTHORITIES, CHAIN, KEY
 from ottla_operator.plan.source_credentials import SecretUnusable
-from ottla_operator.resources.cluster import AuthorityStatus, CertificateStatus, Cluster, Tls
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import AuthorityStatus, CertificateStatus, Tls
 from ottla_operator.resources.common import format_time
 
 _FILE: Final = re.compile(r"ca-([1-9][0-9]*)\.crt")

@@ -39,7 +39,8 @@ from ottla_operator.plan.settings import Settings, broker_count_for_defaults, wi
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess, ReconcileState
 from ottla_operator.reconcile.scaling import ALL_TOPICS
-from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.common import parse_time
 from ottla_operator.resources.model import Json
 
@@ -79,6 +80,9 @@ class PodPlatform:
         certificates, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
+        if certificate is not None and _certificates_in_use(stateful_set) not in (None, certificates):
+            said = f"Secret {tls.secret_name(cluster)} is renewed, valid until {certificate.not_after}: brokers read it"
+            await self.events.record(resource, "CertificateChanged", said)
         login = plan_login(cluster, [it.login for it in observed.pods.values()])
         passwords = await self._ensure_passwords(cluster, login, observed)
         count = max(existing, cluster.spec.replicas)
@@ -293,8 +297,6 @@ class _Outdated:
         if pod.pod_hash != self.pod_hash:
             return f"image {image}" if pod.image != image else "pod template"
         start = self.inputs.start
-        if pod.certificates != start.certificates:
-            return f"certificates of Secret {tls.secret_name(self.cluster)}"
         if pod.passwords != start.passwords:
             return f"passwords of Secret {names.login_secret(self.cluster)}"
         return describe_restart(start.restart_at, pod.restart_at)
@@ -369,7 +371,7 @@ def _addresses(observed: ClusterObjects) -> ServiceAddresses:
 
 
 def _certificates_in_use(stateful_set: Json | None) -> str | None:
-    """The digest of the certificates that pods are created with; None if they have none."""
+    """The digest of the certificates that were found usable last; None if none were."""
     if stateful_set is None:
         return None
     annotations = stateful_set["spec"]["template"]["metadata"].get("annotations") or {}

@@ -34,7 +34,8 @@ from ottla_operator.plan.inter_broker_login import (
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.reconcile.platform import BrokerAccess, ReconcileState
-from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import CertificateStatus
 
 RESTART_FILE: Final = "restart-at"
 

@@ -24,7 +24,7 @@ from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
-from ottla_operator.resources.topic import topic_name
+from ottla_operator.resources.topic import stored_topic_name
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIELD = re.compile(r"spec(?:\.\w+|\[\d+\])+")
@@ -216,7 +216,7 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
                 yield document.describe(validation.Problem(("spec", "aclsFrom", index, "name"), message))
         if document.kind == "Topic":
             spec = document.data["spec"]
-            key = spec["clusterRef"]["name"], topic_name(document.name, spec.get("topicName"), spec.get("tenant"))
+            key = spec["clusterRef"]["name"], stored_topic_name(document.data)
             if key in topics:
                 message = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].locate(())}"
                 yield document.describe(validation.Problem(("spec",), message))

@@ -2,7 +2,7 @@
 
 .ottla/lock                              held while `ottla up` runs; holds its pid
 .ottla/<cluster>/brokers.json            which brokers exist, and the reconciler's state
-.ottla/<cluster>/certificates/<digest>/  of listeners with TLS, from a Secret: keystore.pem, ca.crt
+.ottla/<cluster>/certificates/secret/    of listeners with TLS, from a Secret: keystore.pem, ca.crt
 .ottla/<cluster>/certificates/internal/  the same, of the cluster's own authority
 .ottla/<cluster>/authority/              that authority: ca-1.crt, ca-1.key
 .ottla/<cluster>/inter-broker-login/     passwords of brokers and of `ottla up`, client.properties
@@ -110,17 +110,19 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
     replace_file(folder / "brokers.json", json.dumps(found, indent=2))
 
 
-def write_certificates(folder: Path, certificates: ListenerCertificates) -> Path:
-    """Writes certificates as files that only their owner can read. `folder`: the cluster's. Returns
-    their folder, which is named by their digest. Older certificates stay, because a broker that is
-    restarted later may need them.
+def write_certificates(folder: Path, certificates: ListenerCertificates) -> tuple[Path, bool]:
+    """Writes certificates of a Secret as files that only their owner can read. Brokers read them
+    again when they change. `folder`: the cluster's. Returns the files' folder, and whether others
+    were there before.
     """
-    target = folder / "certificates" / certificates.digest
-    if not (target / KEYSTORE).exists():
-        if certificates.authorities:
-            replace_file(target / AUTHORITIES, certificates.authorities, mode=0o600)
-        replace_file(target / KEYSTORE, f"{certificates.key.strip()}\n{certificates.chain.strip()}\n", mode=0o600)
-    return target
+    target = folder / "certificates" / "secret"
+    keystore = f"{certificates.key.strip()}\n{certificates.chain.strip()}\n"
+    contents = {KEYSTORE: keystore, **({AUTHORITIES: certificates.authorities} if certificates.authorities else {})}
+    present = {name: (target / name).read_text() for name in contents if (target / name).exists()}
+    for name in sorted(contents):  # authorities before certificates that they have signed
+        if present.get(name) != contents[name]:
+            replace_file(target / name, contents[name], mode=0o600)
+    return target, bool(present) and present != contents
 
 
 def replace_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:

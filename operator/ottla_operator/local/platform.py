@@ -40,11 +40,11 @@ from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.component_users import pipeline_login
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
-from ottla_operator.resources import topic as topics
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.user import User
 
 REPORT_WAITING_S: Final = 15.0
@@ -95,11 +95,12 @@ class LocalPlatform:
         self._secrets = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
         clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
-        certificates = {
-            name: write_certificates(home / name, found)
-            for name, it in clusters.items()
-            if (found := listener_certificates.read_certificates(it, self._secrets)) is not None
-        }
+        certificates = {}
+        for name, it in clusters.items():
+            if (found := listener_certificates.read_certificates(it, self._secrets)) is not None:
+                certificates[name], is_renewed = write_certificates(home / name, found)
+                if is_renewed:
+                    self.view.say(f"cluster {name}: Secret {found.secret} is renewed: brokers read it", "info")
         certificates |= {
             name: Home(home).internal_certificates(name)
             for name, it in clusters.items()
@@ -171,7 +172,7 @@ class LocalPlatform:
         note = "" if isinstance(readiness, Ready) else readiness.message
         match resource["kind"]:
             case "Topic":
-                cluster, topic = resource["spec"]["clusterRef"]["name"], topic_name(resource)
+                cluster, topic = resource["spec"]["clusterRef"]["name"], stored_topic_name(resource)
                 row = self.view.topics.setdefault((cluster, topic), TopicRow(cluster, topic))
                 row.state, row.note = state, note
             case "Mirror":
@@ -341,11 +342,6 @@ def local_key(name: str) -> Key:
 def local_user_uid(name: str) -> str:
     """A uid that is the same at each start, so that records of users stay valid."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"User/{name}"))
-
-
-def topic_name(resource: Json) -> str:
-    spec = resource["spec"]
-    return topics.topic_name(resource["metadata"]["name"], spec.get("topicName"), spec.get("tenant"))
 
 
 def pipeline_row_key(resource: Json) -> tuple[str, str]:

@@ -16,13 +16,14 @@ from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import Load
-from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key, topic_name
+from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key
 from ottla_operator.local.topic_metrics import TopicMetrics
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.inter_broker_login import CLIENT_PROPERTIES
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.validation import validate_update
 
 RECONCILED_KINDS: Final = ("Cluster", "Topic", "AccessPolicy", "User", "Mirror", "Pipeline")
@@ -206,10 +207,10 @@ class UpRunner:
             case "Cluster":
                 self._metrics.pop(name)[1].cancel()
             case "Topic":
-                self.view.topics.pop((resource["spec"]["clusterRef"]["name"], topic_name(resource)), None)
+                self.view.topics.pop((resource["spec"]["clusterRef"]["name"], stored_topic_name(resource)), None)
                 if resource["spec"].get("deletionPolicy") != "Delete":
                     said = (
-                        f"topic {topic_name(resource)} is no longer described; it stays with its records "
+                        f"topic {stored_topic_name(resource)} is no longer described; it stays with its records "
                         "(deletionPolicy: Retain)"
                     )
                     self.view.say(said, "info")
@@ -250,7 +251,7 @@ class UpRunner:
 
     def _topics(self, cluster: str) -> dict[str, Json]:
         """The cluster's Topic resources by the topic's name."""
-        return {topic_name(it): it for it in self.controller.cache.topics.get(local_key(cluster), {}).values()}
+        return {stored_topic_name(it): it for it in self.controller.cache.topics.get(local_key(cluster), {}).values()}
 
     def _load_scripts(self, cluster: Document) -> list[Path]:
         """Scripts beside the cluster's file: one named after the cluster, and the unnamed one, for

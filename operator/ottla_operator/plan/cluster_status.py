@@ -8,7 +8,7 @@ from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.roll import Blocker
 from ottla_operator.plan.settings import Settings
-from ottla_operator.resources.cluster import CertificateStatus
+from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.model import Json
 
 SETTING_REFUSED: Final = "SettingRefused"
@@ -26,7 +26,7 @@ class ObservedBroker:
     """A broker's pod or process.
 
     `started_with`: its settings; None if unknown. `outdated`: why it must be restarted, other than
-    its settings: image, pod template, certificates; empty if it need not be. `problem`: what keeps
+    its settings: image, pod template; empty if it need not be. `problem`: what keeps
     it from running; empty if nothing is known. `unready_for_s`: 0 while it is ready.
     """
 

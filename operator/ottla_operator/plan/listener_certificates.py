@@ -2,8 +2,8 @@
 to brokers. The Secret is that of `tls.secretRef`, or one that the operator keeps (`tls.issuer`).
 
 A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`,
-and `ca.crt` where listeners require client certificates. Brokers read them when they start, so a
-renewed certificate of secretRef takes a rolling restart: `digest` names the one that a broker has.
+and `ca.crt` where listeners require client certificates. Brokers read them again when they change,
+so a renewed certificate restarts none. `digest` names the one that was found usable last.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from typing import Final
 
 from ottla_broker.wire.listener_tls import InvalidCertificate, inspect_certificate
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
-from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.common import format_time
 
 CHAIN: Final = "tls.crt"

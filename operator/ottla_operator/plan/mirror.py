@@ -34,7 +34,14 @@ REFUSED: Final = "Refused"
 
 UNKNOWN: Final = -1
 ROLE: Final = "role"
-OPTIONAL_SETTINGS: Final = ("groups", "prefix", "offsets", "throttled.rate", *source_credentials.SETTING_NAMES)
+OPTIONAL_SETTINGS: Final = (
+    "groups",
+    "prefix",
+    "offsets",
+    "sync.acls",
+    "throttled.rate",
+    *source_credentials.SETTING_NAMES,
+)
 """Settings that are unset when the resource no longer asks for them."""
 MAX_TOPICS: Final = 500
 """Topics in a status: an object holds a megabyte, and names each of them again in its managed
@@ -95,6 +102,7 @@ def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
         "on.divergence": spec.on_divergence or "Stop",
         "throttled.rate": "" if spec.throttle is None else str(max(round(parse_quantity(spec.throttle)), 1)),
         "sync.configs": "false" if sync is not None and sync.configs is False else "true",
+        **({"sync.acls": "true"} if sync is not None and sync.acls else {}),
         "prefix": spec.prefix or "",
         "offsets": spec.offsets if spec.offsets == "Appended" else "",
     }
@@ -114,8 +122,6 @@ def plan_mirror_changes(desired: Mapping[str, str], observed: Mapping[str, str])
 def find_unsupported(mirror: Mirror) -> str:
     """Why brokers cannot do what the spec asks for; empty if they can."""
     found = []
-    if mirror.spec.sync and mirror.spec.sync.acls:
-        found.append("spec.sync.acls is not supported yet; leave it out")
     if mirror.spec.offsets == "Appended" and mirror.spec.groups:
         found.append(
             "spec.groups cannot be copied with offsets: Appended, which differ from the source's; leave it out"

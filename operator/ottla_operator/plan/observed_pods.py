@@ -21,9 +21,8 @@ MAX_MESSAGE_LENGTH: Final = 400
 class BrokerPod:
     """A broker's pod.
 
-    `settings`: name of the ConfigMap that it mounts. `certificates`: digest of those it was started
-    with; empty without TLS. `login`: on its inter-broker listener, and `passwords` their digest.
-    `restart_at`: the `spec.restartAt` that it was started after. `since`:
+    `settings`: name of the ConfigMap that it mounts. `login`: on its inter-broker listener, and
+    `passwords` their digest. `restart_at`: the `spec.restartAt` that it was started after. `since`:
     since when it has been ready, or not ready; of a terminating pod, when it should have gone.
     `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
     pod names none. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
@@ -38,7 +37,6 @@ class BrokerPod:
     since: datetime.datetime
     pod_hash: str
     settings: str
-    certificates: str
     login: InterBrokerLogin
     passwords: str
     restart_at: str
@@ -135,7 +133,6 @@ def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
         since=parse_time(since),
         pod_hash=annotations.get(names.POD_HASH, ""),
         settings=_mounted_config_map(spec, "settings"),
-        certificates=annotations.get(names.CERTIFICATES, ""),
         login=InterBrokerLogin(annotations.get(names.LOGIN, "")),
         passwords=annotations.get(names.PASSWORDS, ""),
         restart_at=annotations.get(names.RESTART_AT, ""),

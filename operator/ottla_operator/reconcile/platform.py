@@ -18,7 +18,8 @@ from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.plan.user_secret import Contents
 from ottla_operator.reconcile.watch_cache import Key
-from ottla_operator.resources.cluster import CertificateStatus, Cluster
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline

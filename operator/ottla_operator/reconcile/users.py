@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Conditions, Readiness, Ready, Reconciling, Stalled, find_condition
@@ -40,7 +42,6 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_duration_ms, parse_time
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import UserCertificateStatus
-from ottla_operator.resources.validation import find_spec_problems
 
 RESYNC_S: Final = 20.0
 WAIT_S: Final = 5.0
@@ -241,9 +242,7 @@ class UserReconciler:
         version = body["metadata"]["generation"], cluster and _version(cluster)
         found = self._resources.get(uid)
         if found is None or found[0] != version:
-            is_valid = cluster is not None and not find_spec_problems(cluster)
-            parsed = Cluster.parse_stored(cluster) if is_valid else None
-            found = self._resources[uid] = version, UserResource.parse(body, parsed)
+            found = self._resources[uid] = version, UserResource.parse(body, _parse_cluster(cluster))
         found[1].body = body
         return found[1]
 
@@ -278,6 +277,16 @@ class UserReconciler:
             return
         if isinstance(readiness, Stalled) and reported != readiness.message:
             await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
+
+
+def _parse_cluster(cluster: Json | None) -> Cluster | None:
+    """None if there is none, or its spec has another shape. Rules are not evaluated: users keep
+    their names on the brokers while a person corrects the Cluster.
+    """
+    try:
+        return None if cluster is None else Cluster.parse_stored(cluster)
+    except msgspec.ValidationError:
+        return None
 
 
 def _version(cluster: Json) -> tuple[object, ...]:

@@ -4,24 +4,22 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
+from ottla_operator.resources.cluster_tls import CertificateStatus, Tls
 from ottla_operator.resources.common import (
     TIME,
     Duration,
     IntOrString,
-    ObjectRef,
     PlainObject,
     PodTemplate,
     Quantity,
     Resource,
     Settings,
     Status,
-    Timestamp,
     format_setting,
     is_time,
-    parse_duration_ms,
     parse_quantity,
 )
-from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one, doc, exactly_one, listed
+from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one, doc, listed
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -145,7 +143,7 @@ class Rack(Model, frozen=True):
 
 
 class Roll(Model, frozen=True):
-    """Rolling restarts after changes of image, settings or certificates."""
+    """Rolling restarts after changes of image or settings."""
 
     max_unavailable: Annotated[
         Annotated[int, Meta(ge=1, le=100)] | None,
@@ -173,76 +171,6 @@ class Rebalance(Model, frozen=True):
         Quantity | None,
         doc("Bytes per second that each broker may use for reassignment, such as 50M. Defaults to no limit."),
     ] = None
-
-
-class Tls(Model, frozen=True):
-    """Certificates of the listeners with tls: true: from a Secret, or of the Cluster's own
-    authority.
-    """
-
-    secret_ref: Annotated[
-        ObjectRef | None,
-        doc(
-            "Secret of type kubernetes.io/tls with tls.crt, tls.key and, for client certificates, ca.crt. "
-            "A renewed certificate is applied by a rolling restart."
-        ),
-    ] = None
-    issuer: Annotated[
-        Literal["Internal"] | None,
-        doc(
-            "Internal: a certificate authority that the operator keeps for this Cluster alone issues the certificates "
-            "of brokers and of Users with authentication TLS, and renews them without a restart."
-        ),
-    ] = None
-    certificate_validity: Annotated[
-        Duration | None,
-        doc("Lifetime of an issued certificate, which is renewed after two thirds of it. Defaults to 90d."),
-    ] = None
-    authority_validity: Annotated[
-        Duration | None,
-        doc(
-            "Lifetime of the authority. After two thirds of it a successor is trusted too, and after five sixths that "
-            "one issues the certificates. Defaults to 1825d (five years)."
-        ),
-    ] = None
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("secretRef", "issuer", message="tls has either secretRef or issuer: Internal"),
-        Rule(
-            "has(self.issuer) || (!has(self.certificateValidity) && !has(self.authorityValidity))",
-            "certificateValidity and authorityValidity are only for issuer: Internal",
-            lambda value: "issuer" in value or not ("certificateValidity" in value or "authorityValidity" in value),
-        ),
-        Rule(
-            None,
-            "certificateValidity is at least 10 minutes",
-            lambda value: _validity_s(value, "certificateValidity") >= MIN_VALIDITY_S,
-            "certificateValidity",
-        ),
-        Rule(
-            None,
-            "authorityValidity is at least as long as certificateValidity, which is 90d if it is not set",
-            lambda value: _validity_s(value, "authorityValidity") >= _validity_s(value, "certificateValidity"),
-            "authorityValidity",
-        ),
-    )
-
-    @property
-    def certificate_validity_s(self) -> float:
-        return parse_duration_ms(self.certificate_validity or DEFAULT_VALIDITY["certificateValidity"]) / 1000
-
-    @property
-    def authority_validity_s(self) -> float:
-        return parse_duration_ms(self.authority_validity or DEFAULT_VALIDITY["authorityValidity"]) / 1000
-
-
-DEFAULT_VALIDITY: Final = {"certificateValidity": "90d", "authorityValidity": "1825d"}
-MIN_VALIDITY_S: Final = 600.0
-"""A renewed certificate needs a minute or two to reach the brokers' pods."""
-
-
-def _validity_s(value: dict[str, Json], field_name: str) -> float:
-    return parse_duration_ms(value.get(field_name, DEFAULT_VALIDITY[field_name])) / 1000
 
 
 class Authorization(Model, frozen=True):
@@ -418,26 +346,6 @@ class ReassignmentStatus(Model, frozen=True):
     moved: Annotated[int, doc("Number of partitions that are in place.")]
     total: Annotated[int, doc("Number of partitions that are reassigned.")]
     bytes: Annotated[int | None, doc("Bytes that are still to be copied.")] = None
-
-
-class AuthorityStatus(Model, frozen=True):
-    """A certificate authority that clients have to trust now."""
-
-    number: Annotated[int, doc("Number of the authority; a successor has the next one.")]
-    not_after: Annotated[Timestamp, doc("Time at which the authority expires and is no longer trusted.")]
-
-
-class CertificateStatus(Model, frozen=True):
-    """The certificate that brokers present to clients."""
-
-    not_after: Annotated[Timestamp, doc("Time at which the certificate expires.")]
-    renewal_time: Annotated[
-        Timestamp | None, doc("Time from which the operator renews it. Not set with secretRef.")
-    ] = None
-    authorities: Annotated[
-        list[AuthorityStatus] | None,
-        doc("Authorities of the Cluster, the oldest first. Not set with secretRef.", listed("map", "number")),
-    ] = None
 
 
 class ClusterStatus(Status, frozen=True):

@@ -60,7 +60,13 @@ class Sync(Model, frozen=True):
 
     configs: Annotated[bool | None, doc("Whether topic configurations are copied. Defaults to true.")] = None
     groups: Annotated[bool | None, doc("Whether committed offsets of spec.groups are copied. Defaults to true.")] = None
-    acls: Annotated[bool | None, doc("Whether ACLs of the mirrored topics are copied. Defaults to false.")] = None
+    acls: Annotated[
+        bool | None,
+        doc(
+            "Whether access rules for the names of mirrored topics are copied, without what allows to write, as by "
+            "MirrorMaker 2. The mirror's user at the source needs Describe on the cluster. Defaults to false."
+        ),
+    ] = None
 
 
 class MirrorSpec(Model, frozen=True):

@@ -14,12 +14,18 @@ from ottla_operator.resources.common import (
     format_setting,
     tenant_prefix,
 )
-from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable
+from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, immutable
 
 
 def topic_name(resource: str, name: str | None, tenant: str | None) -> str:
     """Name on the brokers. `resource`: of the Topic. `name`, `tenant`: of its spec."""
     return f"{tenant_prefix(tenant)}{name or resource}"
+
+
+def stored_topic_name(resource: Json) -> str:
+    """Name on the brokers of a Topic in plain JSON."""
+    spec = resource["spec"]
+    return topic_name(resource["metadata"]["name"], spec.get("topicName"), spec.get("tenant"))
 
 
 class TopicSpec(Model, frozen=True):

@@ -6,8 +6,9 @@ import sys
 import time
 from collections import Counter
 
+from tests.clients.secured_pair import SecuredBroker
 from tests.clients.walks.broker_pair import run_both_brokers
-from tests.clients.walks.themes import EXPIRY, THEMES
+from tests.clients.walks.themes import ACCESS, EXPIRY, THEMES
 from tests.clients.walks.walk_runner import Verdict, create_runner
 
 
@@ -16,14 +17,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="number of walks")
     parser.add_argument("--first", type=int, default=1, help="first seed")
     parser.add_argument("--steps", type=int, default=60, help="steps per walk")
-    parser.add_argument("--theme", choices=[*THEMES, EXPIRY], help="default: chosen by the seed")
+    parser.add_argument("--theme", choices=[*THEMES, ACCESS, EXPIRY], help="default: chosen by the seed")
     parser.add_argument("--max-differences", type=int, default=5, help="stop after this many distinct differences")
     chosen = parser.parse_args()
     with run_both_brokers() as (kafka, ottla):
-        return asyncio.run(run_walks(chosen, kafka.bootstrap, ottla.bootstrap))
+        return asyncio.run(run_walks(chosen, kafka, ottla))
 
 
-async def run_walks(chosen: argparse.Namespace, kafka: str, ottla: str) -> int:
+async def run_walks(chosen: argparse.Namespace, kafka: SecuredBroker, ottla: SecuredBroker) -> int:
     runner = await create_runner(kafka, ottla)
     began = time.monotonic()
     tally = Counter[Verdict]()

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients.api_session import KEYS, ApiSession
 from tests.clients.group_cases import wait_for_coordinators
 from tests.clients.producer_cases import wait_for_producer_ids
+from tests.clients.secured_pair import SecuredBroker, run_secured_pair
+from tests.clients.walks.access_steps import USERS
 from tests.clients.walks.broker_side import HELPER_NAME, BrokerSide
 
 NEVER_MS: Final = 1_000_000_000
@@ -26,22 +27,21 @@ KAFKA_PAUSES_S: Final = 0.025
 
 
 @contextmanager
-def run_both_brokers() -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
-    with run_apache_kafka(**SETTINGS, **KAFKA_SETTINGS) as kafka, run_ottla_broker(**SETTINGS) as ottla:
+def run_both_brokers() -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
+    with run_secured_pair(USERS, KAFKA_SETTINGS, **SETTINGS) as (kafka, ottla):
         yield kafka, ottla
 
 
-async def connect_sides(kafka: str, ottla: str) -> list[BrokerSide]:
+async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[BrokerSide]:
     """Connect to both brokers and wait until their coordinators have loaded."""
-    for bootstrap in (kafka, ottla):
-        host, _, port = bootstrap.partition(":")
-        session = ApiSession(host, int(port), "walks", "find_coordinator", 4)
+    for side in (kafka, ottla):
+        session = ApiSession(side.broker.host, side.broker.port, "walks", "find_coordinator", 4)
         await wait_for_coordinators(session)
         wanted = {"name": HELPER_NAME, "num_partitions": 1, "replication_factor": 1}
         await session.send("create_topics", topics=[wanted], timeout=10_000)
         await wait_for_producer_ids(session)
         session.close()
-    return [BrokerSide(kafka, KAFKA_PAUSES_S), BrokerSide(ottla, 0.0)]
+    return [BrokerSide(kafka.open_as, KAFKA_PAUSES_S), BrokerSide(ottla.open_as, 0.0)]
 
 
 async def highest_versions(sides: Sequence[BrokerSide]) -> dict[str, int]:

@@ -1,33 +1,33 @@
 """One of the two brokers of a walk: its connections, and the steps sent to it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import MalformedMessage
 from tests.clients.api_session import KEYS, build_message
 from tests.clients.walks.steps import Step
-from tests.clients.walks.walk_state import WalkState
+from tests.clients.walks.walk_state import Rule, WalkState
 
-CLIENT: Final = "walk"
 HELPER_NAME: Final = "other"  # a topic and a group that no walk uses
 SETTLES_WITHIN_S: Final = 10.0
+ANY_RULE: Final = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 CLOSED: Final = "the connection is closed"
 
 
 class BrokerSide:
-    """One broker. `pause_s` is how long the controller's changes may take to reach all of its
-    components.
+    """One broker. `open_as` connects a user, or a super user without a name. `pause_s` is how long
+    the controller's changes may take to reach all of its components.
     """
 
-    def __init__(self, bootstrap: str, pause_s: float) -> None:
-        host, _, port = bootstrap.partition(":")
-        self._address = (host, int(port))
+    def __init__(self, open_as: Callable[[str], Awaitable[Channel]], pause_s: float) -> None:
+        self._open_as = open_as
         self._pause_s = pause_s
-        self._main: Channel | None = None
-        self._spare: list[Channel] = []
+        self._main: dict[str, Channel] = {}  # by user
+        self._spare: dict[str, list[Channel]] = {}
         self._held: list[Channel] = []  # with requests in progress
 
     async def versions(self) -> dict[int, tuple[int, int]]:
@@ -37,7 +37,7 @@ class BrokerSide:
         """The response, or CLOSED. A request that may wait for others has its own connection."""
         if step.api in ("describe_groups", "list_groups"):
             await self._commit()
-        channel = await self._spare_channel() if step.may_wait else await self._channel()
+        channel = await (self._spare_channel(step.user) if step.may_wait else self._channel(step.user))
         if step.may_wait:
             self._held.append(channel)
         key = KEYS[step.api]
@@ -49,7 +49,7 @@ class BrokerSide:
             return CLOSED
         if step.may_wait:
             self._held.remove(channel)
-            self._spare.append(channel)
+            self._spare.setdefault(step.user, []).append(channel)
         try:
             return read_response(bytes(frame), key, step.version)
         except MalformedMessage as reason:
@@ -61,6 +61,8 @@ class BrokerSide:
             async with asyncio.timeout(SETTLES_WITHIN_S):
                 while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
                     await asyncio.sleep(0.003)
+        if step.api in ("create_acls", "delete_acls"):
+            await self._settle_rules(state)
         if step.api in (
             "create_topics",
             "create_partitions",
@@ -101,6 +103,29 @@ class BrokerSide:
             for each in topic.partitions
         )
 
+    async def _settle_rules(self, state: WalkState) -> None:
+        """Return when the broker has exactly the rules of the walk."""
+        async with asyncio.timeout(SETTLES_WITHIN_S):
+            while await self._rules() != state.rules:  # noqa: ASYNC110 - waits for another process
+                await asyncio.sleep(0.003)
+        await asyncio.sleep(self._pause_s)
+
+    async def _rules(self) -> set[Rule]:
+        found = await self._send("describe_acls", **ANY_RULE)
+        return {
+            (
+                of.resource_type,
+                of.resource_name,
+                of.pattern_type,
+                it.principal,
+                it.host,
+                it.operation,
+                it.permission_type,
+            )
+            for of in found.resources
+            for it in of.acls
+        }
+
     async def _commit(self) -> None:
         """Commit an offset: Kafka lists a new group only after a later write to the same offsets
         partition.
@@ -114,20 +139,28 @@ class BrokerSide:
     async def _send(self, api: str, **fields: Any) -> Any:
         channel = await self._channel()
         key = KEYS[api]
-        version = {"metadata": 12, "list_offsets": 9, "delete_topics": 6, "offset_commit": 8}[api]
+        version = {
+            "metadata": 12,
+            "list_offsets": 9,
+            "delete_topics": 6,
+            "offset_commit": 8,
+            "describe_acls": 3,
+            "delete_acls": 3,
+        }[api]
         frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
         return read_response(bytes(frame), key, version)
 
-    async def _channel(self) -> Channel:
-        if self._main is None or not self._main.is_open:
-            self._main = await open_channel(*self._address, CLIENT)
-        return self._main
+    async def _channel(self, user: str = "") -> Channel:
+        if user not in self._main or not self._main[user].is_open:
+            self._main[user] = await self._open_as(user)
+        return self._main[user]
 
-    async def _spare_channel(self) -> Channel:
-        while self._spare:
-            if (channel := self._spare.pop()).is_open:
+    async def _spare_channel(self, user: str) -> Channel:
+        spare = self._spare.get(user, [])
+        while spare:
+            if (channel := spare.pop()).is_open:
                 return channel
-        return await open_channel(*self._address, CLIENT)
+        return await self._open_as(user)
 
     async def clean_up(self, state: WalkState) -> None:
         """Cancel pending requests and delete the walk's topics, so that thousands of walks fit on
@@ -138,7 +171,12 @@ class BrokerSide:
         if state.topics:
             topics = [{"name": name, "topic_id": None} for name in state.topics]
             await self._send("delete_topics", topics=topics, timeout=10_000)
+        if state.rules:
+            await self._send("delete_acls", filters=[ANY_RULE])
+            state.rules.clear()
+            await self._settle_rules(state)
 
     def close(self) -> None:
-        for channel in (*self._spare, *self._held, *((self._main,) if self._main else ())):
+        spare = [channel for channels in self._spare.values() for channel in channels]
+        for channel in (*spare, *self._held, *self._main.values()):
             channel.close()

@@ -55,12 +55,15 @@ class BatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request. `source` says whose response it is, e.g. the group and slot that join."""
+    """A request. `source` says whose response it is, e.g. the group and slot that join. `user`:
+    who sends it; empty: a super user.
+    """
 
     api: str
     version: int
     fields: dict[str, Any] = field(hash=False)
     source: tuple[str, ...] = ()
+    user: str = ""
 
     @property
     def may_wait(self) -> bool:
@@ -69,4 +72,5 @@ class Step:
 
     def __str__(self) -> str:
         message = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
-        return f"{self.api} v{self.version} {message}"
+        by = f" by {self.user}" if self.user else ""
+        return f"{self.api} v{self.version}{by} {message}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tests.clients.walks import access_steps as access
 from tests.clients.walks import group_steps as groups
 from tests.clients.walks import limit_steps as limits
 from tests.clients.walks import record_steps as records
@@ -65,15 +66,29 @@ EXPIRY: Final = "expiry"
 EXPIRING: Final = mix((MEMBER_KINDS, 10), (COMMIT_KINDS, 1), ({groups.expiry: 1}, 1))
 
 
+# With several users and access rules.
+ACCESS: Final = "access"
+ACCESS_KINDS: Final = mix(
+    (RECORD_KINDS, 4),
+    (TOPIC_KINDS, 3),
+    (COMMIT_KINDS, 2),
+    (MEMBER_KINDS, 1.5),
+    (access.RULE_KINDS, 2),
+    (access.KINDS, 4),
+)
+
+
 def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
     """The steps of a walk, of a theme that the seed chooses; it starts with one to three topics."""
     generator = StepGenerator(seed, highest, groups.SHORT_MS if theme == EXPIRY else groups.LONG_MS)
     chosen = theme or generator.choose(*THEMES)
-    kinds = EXPIRING if theme == EXPIRY else THEMES[chosen]
+    kinds = {EXPIRY: EXPIRING, ACCESS: ACCESS_KINDS}.get(chosen) or THEMES[chosen]
     first = [topics.create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
     steps: list[Step] = [*first]
     while len(steps) < count:
         [kind] = generator.random.choices(list(kinds), list(kinds.values()))
         generated = kind(generator)
         steps += generated if isinstance(generated, list) else [generated]
+    if theme == ACCESS:
+        return [*access.first_rules(generator), *(access.by_some_user(generator, step) for step in steps)]
     return steps

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from tests.clients.secured_pair import SecuredBroker
 from tests.clients.walks.broker_pair import connect_sides, highest_versions
 from tests.clients.walks.broker_side import BrokerSide
 from tests.clients.walks.minimizing import minimize_steps
@@ -78,7 +79,6 @@ class WalkRunner:
             side.close()
 
 
-async def create_runner(kafka: str, ottla: str) -> WalkRunner:
-    """Create a runner for brokers at these addresses."""
+async def create_runner(kafka: SecuredBroker, ottla: SecuredBroker) -> WalkRunner:
     sides = await connect_sides(kafka, ottla)
     return WalkRunner(sides, await highest_versions(sides))

@@ -18,12 +18,21 @@ NO_ID = UUID(int=0)
 SEQUENCES = 1 << 31
 
 
+Rule = tuple[int, str, int, str, str, int, int]
+"""Of an access control entry: resource type, name, pattern type, principal, host, operation,
+permission.
+"""
+
+
 @dataclass(slots=True)
 class WalkState:
+    """`rules`: access control entries that the walk has created."""
+
     prefix: str
     symbols: dict[Any, str] = field(default_factory=lambda: dict.fromkeys(UNKNOWN.values(), "<unknown>"))
     topics: dict[str, int] = field(default_factory=dict)  # existing topics by full name → partitions
     deleted: set[str] = field(default_factory=set)
+    rules: set[Rule] = field(default_factory=set)
     _ids: dict[str, list[UUID]] = field(default_factory=dict)
     _members: dict[tuple[Any, ...], list[str]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
@@ -84,6 +93,8 @@ class WalkState:
                 self._update_offsets(step, answer)
             case "create_topics" | "create_partitions" | "delete_topics":
                 self._update_topics(step, sent, answer)
+            case "create_acls" | "delete_acls":
+                self._update_rules(step, sent, answer)
 
     def add_topic_id(self, name: str, topic_id: UUID) -> None:
         ids = self._ids.setdefault(name.removeprefix(self.prefix), [])
@@ -102,6 +113,19 @@ class WalkState:
             ids.append(answer.member_id)
         if answer.error_code is ErrorCode.none:
             self._numbers["generation", *step.source] = answer.generation_id
+
+    def _update_rules(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
+        if step.api == "create_acls":
+            for given, result in zip(sent["creations"], answer.results, strict=True):
+                if result.error_code is ErrorCode.none:
+                    kind, name, pattern = (given[f"resource_{part}"] for part in ("type", "name", "pattern_type"))
+                    entry = (given["principal"], given["host"], given["operation"], given["permission_type"])
+                    self.rules.add((kind, name, pattern, *entry))
+            return
+        for result in answer.filter_results:
+            for it in result.matching_acls:
+                entry = (it.principal, it.host, it.operation, it.permission_type)
+                self.rules.discard((it.resource_type, it.resource_name, it.pattern_type, *entry))
 
     def _update_session(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
         if not step.source or getattr(answer, "error_code", None) is not ErrorCode.none:

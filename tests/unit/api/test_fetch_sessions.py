@@ -135,3 +135,16 @@ def test_there_are_never_more_sessions_than_slots(requests: list[tuple[int, int,
         if session is not None and session.id not in ids:
             ids.append(session.id)
         assert len(sessions) <= slots
+
+
+def test_all_partitions_are_read_again_when_the_rights_of_the_fetcher_may_have_changed() -> None:
+    session = SessionCache(2).request(0, 0, 1, 2)
+    assert session is not None
+    session.read_as(("alice", 1))
+    for one in [*session.changed]:
+        session.on_response(one, FetchResponsePartition("t", one.request.partition, ErrorCode.none))
+    assert not session.changed
+    session.read_as(("alice", 1))
+    assert not session.changed
+    session.read_as(("alice", 2))
+    assert [one.request.partition for one in session.changed] == [1, 2]

@@ -167,7 +167,7 @@ def test_unreadable_files_are_reported(tmp_path: Path) -> None:
         ({"queued.max.request.bytes": "1000"}, "must not be less than socket.request.max.bytes"),
         ({"register": "file:/r"}, "register=file:/r is refused: brokers elect the controller themselves"),
         ({"remote.log.storage.system.enable": "true"}, "tiered storage is not implemented"),
-        ({"listener.name.internal.max.connections": "3"}, "is no setting of a broker"),
+        ({"listener.name.internal.max.connections.per.ip": "3"}, "is no setting of a broker"),
     ],
 )
 def test_invalid_values_are_reported(values: dict[str, str], sentence: str) -> None:

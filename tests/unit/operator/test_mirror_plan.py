@@ -87,13 +87,19 @@ def test_settings_that_are_set_are_not_changed_again(before: dict[str, str]) -> 
     ("spec", "field"),
     [
         ({"offsets": "Appended", "groups": ["a"]}, "groups"),
-        ({"sync": {"acls": True}}, "sync.acls"),
     ],
 )
 def test_unsupported_fields_are_named(spec: dict[str, Any], field: str) -> None:
     assert find_unsupported(mirror(**spec)).count("spec.") == 1
     assert find_unsupported(mirror(**spec)).startswith(f"spec.{field} ")
     assert find_unsupported(mirror()) == ""
+
+
+def test_access_rules_are_copied_only_where_asked() -> None:
+    asked = mirror_settings(mirror(sync={"acls": True}), "w:9092")
+    assert asked["sync.acls"] == "true"
+    assert "sync.acls" not in mirror_settings(mirror(), "w:9092")
+    assert plan_mirror_changes(mirror_settings(mirror(), "w:9092"), asked) == {"sync.acls": None}
 
 
 def test_states_of_partitions_become_conditions() -> None:

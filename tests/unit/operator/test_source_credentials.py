@@ -101,6 +101,13 @@ def test_missing_secret_or_key_is_named(name: str, message: str) -> None:
         credential_settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
 
 
+def test_the_secret_of_a_user_with_a_certificate_is_that_of_a_mirror() -> None:
+    secrets = {**SECRETS, "billing": ObservedSecret({"user.crt": "C", "user.key": "K", "username": "CN=b"}, "9")}
+    found = credential_settings(mirror(tls=CA, credentials=credentials("TLS", "billing")), secrets)
+    assert (found["ssl.keystore.certificate.chain"], found["ssl.keystore.key"]) == ("C", "K")
+    assert found["security.protocol"] == "SSL"
+
+
 def test_secrets_are_set_once_per_version_and_removed_with_their_field() -> None:
     source = mirror(tls=CA, credentials=credentials("PLAIN", "login"))
     assert secret_names(source) == ["ca", "login"]

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.security.acls import PatternType
-from ottla_operator.local import platform
 from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_operator.plan.pipeline.topic_readiness import resources_by_topic
 from ottla_operator.plan.user_rules import desired_entries, has_rules, unusable_policies
 from ottla_operator.resources.access_policy import AccessPolicy
-from ottla_operator.resources.topic import Topic
+from ottla_operator.resources.topic import Topic, stored_topic_name
 from ottla_operator.resources.user import User
 from ottla_operator.resources.validation import validate_resource, validate_update
 from tests.unit.operator import samples
@@ -75,7 +75,8 @@ def test_users_and_topics_are_named_after_their_tenant() -> None:
     assert user(userName="CN-of-others", authentication={"type": "External"}).user_name == "CN-of-others"
     for spec, name in (({}, "acme.flights"), ({"topicName": "Late.EU"}, "acme.Late.EU")):
         data = samples.topic(tenant="acme", **spec)
-        assert Topic.parse(data).topic_name == platform.topic_name(data) == name
+        assert list(resources_by_topic([data])) == [name]
+        assert Topic.parse(data).topic_name == stored_topic_name(data) == name
 
 
 def test_a_policy_about_the_cluster_is_not_for_tenants() -> None:

@@ -266,6 +266,23 @@ async def test_max_connections_per_ip_bounds_connections_of_an_address(broker: S
 
 
 @broker_test
+async def test_connection_above_the_rate_waits_before_it_is_served(broker: SmallBroker) -> None:
+    broker.config.set_dynamic(cluster={"max.connection.creation.rate": "1"}, broker={})
+    server = serve(broker)
+    port = await start_listening(server)
+    early = [await RawConnection.open(port) for _ in range(10)]  # the burst
+    late = [await RawConnection.open(port) for _ in range(8)]  # the last one waits 8 s
+    late[-1].send(ApiKey.API_VERSIONS, 4, 7, API_VERSIONS_REQUEST)
+    for connection in early:
+        assert (await request_api_versions(connection)).error_code is ErrorCode.none
+    assert server.dispatcher.request_counts[ApiKey.API_VERSIONS] == 10
+    [*_, last] = server.connections
+    last._unmute()
+    assert read_response(await late[-1].receive(), ApiKey.API_VERSIONS, 4).error_code is ErrorCode.none
+    await server.close()
+
+
+@broker_test
 async def test_address_above_its_rate_of_new_connections_is_refused_after_a_while(broker: SmallBroker) -> None:
     broker.client_quotas.update({(("ip", None),): {"connection_creation_rate": 0.1}})  # a burst of one
     server = serve(broker)

@@ -216,14 +216,14 @@ async def test_rule_18_time_and_number_of_handshakes_are_bounded(
     _, port = await start_listening(server)
     lines = capture_log()
     idle = [await RawConnection.open(port) for _ in range(5)]
-    await eventually(lambda: len(server._handshakes) == 5)
+    await eventually(lambda: server.handshakes_in_progress == 5)
     sixth = await RawConnection.open(port)
     assert await sixth.is_closed_by_peer()
     assert lines()[0].endswith("5 other handshakes are in progress")
     assert not server.connections
     assert all([await it.is_closed_by_peer() for it in idle])
     assert lines()[1].endswith("it was not done within 0 s")
-    assert not len(server._handshakes)
+    assert not server.handshakes_in_progress
     assert (
         await request_api_versions(await connect_with_tls(port, client_context(authority)))
     ).error_code is ErrorCode.none
@@ -244,13 +244,13 @@ async def test_rule_18_unfinished_handshakes_are_closed_for_new_ones(
     server = serve(broker)
     _, port = await start_listening(server)
     idle = [await RawConnection.open(port) for _ in range(5)]
-    await eventually(lambda: len(server._handshakes) == 5)
+    await eventually(lambda: server.handshakes_in_progress == 5)
     for first in range(3):
         new = await connect_with_tls(port, client_context(authority))
         assert (await request_api_versions(new)).error_code is ErrorCode.none
         assert await idle[first].is_closed_by_peer()
         idle.append(await RawConnection.open(port))
-        await eventually(lambda: len(server._handshakes) == 5)
+        await eventually(lambda: server.handshakes_in_progress == 5)
     await server.close()
 
 
@@ -264,7 +264,7 @@ async def test_handshakes_count_as_connections(broker: SmallBroker, authority: C
     for third in (await RawConnection.open(port), await RawConnection.open(plain)):
         assert await third.is_closed_by_peer()
     handshaking.close()
-    await eventually(lambda: not len(server._handshakes))
+    await eventually(lambda: not server.handshakes_in_progress)
     assert (
         await request_api_versions(await connect_with_tls(port, client_context(authority)))
     ).error_code is ErrorCode.none

@@ -11,6 +11,7 @@ from typing import Final
 from ottla_operator.plan.conditions import READY, ExtraCondition, find_condition, kstatus
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.topic import stored_topic_name
 
 TOPICS_READY: Final = "TopicsReady"
 
@@ -48,7 +49,7 @@ def resources_by_topic(resources: Iterable[Json]) -> dict[str, Json]:
     """Topic's name → its Topic resource: of several, the one that is Ready, or else the oldest."""
     found: dict[str, Json] = {}
     for it in sorted(resources, key=lambda it: (kstatus(it) != "Current", it["metadata"].get("creationTimestamp", ""))):
-        found.setdefault(it["spec"].get("topicName") or it["metadata"]["name"], it)
+        found.setdefault(stored_topic_name(it), it)
     return found
 
 

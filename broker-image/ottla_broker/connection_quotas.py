@@ -1,0 +1,125 @@
+"""How many connections clients may have, and how many they may open in a second (Kafka's
+ConnectionQuotas).
+
+- `max.connections` and `max.connections.per.ip` count all listeners; `listener.name.NAME.max.…`
+  those of one.
+- Connections above `max.connection.creation.rate` wait, as in the accept queue of a broker that
+  accepts no faster. Above the rate of an address (the quota `connection_creation_rate`) they are
+  refused.
+- The inter-broker listener, if there are others, is protected: no limit of all listeners keeps a
+  broker out.
+
+The limits are those of the config at the time.
+"""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from ottla_broker.config import (
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    Config,
+)
+from ottla_broker.security.client_quota_manager import ClientQuotaManager
+from ottla_broker.security.client_quotas import CONNECTION_CREATION_RATE
+from ottla_broker.security.token_bucket import TokenBucket
+
+logger = logging.getLogger(__name__)
+
+ALL_LISTENERS: Final = ""
+MAX_WAIT_S: Final = 10.0
+"""Of a connection above the rate. Clients wait no longer (`socket.connection.setup.timeout.ms`);
+it is refused.
+"""
+
+
+class Room(Enum):
+    AVAILABLE = "available"
+    EXHAUSTED = "exhausted"
+    FOR_BROKERS = "for brokers, if a client makes room"
+
+
+class ConnectionQuotas:
+    """Counts open connections, those with TLS from the beginning of their handshakes. `refused`:
+    how many were not accepted.
+    """
+
+    def __init__(self, config: Config, client_quotas: ClientQuotaManager, now_s: Callable[[], float]) -> None:
+        self._config = config
+        self._client_quotas = client_quotas
+        self._now_s = now_s
+        self.refused = 0
+        self._of_listener: Counter[str] = Counter()
+        self._of_host: Counter[str] = Counter()
+        self._rates: dict[str, TokenBucket] = {}  # by listener
+
+    def add(self, listener: str, host: str) -> None:
+        self._of_listener[listener] += 1
+        self._of_host[host] += 1
+
+    def remove(self, listener: str, host: str) -> None:
+        self._of_listener[listener] -= 1
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
+
+    def room_for(self, listener: str, host: str) -> Room:
+        """Whether there is room for one more connection. One without is counted as refused."""
+        config = self._config
+        max_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
+        max_of_listener = config.own_of_listener(listener, MAX_CONNECTIONS)
+        if self._of_host[host] >= max_of_host:
+            return self._refuse(host, MAX_CONNECTIONS_PER_IP.name, max_of_host)
+        if max_of_listener is not None and self._of_listener[listener] >= max_of_listener:
+            return self._refuse(host, f"listener.name.{listener.lower()}.{MAX_CONNECTIONS.name}", max_of_listener)
+        if self._of_listener.total() < (limit := config(MAX_CONNECTIONS)):
+            return Room.AVAILABLE
+        if self._is_protected(listener):
+            return Room.FOR_BROKERS
+        return self._refuse(host, MAX_CONNECTIONS.name, limit)
+
+    def throttle_time_of_host_s(self, host: str) -> float:
+        """Above 0: the address opens more connections than its quota allows, and is refused."""
+        if not self._client_quotas.is_active or not (wait_s := self._client_quotas.connection_throttle_time_s(host)):
+            return 0.0
+        self.refused += 1
+        return wait_s
+
+    def throttle_time_s(self, listener: str, host: str) -> float | None:
+        """How long a new connection has to wait; 0: not at all, None: it is refused."""
+        wait_s = self._wait_s(listener, self._config.own_of_listener(listener, MAX_CONNECTION_CREATION_RATE))
+        wait_of_all_s = self._wait_s(ALL_LISTENERS, self._config(MAX_CONNECTION_CREATION_RATE))
+        if not self._is_protected(listener):
+            wait_s = max(wait_s, wait_of_all_s)
+        if wait_s <= MAX_WAIT_S:
+            return wait_s
+        self._refuse(host, MAX_CONNECTION_CREATION_RATE.name, self._config(MAX_CONNECTION_CREATION_RATE))
+        return None
+
+    def _wait_s(self, listener: str, limit: int | None) -> float:
+        """Counts one more connection, unless it would have to wait too long."""
+        if limit is None or limit >= MAX_CONNECTION_CREATION_RATE.default:
+            return 0.0
+        if limit == 0:
+            return math.inf
+        bucket = self._rates.setdefault(
+            listener, TokenBucket(self._client_quotas.windows.burst_s(CONNECTION_CREATION_RATE))
+        )
+        wait_s = (1 - bucket.tokens(limit, self._now_s())) / limit
+        if wait_s <= MAX_WAIT_S:
+            bucket.take(1, limit, self._now_s())
+        return max(wait_s, 0.0)
+
+    def _is_protected(self, listener: str) -> bool:
+        return listener == self._config.inter_broker_listener and len(self._config.listeners) > 1
+
+    def _refuse(self, host: str, name: str, limit: int) -> Room:
+        self.refused += 1
+        logger.warning("refused connection from %s: %s=%d reached", host, name, limit)
+        return Room.EXHAUSTED

@@ -1,0 +1,165 @@
+"""The audit log in a topic of the cluster (`audit.topic`), one JSON object for each record.
+
+- The broker appends to a partition that it leads, and sends to another broker where it leads none.
+  Neither is a request of a client, so that the log has no lines about itself.
+- The topic is created when the first line is written, with `num.partitions` and
+  `default.replication.factor`.
+- A line is written when all in-sync replicas have it. Writes that fail are repeated, so that a line
+  may be there twice.
+- A broker that stops writes what it has recorded first. What it cannot write within CLOSE_TIMEOUT_S
+  goes to its own log. Lines above MAX_WAITING_LINES are counted.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import msgspec
+from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kio.schema.types import TopicName
+from kio.static.primitive import i16, i32, i32Timedelta
+
+from ottla_broker.coordination.journal import PartitionJournal
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.records import NO_LEADER
+from ottla_broker.replication.partition import ALL_REPLICAS
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.replication.produce_forwarder import ProduceForwarder
+from ottla_broker.security.audit import AuditEvent, DroppedLines
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import read_response, write_request
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, encode_batch
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING_LINES: Final = 50_000
+"""About 20 MB, while no partition of the topic can be written."""
+BATCH_BYTES: Final = 256 << 10
+WRITE_TIMEOUT_S: Final = 10.0
+RETRY_BACKOFF_S: Final = 0.1
+RETRY_BACKOFF_MAX_S: Final = 2.0
+CLOSE_TIMEOUT_S: Final = 5.0
+PRODUCE_VERSION: Final = 9
+SIZE_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class RemoteAppender:
+    """Appends to a topic of which this broker leads no partition."""
+
+    _image: MetadataImage
+    _forwarder: ProduceForwarder
+
+    async def append(self, topic: str, batch: bytes) -> None:
+        """Returns when all in-sync replicas have the batch. Raises KafkaError and OSError."""
+        found = self._image.topics.get(topic)
+        led = [] if found is None else [one for one in found.partitions.values() if one.leader != NO_LEADER]
+        if not led:
+            raise KafkaError(ErrorCode.leader_not_available, "no partition of it has a leader")
+        target = led[0]
+        data = PartitionProduceData(index=i32(target.partition), records=cast(Any, batch))
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=i16(ALL_REPLICAS),
+            timeout=i32Timedelta.parse(timedelta(seconds=WRITE_TIMEOUT_S)),
+            topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
+        )
+        frame = bytes(write_request(ApiKey.PRODUCE, PRODUCE_VERSION, 0, "audit", request))[SIZE_BYTES:]
+        answer = await self._forwarder.forward(target.leader, frame, int(WRITE_TIMEOUT_S * 1000))
+        if answer is None:
+            raise KafkaError(ErrorCode.leader_not_available, f"broker {target.leader} cannot be reached")
+        response = read_response(answer[SIZE_BYTES:], ApiKey.PRODUCE, PRODUCE_VERSION)
+        result = response.responses[0].partition_responses[0]
+        if result.error_code is not ErrorCode.none:
+            raise KafkaError(result.error_code, result.error_message)
+
+
+class TopicAudit:
+    """`dropped`: lines that are in no topic. `create_topic`: returns when the topic exists."""
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: Partitions,
+        create_topic: Callable[[str], Awaitable[None]],
+        remote: RemoteAppender,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.dropped = 0
+        self._topic = topic
+        self._partitions = partitions
+        self._create_topic = create_topic
+        self._remote = remote
+        self._now_ms = now_ms
+        self._waiting: deque[Record] = deque()
+        self._unreported = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def record(self, event: AuditEvent) -> None:
+        if self._is_closed or len(self._waiting) >= MAX_WAITING_LINES:
+            self.dropped += 1
+            self._unreported += 1
+            return
+        self._add(msgspec.json.encode(event))
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=CLOSE_TIMEOUT_S)
+            self._writing.cancel()
+        self.dropped += len(self._waiting)
+        while self._waiting:
+            logger.warning("not written to %s: %s", self._topic, (self._waiting.popleft().value or b"").decode())
+
+    def _add(self, line: bytes) -> None:
+        self._waiting.append(Record(self._now_ms(), None, line))
+
+    async def _write(self) -> None:
+        """Write all that waits. Lines stay in the queue until they are written."""
+        backoff_s = RETRY_BACKOFF_S
+        try:
+            while self._waiting:
+                records = self._next_records()
+                try:
+                    async with asyncio.timeout(WRITE_TIMEOUT_S):
+                        await self._append(encode_batch(records))
+                except (KafkaError, OSError) as reason:  # TimeoutError is an OSError
+                    if backoff_s == RETRY_BACKOFF_S:
+                        logger.warning("cannot write the audit log to %s, trying again: %s", self._topic, reason)
+                    await asyncio.sleep(backoff_s)
+                    backoff_s = min(2 * backoff_s, RETRY_BACKOFF_MAX_S)
+                    continue
+                backoff_s = RETRY_BACKOFF_S
+                for _ in records:
+                    self._waiting.popleft()
+                if self._unreported:
+                    self._add(msgspec.json.encode(DroppedLines(self._unreported)))
+                    self._unreported = 0
+        finally:
+            self._writing = None
+
+    def _next_records(self) -> list[Record]:
+        records: list[Record] = []
+        size = 0
+        for record in self._waiting:
+            size += len(record.value or b"")
+            if records and size > BATCH_BYTES:
+                break
+            records.append(record)
+        return records
+
+    async def _append(self, batch: bytes) -> None:
+        await self._create_topic(self._topic)
+        led = [one for one in self._partitions if one.topic == self._topic and one.is_leader]
+        if led:
+            await PartitionJournal(min(led, key=lambda it: it.log.end)).append(batch)
+        else:
+            await self._remote.append(self._topic, batch)

@@ -1,0 +1,100 @@
+"""`ottla doctor`."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ottla_operator.cli.command_config import read_security
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.options import CommandConfig, Format, Output, new_app
+from ottla_operator.cli.output import print_document
+from ottla_operator.doctor.brokers import examine_brokers
+from ottla_operator.doctor.finding import Finding, Verdict
+from ottla_operator.doctor.kubernetes import examine_kubernetes
+from ottla_operator.doctor.machine import examine_java, examine_machine
+from ottla_operator.formatting import format_count
+from ottla_operator.local.documents import InvalidFiles, read_files
+from ottla_operator.local.home import default_home
+from ottla_operator.plan.broker_processes import plan_broker_processes
+from ottla_operator.resources.cluster import Cluster
+
+app = new_app()
+
+STYLES: Final = {
+    Verdict.good: "green",
+    Verdict.warning: "yellow",
+    Verdict.problem: "red",
+    Verdict.skipped: "dim",
+}
+
+
+@app.command()
+def doctor(
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DIR|FILE…]", help="YAML for `ottla up`, whose ports are examined."),
+    ] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap", "-b", envvar="OTTLA_BOOTSTRAP", metavar="HOST:PORT,…", help="Addresses of some brokers."
+        ),
+    ] = None,
+    command_config: CommandConfig = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Folder for data and logs. Default: .ottla.", envvar="OTTLA_HOME")
+    ] = None,
+    output: Output = Format.table,
+) -> None:
+    """Find out what is wrong on this machine, with the brokers and in Kubernetes.
+
+    Each problem is printed with why it matters and the next command. Exits with 1 if there is one.
+    """
+    security = read_security(command_config)
+    try:
+        clusters = [Cluster.parse(it.data) for it in read_files(inputs or []) if it.kind == "Cluster"]
+    except InvalidFiles as error:
+        raise CommandError(ExitCode.usage, str(error)) from error
+    folder = home or default_home()
+    ports = sorted({port for it in plan_broker_processes(clusters, folder) for port in it.ports.values()})
+
+    async def examine() -> list[Finding]:
+        found = [*examine_machine(folder, ports), await examine_java()]
+        if bootstrap is None:
+            found.append(Finding("brokers", "access", Verdict.skipped, "--bootstrap names the brokers to examine"))
+        else:
+            found += await examine_brokers(bootstrap, security)
+        return found + await examine_kubernetes()
+
+    try:
+        findings = asyncio.run(examine())
+    except ValueError as error:
+        raise CommandError(ExitCode.usage, str(error)) from error
+    if output is Format.table:
+        _print(findings)
+    else:
+        names = {"area": "area", "what": "what", "verdict": "verdict", "seen": "seen", "why": "why", "next": "next"}
+        print_document([{name: str(getattr(it, field)) for name, field in names.items()} for it in findings], output)
+    if any(it.verdict is Verdict.problem for it in findings):
+        raise typer.Exit(ExitCode.failed)
+
+
+def _print(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    width = max(len(it.what) for it in findings)
+    for area in dict.fromkeys(it.area for it in findings):
+        console.print(Text(area, "bold"))
+        for it in (one for one in findings if one.area == area):
+            line = Text(f"  {it.verdict:<8} ", STYLES[it.verdict])
+            console.print(line.append(f"{it.what:<{width}}  {it.seen}", ""))
+            if it.why:
+                console.print(f"           {'':<{width}}  {it.why}", markup=False)
+            if it.next:
+                console.print(Text(f"           {'':<{width}}  → {it.next}", "bold"))
+    problems, warnings = (sum(it.verdict is one for it in findings) for one in (Verdict.problem, Verdict.warning))
+    console.print(f"{format_count(problems, 'problem')}, {format_count(warnings, 'warning')}")

@@ -1,0 +1,90 @@
+"""Whether the operator can do its work in the Kubernetes cluster of the kubeconfig's current
+context.
+"""
+
+from typing import Final
+
+import yaml
+
+from ottla_operator.crd_files import build_crd
+from ottla_operator.doctor.finding import Finding, Verdict
+from ottla_operator.formatting import format_count
+from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
+from ottla_operator.kube.kinds import DEPLOYMENT, Kind
+from ottla_operator.kube.operator import LoginError, log_in
+from ottla_operator.plan.objects.names import OPERATOR
+from ottla_operator.resources import crds
+from ottla_operator.resources.model import Json
+
+AREA: Final = "kubernetes"
+CRD: Final = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+INSTALL: Final = "helm upgrade --install ottla charts/ottla"
+
+
+async def examine_kubernetes() -> list[Finding]:
+    try:
+        log_in()
+    except LoginError:
+        return [Finding(AREA, "access", Verdict.skipped, "no kubeconfig, and not in a pod")]
+    except (OSError, yaml.YAMLError) as reason:
+        seen = f"{reason.filename}: {reason.strerror}" if isinstance(reason, OSError) else f"kubeconfig: {reason}"
+        why = "kubectl does not work with it either"
+        return [Finding(AREA, "access", Verdict.problem, seen, why, "kubectl config view")]
+    client = ApiClient(log_in)
+    try:
+        found = [judge_crd(kind.name, build_crd(kind), await _get_crd(client, kind)) for kind in crds.KINDS]
+        return [*found, judge_operator(await client.list(DEPLOYMENT, None, ",".join(_selector())))]
+    except ApiError as reason:
+        why = "neither the resources nor the operator can be examined"
+        step = "kubectl auth can-i list deployments -A" if reason.status == FORBIDDEN else "kubectl cluster-info"
+        return [Finding(AREA, "access", Verdict.problem, str(reason), why, step)]
+    finally:
+        await client.close()
+
+
+def judge_crd(kind: str, own: Json, installed: Json | None) -> Finding:
+    """`own`: the definition of this version of Ottla."""
+    what, why = f"CRD of {kind}", "the API server refuses or prunes what it does not know"
+    if installed is None:
+        return Finding(AREA, what, Verdict.problem, "not installed", why, INSTALL)
+    missing = sorted(_fields(own) - _fields(installed))
+    if missing:
+        seen = f"of another version: it lacks {missing[0]}"
+        seen += f" and {format_count(len(missing) - 1, 'other field')}" if len(missing) > 1 else ""
+        return Finding(AREA, what, Verdict.warning, seen, why, INSTALL)
+    return Finding(AREA, what, Verdict.good, "installed")
+
+
+def judge_operator(deployments: list[Json]) -> Finding:
+    what, why = "operator", "without it resources are stored, and nothing is done"
+    if not deployments:
+        return Finding(AREA, what, Verdict.problem, "not installed", why, INSTALL)
+    available = [it for it in deployments if (it.get("status") or {}).get("availableReplicas")]
+    names = ", ".join(f"{it['metadata']['namespace']}/{it['metadata']['name']}" for it in available or deployments)
+    if available:
+        return Finding(AREA, what, Verdict.good, f"available: {names}")
+    namespace = deployments[0]["metadata"]["namespace"]
+    step = f"kubectl describe pods --namespace {namespace} --selector {','.join(_selector())}"
+    return Finding(AREA, what, Verdict.problem, f"no pod of {names} is available", why, step)
+
+
+def _selector() -> list[str]:
+    return [f"{name}={value}" for name, value in OPERATOR.items()]
+
+
+async def _get_crd(client: ApiClient, kind: crds.Kind) -> Json | None:
+    return await client.get(CRD, None, build_crd(kind)["metadata"]["name"])
+
+
+def _fields(definition: Json) -> set[str]:
+    """Paths of all fields that the schema has, such as spec.listeners.tls."""
+    (version,) = (it for it in definition["spec"]["versions"] if it["storage"])
+    return set(_paths(version["schema"]["openAPIV3Schema"], ""))
+
+
+def _paths(schema: Json, prefix: str) -> list[str]:
+    found = []
+    for name, field in (schema.get("properties") or {}).items():
+        path = f"{prefix}{name}"
+        found += [path, *_paths(field.get("items") or field, f"{path}.")]
+    return found

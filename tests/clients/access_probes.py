@@ -1,0 +1,228 @@
+"""One request or more of each API, to see what its client is refused.
+
+The requests of a user name resources that begin with its name: `USER.topic`, which exists,
+`USER.absent`, which does not, and `USER.group`, which has a committed offset.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from tests.clients.api_session import encode_values
+
+BETWEEN_BROKERS: Final = frozenset(
+    {
+        "vote",
+        "begin_quorum_epoch",
+        "end_quorum_epoch",
+        "alter_partition",
+        "envelope",
+        "fetch_snapshot",
+        "broker_registration",
+        "broker_heartbeat",
+        "allocate_producer_ids",
+        "assign_replicas_to_dirs",
+        "update_raft_voter",
+    }
+)
+"""APIs that Kafka serves to its controller's listener alone."""
+NO_CLUSTER: Final = "another-cluster"
+METADATA_PARTITION: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32  # types of config resources
+NO_UUID: Final = UUID(int=7)
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the requests of a user name. `topic_id`: of its topic, at one broker."""
+
+    user: str
+    topic: Any
+    absent: Any
+    group: Any
+    topic_id: Any
+
+    @classmethod
+    def of_user(cls, user: str, topic_id: UUID) -> "Names":
+        return cls(user, f"{user}.topic", f"{user}.absent", f"{user}.group", topic_id)
+
+    def topics(self, **fields: Any) -> list[dict[str, Any]]:
+        """The topic that exists and the one that does not, for requests by name or by id."""
+        return [
+            {"name": self.topic, "topic": self.topic, "topic_id": self.topic_id, **fields},
+            {"name": self.absent, "topic": self.absent, "topic_id": NO_UUID, **fields},
+        ]
+
+
+Probe = tuple[str, str, dict[str, Any]]
+"""API, what is asked, fields of all versions."""
+SINCE: Final = {
+    ("offset_fetch", "all topics"): 2,
+    ("metadata", "all topics"): 1,
+    ("metadata", "two ids"): 12,
+    ("create_delegation_token", "for another"): 3,
+}
+"""Versions before these cannot ask it."""
+
+
+def probes(of: Names) -> Iterator[Probe]:
+    yield from record_probes(of)
+    yield from group_probes(of)
+    yield from describe_probes(of)
+    yield from config_probes(of)
+    yield from cluster_probes(of)
+    yield from broker_probes(of)
+    yield from topic_probes(of)
+
+
+def record_probes(of: Names) -> Iterator[Probe]:
+    data = of.topics(partition_data=[{"index": 0, "records": encode_values(b"a")}])
+    yield "produce", "two topics", {"acks": 1, "timeout": 5000, "topic_data": data}
+    wanted = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": -1}]
+    for case, replica in (("a consumer", -1), ("a replica", 5)):
+        fields = {"max_wait": 0, "max_bytes": 10_000, "session_epoch": -1, "rack_id": "", "min_bytes": 0}
+        state = {"replica_id": replica, "replica_epoch": -1}
+        yield (
+            "fetch",
+            case,
+            {**fields, "replica_id": replica, "replica_state": state, "topics": of.topics(partitions=wanted)},
+        )
+    offsets = of.topics(partitions=[{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}])
+    yield "list_offsets", "two topics", {"replica_id": -1, "topics": offsets}
+    epochs = of.topics(partitions=[{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}])
+    for case, replica in (("a consumer", -1), ("a replica", 5)):
+        yield "offset_for_leader_epoch", case, {"replica_id": replica, "topics": epochs}
+    yield "init_producer_id", "no transaction", {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 1000}
+
+
+def group_probes(of: Names) -> Iterator[Probe]:
+    at = [{"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}]
+    member = {"generation_id": -1, "generation_id_or_member_epoch": -1, "member_id": ""}
+    yield "offset_commit", "two topics", {"group_id": of.group, **member, "topics": of.topics(partitions=at)}
+    wanted = of.topics(partition_indexes=[0])
+    group = {"group_id": of.group, "member_epoch": -1}
+    for case, topics in (("two topics", wanted), ("all topics", None)):
+        yield "offset_fetch", case, {**group, "topics": topics, "groups": [{**group, "topics": topics}]}
+    for case, kind in (("a group", 0), ("an unknown type", 7)):
+        yield "find_coordinator", case, {"key": of.group, "key_type": kind, "coordinator_keys": [of.group]}
+    protocols = [{"name": "range", "metadata": b""}]
+    known = {"group_id": of.group, "member_id": "nobody", "generation_id": 1}
+    timeouts = {"session_timeout": 10_000, "rebalance_timeout": 10_000}
+    yield "join_group", "an unknown member", {**known, **timeouts, "protocol_type": "consumer", "protocols": protocols}
+    yield "heartbeat", "an unknown member", known
+    yield "sync_group", "an unknown member", {**known, "protocol_type": "consumer", "protocol_name": "range"}
+    yield "leave_group", "an unknown member", {**known, "members": [{"member_id": "nobody"}]}
+    yield "describe_groups", "a group", {"groups": [of.group], "include_authorized_operations": True}
+    yield "list_groups", "all", {}
+    subscribed = {"subscribed_topic_names": [of.topic], "rebalance_timeout": 10_000, "topic_partitions": []}
+    leaves = {"group_id": of.group, "member_id": "nobody", "member_epoch": -1}
+    yield "consumer_group_heartbeat", "an unknown member leaves", {**leaves, **subscribed}
+    yield "consumer_group_describe", "a group", {"group_ids": [of.group], "include_authorized_operations": True}
+    deleted = of.topics(partitions=[{"partition_index": 0}])
+    yield "offset_delete", "two topics", {"group_id": of.group, "topics": deleted}
+    yield "delete_groups", "two groups", {"groups_names": [of.group, f"{of.user}.nothing"]}
+
+
+def describe_probes(of: Names) -> Iterator[Probe]:
+    with_operations = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    yield "metadata", "all topics", {"topics": None, **with_operations}
+    named = [{"name": of.topic}, {"name": of.absent}]
+    yield "metadata", "two topics", {"topics": named, **with_operations}
+    yield "metadata", "two ids", {"topics": [{"topic_id": of.topic_id}, {"topic_id": NO_UUID}], **with_operations}
+    yield "describe_cluster", "with operations", {"include_cluster_authorized_operations": True, "endpoint_type": 1}
+    yield "describe_topic_partitions", "all topics", {"topics": [], "response_partition_limit": 2000}
+    yield "describe_topic_partitions", "two topics", {"topics": named, "response_partition_limit": 2000}
+    yield "describe_producers", "two topics", {"topics": of.topics(partition_indexes=[0])}
+    yield "describe_log_dirs", "one topic", {"topics": [{"topic": of.topic, "partitions": [0]}]}
+    yield "describe_quorum", "the metadata log", {"topics": METADATA_PARTITION}
+    yield "list_partition_reassignments", "all", {"timeout": 5000, "topics": None}
+    any_acl = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    yield "describe_acls", "all", {**any_acl, "principal_filter": f"User:{of.user}"}
+    yield "describe_client_quotas", "all", {"components": [{"entity_type": "user", "match_type": 2, "match": None}]}
+    yield "describe_user_scram_credentials", "one", {"users": [{"name": of.user}]}
+    yield "describe_delegation_token", "all", {"owners": None}
+    yield "list_config_resources", "topics", {"resource_types": [TOPIC]}
+    yield "list_config_resources", "client metrics", {"resource_types": [CLIENT_METRICS]}
+
+
+def config_probes(of: Names) -> Iterator[Probe]:
+    resources = {
+        "a topic": (TOPIC, of.topic),
+        "a topic that does not exist": (TOPIC, of.absent),
+        "a broker": (BROKER, "1"),
+        "all brokers": (BROKER, ""),
+        "loggers": (BROKER_LOGGER, "1"),
+        "an unknown type": (99, "x"),
+    }
+    for asked, (kind, name) in resources.items():
+        resource = {"resource_type": kind, "resource_name": name}
+        described = {**resource, "configuration_keys": ["retention.ms"]}
+        yield "describe_configs", asked, {"resources": [described]}
+        set_nothing: dict[str, Any] = {"resources": [{**resource, "configs": []}], "validate_only": True}
+        yield "alter_configs", asked, set_nothing
+        yield "incremental_alter_configs", asked, set_nothing
+
+
+def cluster_probes(of: Names) -> Iterator[Probe]:
+    yield (
+        "alter_replica_log_dirs",
+        "a topic",
+        {"dirs": [{"path": "/no/such", "topics": [{"name": of.topic, "partitions": [0]}]}]},
+    )
+    acl = {"resource_type": 2, "resource_name": f"{of.user}.other", "resource_pattern_type": 3}
+    granted = {"principal": "User:nobody", "host": "*", "operation": 3, "permission_type": 3}
+    yield "create_acls", "one", {"creations": [{**acl, **granted}]}
+    named = {"resource_type_filter": 2, "resource_name_filter": f"{of.user}.other", "pattern_type_filter": 3}
+    yield "delete_acls", "one", {"filters": [{**named, "operation": 1, "permission_type": 1}]}
+    yield (
+        "create_delegation_token",
+        "for another",
+        {"owner_principal_type": "User", "owner_principal_name": "owner", "max_lifetime": -1},
+    )
+    yield "renew_delegation_token", "an unknown token", {"hmac": b"no", "renew_period": 1000}
+    yield "expire_delegation_token", "an unknown token", {"hmac": b"no", "expiry_time_period": 1000}
+    yield "elect_leaders", "one", {"topic_partitions": [{"topic": of.topic, "partitions": [0]}], "timeout": 5000}
+    moved = [{"name": of.topic, "partitions": [{"partition_index": 0, "replicas": None}]}]
+    yield "alter_partition_reassignments", "nothing to cancel", {"timeout": 5000, "topics": moved}
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": of.user}],
+        "ops": [{"key": "producer_byte_rate", "value": 1e9}],
+    }
+    yield "alter_client_quotas", "one, validated", {"entries": [quota], "validate_only": True}
+    yield "alter_user_scram_credentials", "one that is none", {"deletions": [{"name": of.user, "mechanism": 1}]}
+    yield "unregister_broker", "an unknown broker", {"broker_id": 77}
+    voter = {"cluster_id": NO_CLUSTER, "voter_id": 9, "voter_directory_id": NO_UUID, "timeout": 1000}
+    yield "add_raft_voter", "of another cluster", {**voter, "listeners": [{"name": "A", "host": "h", "port": 1}]}
+    yield "remove_raft_voter", "of another cluster", voter
+
+
+def broker_probes(of: Names) -> Iterator[Probe]:
+    """Requests of a broker that is none. Only whether they are refused is compared."""
+    cluster = {"cluster_id": NO_CLUSTER, "topics": METADATA_PARTITION}
+    for api in ("vote", "begin_quorum_epoch", "end_quorum_epoch"):
+        yield api, "of another cluster", cluster
+    yield "update_raft_voter", "of another cluster", {**cluster, "voter_directory_id": NO_UUID}
+    yield "fetch_snapshot", "of another cluster", {"cluster_id": NO_CLUSTER, "topics": []}
+    yield (
+        "broker_registration",
+        "of another cluster",
+        {"broker_id": 77, "cluster_id": NO_CLUSTER, "incarnation_id": NO_UUID},
+    )
+    broker = {"broker_id": 77, "broker_epoch": 1}
+    for api in ("alter_partition", "broker_heartbeat", "allocate_producer_ids", "assign_replicas_to_dirs"):
+        yield api, "of an unknown broker", broker
+
+
+def topic_probes(of: Names) -> Iterator[Probe]:
+    """They change the topics, and come last."""
+    new = {"num_partitions": 1, "replication_factor": 1}
+    created = [{"name": f"{of.user}.new", **new}, {"name": of.topic, **new}]
+    yield "create_topics", "validated", {"topics": created, "timeout": 5000, "validate_only": True}
+    wanted = [{"name": of.topic, "count": 2}, {"name": of.absent, "count": 2}]
+    yield "create_partitions", "validated", {"topics": wanted, "timeout": 5000, "validate_only": True}
+    records = of.topics(partitions=[{"partition_index": 0, "offset": 0}])
+    yield "delete_records", "two topics", {"topics": records, "timeout": 5000}
+    by_id = [{"topic_id": of.topic_id}, {"topic_id": NO_UUID}]
+    yield "delete_topics", "by name", {"topic_names": [of.absent], "topics": [{"name": of.absent}], "timeout": 5000}
+    yield "delete_topics", "by id", {"topics": by_id, "topic_names": [of.topic], "timeout": 5000}

@@ -1,0 +1,62 @@
+"""`ottla doctor` on a real broker, seen as its clients see it."""
+
+import json
+import subprocess
+from typing import Any
+
+from tests.clients.conftest import NewBroker
+from tests.e2e.up_process import COMMAND, command_environment
+from tests.ports import free_port
+
+
+def examine(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and findings by what was examined."""
+    done = subprocess.run(
+        [*COMMAND, "doctor", "--output", "json", *arguments],
+        env=command_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    return done.returncode, {it["what"]: it for it in json.loads(done.stdout)}
+
+
+def test_a_healthy_broker_has_no_problem(new_broker: NewBroker) -> None:
+    with new_broker() as broker:
+        code, found = examine("--bootstrap", broker.bootstrap)
+    assert code == 0, found
+    assert found[f"bootstrap {broker.bootstrap}"]["verdict"] == "ok"
+    assert found["controller"]["seen"] == "broker 1" and found["partitions"]["verdict"] == "ok"
+
+
+def test_an_advertised_address_that_clients_do_not_reach_is_named_with_what_to_do(new_broker: NewBroker) -> None:
+    nobody = free_port()
+    with new_broker(advertised_listeners=f"PLAINTEXT://127.0.0.1:{nobody}") as broker:
+        code, found = examine("--bootstrap", broker.bootstrap)
+    assert code == 1, found
+    assert found[f"bootstrap {broker.bootstrap}"]["verdict"] == "ok"
+    problem = found[f"broker 1 at 127.0.0.1:{nobody}"]
+    assert (problem["verdict"], problem["seen"]) == ("problem", "connection refused")
+    assert "advertised.listeners" in problem["next"]
+
+
+def test_a_bootstrap_address_without_a_broker_is_a_problem() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    code, found = examine("--bootstrap", address)
+    assert (code, found[f"bootstrap {address}"]["seen"]) == (1, "connection refused")
+    assert "controller" not in found
+
+
+def test_a_kubeconfig_that_does_not_exist_is_a_problem_of_one_line() -> None:
+    done = subprocess.run(
+        [*COMMAND, "doctor"],
+        env=command_environment() | {"KUBECONFIG": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "/nonexistent: No such file or directory" in done.stdout

@@ -1,0 +1,48 @@
+"""Logins that are malformed, or nearly right, get nobody in and do the broker no harm.
+
+`OTTLA_FUZZ_SECONDS` and `OTTLA_FUZZ_SEED` as in `test_fuzz.py`.
+"""
+
+import asyncio
+
+import pytest
+
+from ottla_broker.wire.channel import open_channel
+from ottla_broker.wire.client_security import ClientSecurity
+from tests.brokers import run_ottla_broker
+from tests.clients.handshake_fuzz import try_handshakes
+from tests.clients.secured_pair import HOST, PLAIN_MODULE
+from tests.clients.test_fuzz import MOST_GROWTH_KIB, SECONDS, SEED, resident_kib
+from tests.ports import free_port
+
+AT_LEAST = 400
+
+
+def test_mutated_handshakes_get_nobody_in(capsys: pytest.CaptureFixture[str]) -> None:
+    with run_ottla_broker(start=False) as broker:
+        login = free_port()
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        broker.settings |= {
+            "listeners": f"PLAINTEXT://{HOST}:{broker.port},LOGIN://{HOST}:{login}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "listener.name.login.plain.sasl.jaas.config": f'{PLAIN_MODULE} user_alice="right";',
+            "listener.name.login.scram-sha-256.sasl.jaas.config": scram,
+            "listener.name.login.scram-sha-512.sasl.jaas.config": scram,
+            "connection.failed.authentication.delay.ms": "1",
+        }
+        broker.start()
+        before_kib = resident_kib(broker.pid)
+        tried = asyncio.run(try_handshakes(HOST, login, SECONDS, SEED, AT_LEAST))
+        with capsys.disabled():
+            print(f"\nseed {SEED}: {tried.count} handshakes: {dict(tried.ended)}")
+        assert not tried.served
+        assert not tried.hung
+        assert "Traceback" not in broker.log_tail(10_000_000)
+        assert resident_kib(broker.pid) - before_kib < MOST_GROWTH_KIB
+
+        async def log_in() -> None:
+            security = ClientSecurity("SASL_PLAINTEXT").with_login("PLAIN", "alice", "right")
+            (await open_channel(HOST, login, "after", security=security)).close()
+
+        asyncio.run(log_in())

@@ -1,0 +1,234 @@
+"""Every API refuses its clients what Apache Kafka refuses them, with the same answer: users with no
+right, and users with each single right, send the same requests to both.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from ottla_broker.requests.api import find_api
+from ottla_broker.security.acl_index import IMPLIED_BY
+from ottla_broker.security.authorizer import OPERATIONS, Operation, ResourceType
+from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.codec import read_response, request_class
+from ottla_broker.wire.errors import ErrorCode
+from tests.clients.access_probes import BETWEEN_BROKERS, SINCE, Names, probes
+from tests.clients.api_session import KEYS, VERSIONS, Json, build_message, encode_values, has_message_class
+from tests.clients.response_differences import unequal
+from tests.clients.secured_pair import SecuredBroker, run_secured_pair
+from tests.clients.walks.normalized_responses import ResponseNormalizer
+from tests.waiting import eventually_async
+
+CLOSED: Final = "the connection is closed"
+NOT_TRIED: Final = frozenset({"sasl_handshake", "sasl_authenticate", "api_versions"})
+"""APIs that ask for no right."""
+PREFIXED, LITERAL, ALLOW = 4, 3, 3
+RIGHTS: Final = [(kind, operation) for kind, operations in OPERATIONS.items() for operation in operations]
+
+
+def user_of(kind: ResourceType, operation: Operation) -> str:
+    return f"{kind.name}_{operation.name}".replace("_", "")
+
+
+NOBODY: Final = "nobody"
+USERS: Final = [NOBODY, *(user_of(kind, operation) for kind, operation in RIGHTS)]
+"""One without rights, and one with each right."""
+
+
+class KnownDifference(NamedTuple):
+    """`where`: matches `api, what is asked: .path Kafka …, we …` from the start."""
+
+    where: str
+    because: str
+
+
+KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
+    KnownDifference(
+        r"fetch, .*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"
+    ),
+    KnownDifference(
+        r"fetch, a replica: clusterclusteraction ", "of a replica that is none: test_same_answers.py has it"
+    ),
+    KnownDifference("broker_heartbeat, .* Kafka 'the connection is closed'", "Kafka fails with an internal exception"),
+    KnownDifference(r"describe_log_dirs, .*\.partition_size ", "Kafka may not have counted the record yet"),
+    KnownDifference(r".*_delegation_token, .*\.(token_id|hmac) ", "they are random"),
+    KnownDifference(
+        r"describe_quorum, .*(high_watermark|log_end_offset|replica_directory_id|listeners.*) ",
+        "the log has other records, and no listener of a controller",
+    ),
+    KnownDifference(
+        "alter_configs, all brokers: .* Kafka 'invalid_config'", "Kafka refuses to drop what its format had set"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: who sent what, in which version."""
+
+    user: str
+    api: str
+    case: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.api}, {self.case}: {self.user} v{self.version}"
+
+
+def test_every_api_refuses_what_apache_kafka_refuses() -> None:
+    with run_secured_pair(USERS, num_partitions=1, auto_create_topics_enable=False) as (kafka, ottla):
+        theirs, ours = asyncio.run(ask_both(kafka, ottla))
+    assert theirs.keys() == ours.keys()
+    tried = {asked.api for asked in ours}
+    untried = {api for api in VERSIONS if ApiKey[api.upper()] < FIRST_OWN_KEY} - tried - NOT_TRIED - {"envelope"}
+    assert untried == set(), "access_probes.py has no request of these APIs"
+    assert differences(theirs, ours) == []
+    assert undeclared(ours) == [], "rights that matter, and that no Api(…, rights=…) declares"
+
+
+def differences(theirs: dict[Asked, Json], ours: dict[Asked, Json]) -> list[str]:
+    lines = [
+        f"{asked}: {path} Kafka {wanted!r}, we {got!r}"
+        for asked in ours
+        for path, wanted, got in unequal(theirs[asked], ours[asked])
+    ]
+    return [line for line in lines if not any(re.match(known.where, line) for known in KNOWN_DIFFERENCES)]
+
+
+def undeclared(answers: dict[Asked, Json]) -> list[str]:
+    """Rights that change an answer: operation, resource and API."""
+    found = {}
+    for kind, operation in RIGHTS:
+        user = user_of(kind, operation)
+        for asked, answer in answers.items():
+            api = find_api(KEYS[asked.api])
+            assert api is not None and api.rights is not None
+            declared = {(right.kind, each) for right in api.rights for each in implied_by(right.operation)}
+            without = answers[replace(asked, user=NOBODY)]
+            if asked.user == user and (kind, operation) not in declared and neutral(answer, user) != neutral(without):
+                found[f"{operation.name} {kind.name} of {asked.api}"] = True
+    return list(found)
+
+
+def implied_by(operation: Operation) -> frozenset[Operation]:
+    return IMPLIED_BY.get(operation, frozenset({operation}))
+
+
+def neutral(answer: Json, user: str = NOBODY) -> str:
+    return re.sub(rf"\b{user}\b", "USER", repr(answer))
+
+
+async def ask_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[Asked, Json]]:
+    served = [await prepare(side) for side in (kafka, ottla)]
+    sides = [(side, ids) for side, (ids, _) in zip((kafka, ottla), served, strict=True)]
+    spoken = served[0][1]
+    return [dict(await ask_all(side, ids, spoken)) for side, ids in sides]
+
+
+async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple[int, int]]]:
+    """Create what the users' requests name, and their rights. Returns ids of topics by user, and
+    the versions of APIs.
+    """
+    admin = await side.open_as("")
+
+    async def send(api: str, version: int, **fields: Any) -> Any:
+        return await exchange(admin, api, version, fields)
+
+    names = [Names.of_user(user, UUID(int=0)) for user in USERS]
+    wanted = [{"name": of.topic, "num_partitions": 1, "replication_factor": 1} for of in names]
+    made = await send("create_topics", 7, topics=wanted, timeout=10_000)
+    assert {one.error_code for one in made.topics} == {ErrorCode.none}, made
+    rights = [
+        {
+            "resource_type": int(kind),
+            "resource_name": "kafka-cluster" if kind is ResourceType.cluster else pattern_of(kind, user),
+            "resource_pattern_type": LITERAL if kind is ResourceType.cluster else PREFIXED,
+            "principal": f"User:{user}",
+            "host": "*",
+            "operation": int(operation),
+            "permission_type": ALLOW,
+        }
+        for kind, operation in RIGHTS
+        for user in [user_of(kind, operation)]
+    ]
+    granted = await send("create_acls", 3, creations=rights)
+    assert {one.error_code for one in granted.results} == {ErrorCode.none}, granted
+
+    async def have_records_and_commits() -> bool:
+        codes = set()
+        for of in names:
+            at = [{"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}]
+            group = {"group_id": of.group, "generation_id_or_member_epoch": -1, "member_id": ""}
+            await send("find_coordinator", 4, key_type=0, coordinator_keys=[of.group])
+            kept = await send("offset_commit", 8, **group, topics=[{"name": of.topic, "partitions": at}])
+            codes.add(kept.topics[0].partitions[0].error_code)
+        return codes == {ErrorCode.none}
+
+    await eventually_async(have_records_and_commits)
+
+    async def has_producer_ids() -> bool:
+        made = await send("init_producer_id", 4, producer_id=-1, producer_epoch=-1)
+        return bool(made.error_code is ErrorCode.none)
+
+    await eventually_async(has_producer_ids)
+    records = [{"index": 0, "records": encode_values(b"first")}]
+    data = [{"name": of.topic, "partition_data": records} for of in names]
+    written = await send("produce", 9, acks=-1, timeout=10_000, topic_data=data)
+    assert {one.partition_responses[0].error_code for one in written.responses} == {ErrorCode.none}, written
+    versions = admin.versions
+    admin.close()
+    return {name.user: topic.topic_id for name, topic in zip(names, made.topics, strict=True)}, versions
+
+
+def pattern_of(kind: ResourceType, user: str) -> str:
+    return "User:" if kind is ResourceType.user else f"{user}."
+
+
+async def exchange(channel: Channel, api: str, version: int, fields: dict[str, Any]) -> Any:
+    key = KEYS[api]
+    frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
+    return read_response(bytes(frame), key, version)
+
+
+async def ask_all(
+    side: SecuredBroker, ids: dict[str, UUID], spoken: dict[int, tuple[int, int]]
+) -> list[tuple[Asked, Json]]:
+    return [answer for user in USERS for answer in await ask_as(side, Names.of_user(user, ids[user]), spoken)]
+
+
+async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, int]]) -> list[tuple[Asked, Json]]:
+    channels: dict[bool, Channel] = {}
+    answers: list[tuple[Asked, Json]] = []
+    normalizer = ResponseNormalizer("", {of.topic_id: "<topic>"})
+    for api, case, fields in probes(of):
+        between_brokers = api in BETWEEN_BROKERS
+        for version in versions_tried(of.user, api, SINCE.get((api, case), 0), spoken):
+            if between_brokers not in channels or not channels[between_brokers].is_open:
+                channels[between_brokers] = await side.open_as(of.user, to_controller=between_brokers)
+            try:
+                answer = await asyncio.wait_for(exchange(channels[between_brokers], api, version, fields), 20)
+            except ConnectionError:
+                normal: Json = CLOSED
+            else:
+                normal = is_refused(answer) if between_brokers else normalizer.normalize(answer)
+            answers.append((Asked(of.user, api, case, version), normal))
+    for channel in channels.values():
+        channel.close()
+    return answers
+
+
+def is_refused(response: Any) -> str:
+    return "refused" if response.error_code is ErrorCode.cluster_authorization_failed else "not refused"
+
+
+def versions_tried(user: str, api: str, since: int, spoken: dict[int, tuple[int, int]]) -> Iterator[int]:
+    """The first and the last one that both serve; all for the user without rights."""
+    first, last = VERSIONS[api]
+    low, high = spoken.get(KEYS[api], (first, last))
+    common = range(max(first, low, since), min(last, high) + 1)
+    both = [version for version in common if has_message_class(api, version)]
+    yield from both if user == NOBODY else dict.fromkeys((both[0], both[-1]))

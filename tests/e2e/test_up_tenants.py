@@ -1,0 +1,71 @@
+"""`ottla up` with the example of two tenants, and clients with the files of their users."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_resources import Json
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tenants"
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as process:
+        yield process
+
+
+def example(up: UpProcess) -> list[Json]:
+    found: list[Json] = [it for file in sorted(EXAMPLE.glob("*.yaml")) for it in yaml.safe_load_all(file.read_text())]
+    for it in found:
+        if it["kind"] == "Cluster":
+            it["spec"]["listeners"][0]["port"] = up.port
+    return found
+
+
+def settings(up: UpProcess, user: str) -> dict[str, Any]:
+    folder = up.folder / ".ottla" / "shared" / "users" / user
+    lines = (folder / "librdkafka.properties").read_text().splitlines()
+    found = dict(line.split("=", 1) for line in lines)
+    return {key: str(folder / value) if key.endswith(".location") else value for key, value in found.items()}
+
+
+def produce(of_user: dict[str, Any], topic: str) -> ck.KafkaError | None:
+    errors: list[ck.KafkaError | None] = []
+    producer = ck.Producer({**of_user, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
+    producer.produce(topic, topic.encode(), on_delivery=lambda error, _: errors.append(error))
+    producer.flush(20)
+    (error,) = errors
+    return error
+
+
+def test_tenants_use_the_same_names_and_see_only_their_own(up: UpProcess) -> None:
+    up.write_resources(*example(up))
+    up.start()
+    for user in ("acme-billing", "acme-shop", "globex-billing"):
+        up.wait_for_line(f"user {user}: clients connect with")
+    for topic in ("acme.orders", "globex.orders"):
+        up.wait_for_line(f"topic {topic} created")
+    shop, billing, globex = (settings(up, it) for it in ("acme-shop", "acme-billing", "globex-billing"))
+    assert produce(shop, "acme.orders") is None
+    for login, topic in ((shop, "globex.orders"), (billing, "acme.orders"), (globex, "acme.orders")):
+        error = produce(login, topic)
+        assert error is not None and error.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED, topic
+    admin = AdminClient(shop)
+    admin.create_topics([NewTopic("acme.more", 1)])["acme.more"].result(20)
+    with pytest.raises(ck.KafkaException, match="AUTHORIZATION_FAILED"):
+        admin.create_topics([NewTopic("globex.more", 1)])["globex.more"].result(20)
+    assert sorted(AdminClient(billing).list_topics(timeout=10).topics) == ["acme.more", "acme.orders"]
+    assert list(AdminClient(globex).list_topics(timeout=10).topics) == ["globex.orders"]
+    consumer = ck.Consumer({**billing, "group.id": "acme.reports", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["acme.orders"])
+    message = consumer.poll(30)
+    assert message is not None and message.value() == b"acme.orders"
+    consumer.close()
+    assert up.stop() == 0

@@ -1,0 +1,56 @@
+"""What brokers know of rules, credentials and quotas: what was deleted never comes back."""
+
+import asyncio
+from collections.abc import Iterator
+
+from ottla_broker.metadata.image import MetadataImage
+from tests.sim.cluster import SimulatedCluster
+from tests.sim.history import Access, History
+
+CHECK_S = 0.05
+
+
+def access_in(image: MetadataImage) -> set[Access]:
+    return {
+        *(("rule", entry.resource_name) for entry in image.acls.values()),
+        *(("credential", user) for user, _ in image.scram_credentials),
+        *(("quota", name or "") for entity in image.client_quotas for _, name in entity),
+    }
+
+
+class AccessMonitor:
+    """Observes the brokers that serve clients."""
+
+    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+        self._cluster = cluster
+        self._history = history
+        # By broker: what it has had, and what it no longer has. A broker that is behind may
+        # learn of what is deleted by now.
+        self._had: dict[str, set[Access]] = {}
+        self._gone: dict[str, set[Access]] = {}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            self.check()
+
+    def check(self) -> None:
+        deleted = {what for what, exists in self._history.access.items() if exists is False}
+        for broker in self._cluster:
+            if not broker.is_serving or broker.broker is None:
+                continue
+            known = access_in(broker.broker.image)
+            had, gone = self._had.setdefault(broker.host, set()), self._gone.setdefault(broker.host, set())
+            had |= known
+            for kind, name in sorted(gone & known):
+                self._history.record_violation(f"the {kind} {name} came back on {broker.host}")
+            self._gone[broker.host] = (gone | deleted & had) - known
+
+
+def access_is_as_acknowledged(history: History, image: MetadataImage) -> Iterator[str]:
+    known = access_in(image)
+    for (kind, name), exists in history.access.items():
+        if exists is True and (kind, name) not in known:
+            yield f"the {kind} {name} was acknowledged, and does not exist"
+        elif exists is False and (kind, name) in known:
+            yield f"the deletion of the {kind} {name} was acknowledged, and it exists"

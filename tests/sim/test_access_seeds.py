@@ -1,0 +1,30 @@
+"""Rules, credentials and quotas through crashes and changes of the controller: a fixed set of seeds
+violates no invariant, and a disabled rule is detected.
+"""
+
+import pytest
+
+from tests.sim.disabled_rule_runs import is_detected, rules_named
+from tests.sim.scenario import run_access_seed
+from tests.sim.test_seeds import pool
+
+SEEDS = range(1, 25)
+
+
+def test_what_was_revoked_never_comes_back() -> None:
+    with pool() as workers:
+        outcomes = list(workers.map(run_access_seed, SEEDS))
+    violations = {
+        f"seed {outcome.seed} (python -m tests.sim --access {outcome.seed})": outcome.violations
+        for outcome in outcomes
+        if outcome.violations
+    }
+    assert not violations
+    for what in ("rule", "credential", "quota"):
+        assert sum(outcome.counts.get(f"{what} deleted", 0) for outcome in outcomes) > len(SEEDS), what
+
+
+@pytest.mark.timeout(900)
+def test_rules_that_are_deleted_before_their_commit_are_detected() -> None:
+    (rule,) = rules_named("rules deleted before commit")
+    assert is_detected(rule, (1, 2, 3, 4))
