@@ -2,6 +2,7 @@
 clients with the users' own files.
 """
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,7 +162,9 @@ def test_a_user_whose_name_a_mapping_rule_makes_and_one_that_no_rule_matches(up:
     up.wait_for_line("topic orders created")
     assert (files_of(up) / "username").read_text() == "billing"
     assert produce(librdkafka(up), "orders") is None
-    settings = librdkafka(up)
+    settings, kept = librdkafka(up), up.folder / "kept"
+    shutil.copytree(files_of(up), kept)  # the folder is deleted with the User
+    settings |= {key: str(kept / Path(it).name) for key, it in settings.items() if key.endswith(".location")}
     up.write_resources(cluster(up, **rules), topic("orders"))
     up.wait_for_line("user billing is no longer described")
     eventually(lambda: produce(settings, "orders") is not None, within_s=60)

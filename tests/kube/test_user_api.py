@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from ottla_broker.wire.listener_tls import inspect_certificate
 from ottla_operator.plan.conditions import kstatus
-from ottla_operator.plan.inter_broker_login import LoginPasswords
+from ottla_operator.plan.inter_broker_login import OPERATOR_USER, LoginPasswords
 from tests.brokers import BrokerProcess
 from tests.kube.api_client import ApiError, Json
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
@@ -51,20 +51,20 @@ def broker() -> Iterator[BrokerProcess]:
 @pytest.fixture
 def secured(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
     """A namespace with a secured Cluster whose only broker is the process."""
-    resources.api.request(
-        "POST",
-        f"/api/v1/namespaces/{resources.namespace}/secrets",
-        {
-            "metadata": {
-                "name": "demo-inter-broker-login",
-                "labels": {"app.kubernetes.io/managed-by": "ottla-operator"},
-            },
-            "stringData": PASSWORDS.to_values(),
-        },
-    )
+    create_login_secret(resources)
     listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
     create_cluster_with_broker(resources, broker, listeners=listeners, authorization={"type": "ACL"})
     return resources
+
+
+def create_login_secret(resources: NamespaceClient) -> None:
+    """The Secret that the operator would make, with the passwords that the broker has already."""
+    labels = {"app.kubernetes.io/managed-by": "ottla-operator"}
+    secret = {
+        "metadata": {"name": "demo-inter-broker-login", "labels": labels},
+        "stringData": PASSWORDS.to_values(),
+    }
+    resources.api.request("POST", f"/api/v1/namespaces/{resources.namespace}/secrets", secret)
 
 
 def secret_values(resources: NamespaceClient, name: str) -> dict[str, str]:
@@ -165,6 +165,7 @@ def test_certificates_of_the_clusters_own_authority_are_in_secrets(
 ) -> None:
     listeners = [{"name": "clients", "port": 9094, "tls": True, "authentication": "TLS"}]
     tls, authorization = {"issuer": "Internal"}, {"type": "ACL"}
+    create_login_secret(resources)
     create_cluster_with_broker(resources, broker, listeners=listeners, tls=tls, authorization=authorization)
     resources.create("User", "billing", {**SPEC, "authentication": {"type": "TLS"}, "acls": RULES})
     user = resources.wait_for_status("User", "billing")
@@ -180,7 +181,7 @@ def test_certificates_of_the_clusters_own_authority_are_in_secrets(
     names = inspect_certificate(server["tls.crt"], server["tls.key"]).names
     assert f"*.demo-brokers.{resources.namespace}.svc" in names
     assert f"demo-clients-bootstrap.{resources.namespace}.svc" in names
-    cluster = resources.get("Cluster", "demo")
+    cluster = resources.wait_for_status("Cluster", "demo")
     assert cluster["status"]["certificate"]["notAfter"] > cluster["status"]["certificate"]["renewalTime"]
     writes, reconciles = operator.count_writes(), operator.count_reconciles("User")
     eventually(lambda: operator.count_reconciles("User") >= reconciles + 2, within_s=90)
@@ -223,7 +224,15 @@ def test_rules_of_a_policy_reach_its_users_and_go_with_it(secured: NamespaceClie
 
 def granted(user: str) -> list[str]:
     """What rules of the broker allow to a user."""
-    admin = AdminClient({"bootstrap.servers": f"{HOST}:9091"})
+    admin = AdminClient(
+        {
+            "bootstrap.servers": f"{HOST}:9091",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": OPERATOR_USER,
+            "sasl.password": PASSWORDS.operator,
+        }
+    )
     wanted = AclBindingFilter(
         *(ResourceType.ANY, None, ResourcePatternType.ANY),
         *(f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY),
