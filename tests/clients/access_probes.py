@@ -69,6 +69,7 @@ SINCE: Final = {
 def probes(of: Names) -> Iterator[Probe]:
     yield from record_probes(of)
     yield from group_probes(of)
+    yield from transaction_probes(of)
     yield from describe_probes(of)
     yield from config_probes(of)
     yield from cluster_probes(of)
@@ -122,6 +123,25 @@ def group_probes(of: Names) -> Iterator[Probe]:
     deleted = of.topics(partitions=[{"partition_index": 0}])
     yield "offset_delete", "two topics", {"group_id": of.group, "topics": deleted}
     yield "delete_groups", "two groups", {"groups_names": [of.group, f"{of.user}.nothing"]}
+
+
+def transaction_probes(of: Names) -> Iterator[Probe]:
+    """Of a transactional id that nobody uses."""
+    name = f"{of.user}.transaction"
+    producer = {"transactional_id": name, "producer_id": 7, "producer_epoch": 0}
+    yield "find_coordinator", "a transaction", {"key": name, "key_type": 1, "coordinator_keys": [name]}
+    yield "add_offsets_to_txn", "an unknown producer", {**producer, "group_id": of.group}
+    named = of.topics(partitions=[0])
+    old = {f"v3_and_below_{field}": value for field, value in {**producer, "topics": named}.items()}
+    both = {**producer, **old, "topics": named, "transactions": [{**producer, "verify_only": False, "topics": named}]}
+    yield "add_partitions_to_txn", "an unknown producer", both
+    at = [{"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}]
+    offsets = {"group_id": of.group, "generation_id": -1, "member_id": "", "topics": of.topics(partitions=at)}
+    yield "txn_offset_commit", "an unknown producer", {**producer, **offsets}
+    yield "end_txn", "an unknown producer", {**producer, "committed": False}
+    yield "describe_transactions", "one", {"transactional_ids": [name]}
+    yield "list_transactions", "all", {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
+    yield "write_txn_markers", "nothing", {"markers": []}
 
 
 def describe_probes(of: Names) -> Iterator[Probe]:
@@ -191,6 +211,7 @@ def cluster_probes(of: Names) -> Iterator[Probe]:
     }
     yield "alter_client_quotas", "one, validated", {"entries": [quota], "validate_only": True}
     yield "alter_user_scram_credentials", "one that is none", {"deletions": [{"name": of.user, "mechanism": 1}]}
+    yield "update_features", "nothing", {"timeout": 1000, "feature_updates": [], "validate_only": True}
     yield "unregister_broker", "an unknown broker", {"broker_id": 77}
     voter = {"cluster_id": NO_CLUSTER, "voter_id": 9, "voter_directory_id": NO_UUID, "timeout": 1000}
     yield "add_raft_voter", "of another cluster", {**voter, "listeners": [{"name": "A", "host": "h", "port": 1}]}
