@@ -1,7 +1,7 @@
 """Kafka Connect: a file is read into a topic and written to another file, by standalone and
 distributed workers.
 
-Exactly-once sources need transactions, which are not supported.
+Exactly-once sources are not tried.
 """
 
 import json
