@@ -47,6 +47,10 @@ class Names:
     def of_user(cls, user: str, topic_id: UUID) -> "Names":
         return cls(user, f"{user}.topic", f"{user}.absent", f"{user}.group", topic_id)
 
+    @property
+    def transactional_id(self) -> str:
+        return f"{self.user}.transaction"
+
     def topics(self, **fields: Any) -> list[dict[str, Any]]:
         """The topic that exists and the one that does not, for requests by name or by id."""
         return [
@@ -127,7 +131,7 @@ def group_probes(of: Names) -> Iterator[Probe]:
 
 def transaction_probes(of: Names) -> Iterator[Probe]:
     """Of a transactional id that nobody uses."""
-    name = f"{of.user}.transaction"
+    name = of.transactional_id
     producer = {"transactional_id": name, "producer_id": 7, "producer_epoch": 0}
     yield "find_coordinator", "a transaction", {"key": name, "key_type": 1, "coordinator_keys": [name]}
     yield "add_offsets_to_txn", "an unknown producer", {**producer, "group_id": of.group}

@@ -175,6 +175,15 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
         return bool(made.error_code is ErrorCode.none)
 
     await eventually_async(has_producer_ids)
+
+    async def has_transaction_coordinators() -> bool:
+        ids = [of.transactional_id for of in names]
+        found = await send("find_coordinator", 4, key_type=1, coordinator_keys=ids)
+        told = await send("describe_transactions", 0, transactional_ids=ids)
+        codes = {one.error_code for one in (*found.coordinators, *told.transaction_states)}
+        return codes <= {ErrorCode.none, ErrorCode.transactional_id_not_found}
+
+    await eventually_async(has_transaction_coordinators)
     records = [{"index": 0, "records": encode_values(b"first")}]
     data = [{"name": of.topic, "partition_data": records} for of in names]
     written = await send("produce", 9, acks=-1, timeout=10_000, topic_data=data)

@@ -1,6 +1,5 @@
 """`__consumer_offsets` has Kafka's format. Kafka's decoder reads each record that Ottla writes,
-Kafka's coordinator serves groups from them, and Ottla loads what Kafka wrote and ignores groups of
-unknown protocols.
+Kafka's coordinator serves groups from them, and Ottla loads what Kafka wrote.
 """
 
 import json
@@ -16,7 +15,8 @@ import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla_broker.coordination.classic_group import GroupState
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.records import (
@@ -297,6 +297,7 @@ def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -
             pass
     loader = loaders[partition_of("classic", PARTITIONS)]
     group = loader.groups["classic"]
+    assert isinstance(group, ClassicGroup)
     assert (group.state, list(group.static_members), group.subscribed_topics) == (
         GroupState.stable,
         ["i"],
@@ -309,7 +310,8 @@ def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -
         "of kafka",
     )  # the client also sends the terminating zero
     other = loaders[partition_of("newer", PARTITIONS)]
-    assert other.unknown_records > 0, "records of a KIP-848 group"
+    newer_group = other.groups["newer"]
+    assert isinstance(newer_group, ConsumerGroup) and newer_group.members and other.unknown_records == 0
     assert other.offsets.get("newer", "t", 1) is not None
     for loader in loaders.values():
         for _ in loader.add_simple_groups():

@@ -133,7 +133,7 @@ def test_password_follows_its_sources(tmp_path: Path) -> None:
         assert await can_log_in(kubelet, kubelet.secret("bobs")["password"], "bob")
         assert not await can_log_in(kubelet, "edited", "bob")
         kubelet.edit_spec("User", "alice", authentication={"type": "TLS"})
-        await kubelet.wait_until(lambda: kubelet.condition("User", "alice").get("reason") == "ListenerNotFound")
+        await kubelet.wait_until(lambda: kubelet.condition("User", "alice").get("reason") == "AuthorityNotFound")
 
     run_secured(tmp_path, scenario)
 

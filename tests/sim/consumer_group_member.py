@@ -88,6 +88,8 @@ class ConsumerGroupMember(Member):
     async def _heartbeat_and_reconcile(self, client: Client) -> None:
         sent_at = self.loop.time()
         response = await self._send_heartbeat(client)
+        if self.loop.time() - sent_at >= SESSION_S:  # clients wait for less: the member may be removed by now
+            raise TimeoutError
         if response.error_code in MUST_REJOIN:
             self._give_up(self._owned.keys())
             self._epoch, self._is_full = JOIN, True
