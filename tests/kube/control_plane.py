@@ -138,7 +138,7 @@ class ControlPlane:
             "kubeconfig": kubeconfig,
             "authentication-kubeconfig": kubeconfig,
             "authorization-kubeconfig": kubeconfig,
-            "bind-address": LOOPBACK,
+            "secure-port": "0",  # several control planes may run on one network
             "cert-dir": self.folder / "controllers",
             "service-account-private-key-file": self.authority.service_account_key,
             "root-ca-file": self.authority.certificate,
@@ -170,7 +170,7 @@ class ControlPlane:
             "config": config,
             "authentication-kubeconfig": kubeconfig,
             "authorization-kubeconfig": kubeconfig,
-            "bind-address": LOOPBACK,
+            "secure-port": "0",
             "cert-dir": self.folder / "scheduler",
         }
 
