@@ -2,10 +2,8 @@
 names.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
@@ -18,10 +16,8 @@ from ottla_broker.security.jwks import JsonWebKeySet
 from ottla_broker.security.oauthbearer import TokenValidator
 from ottla_broker.security.principal_mapping import PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession, ScramLogin
-from ottla_broker.security.scram import CredentialShape, ScramCredential, ScramMechanism
+from ottla_broker.security.scram import CredentialShapes, ScramCredential, ScramMechanism
 from ottla_broker.wire.client_security import SASL_PROTOCOLS
-
-SHAPES_VALID_S: Final = 10.0
 
 
 class ListenerLogins:
@@ -39,7 +35,7 @@ class ListenerLogins:
         self._tasks = BackgroundTasks()
         config = broker.config
         secret_key = config(DELEGATION_TOKEN_SECRET_KEY)
-        self._shapes: dict[ScramMechanism, tuple[float, tuple[CredentialShape, ...]]] = {}
+        self._shapes = CredentialShapes(lambda: broker.image.scram_credentials, now_s)
         self._token_secret = None if secret_key is None else TokenSecret(secret_key)
         protocols = {one.name: config.security_protocol(one.name) for one in config.listeners}
         self.sasl_sessions = {
@@ -78,18 +74,7 @@ class ListenerLogins:
         sasl = listener_sasl(self._broker.config, listener)
         find_credential = partial(self._find_credential, listener)
         validator = self._validators.get(listener)
-        return SaslSession(sasl, find_credential, self._now_s, validator, self._find_token, self._find_shapes)
-
-    def _find_shapes(self, mechanism: ScramMechanism) -> Sequence[CredentialShape]:
-        """Found again after SHAPES_VALID_S, since anybody may try to log in as unknown users."""
-        at_s, shapes = self._shapes.get(mechanism, (-math.inf, ()))
-        if self._now_s() - at_s > SHAPES_VALID_S:
-            found = self._broker.image.scram_credentials.items()
-            shapes = tuple(
-                sorted(CredentialShape(len(it.salt), it.iterations) for (_, of), it in found if of == mechanism)
-            )
-            self._shapes[mechanism] = self._now_s(), shapes
-        return shapes
+        return SaslSession(sasl, find_credential, self._now_s, validator, self._find_token, self._shapes.find)
 
     def _find_token(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         token, now_ms = self._broker.image.delegation_tokens.get(token_id), self._broker.runtime.now_ms()

@@ -3,7 +3,8 @@
 import base64
 import hashlib
 import hmac
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -83,6 +84,31 @@ class CredentialShape(NamedTuple):
 
 
 DEFAULT_SHAPE: Final = CredentialShape(SALT_BYTES, DEFAULT_ITERATIONS)
+SHAPES_VALID_S: Final = 10.0
+
+
+class CredentialShapes:
+    """The shapes of the users' credentials, which decoys have. `credentials`: returns those of all
+    users, by user and mechanism. Found again after SHAPES_VALID_S, since anybody may try to log in
+    as unknown users.
+    """
+
+    def __init__(
+        self, credentials: Callable[[], Mapping[tuple[str, int], ScramCredential]], now_s: Callable[[], float]
+    ) -> None:
+        self._credentials = credentials
+        self._now_s = now_s
+        self._shapes: dict[ScramMechanism, tuple[float, tuple[CredentialShape, ...]]] = {}
+
+    def find(self, mechanism: ScramMechanism) -> Sequence[CredentialShape]:
+        at_s, shapes = self._shapes.get(mechanism, (-math.inf, ()))
+        if self._now_s() - at_s > SHAPES_VALID_S:
+            found = self._credentials().items()
+            shapes = tuple(
+                sorted(CredentialShape(len(it.salt), it.iterations) for (_, of), it in found if of == mechanism)
+            )
+            self._shapes[mechanism] = self._now_s(), shapes
+        return shapes
 
 
 def decoy_credential(

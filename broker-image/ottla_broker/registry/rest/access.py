@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
+import time
 from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,7 +30,7 @@ from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
 from ottla_broker.security.principal_mapping import NoMatchingRule
 from ottla_broker.security.sasl_session import ListenerSasl
-from ottla_broker.security.scram import MECHANISMS, ScramMechanism, decoy_credential, make_credential
+from ottla_broker.security.scram import MECHANISMS, CredentialShapes, ScramMechanism, decoy_credential, make_credential
 from ottla_broker.wire.client_security import PLAIN, SASL_PROTOCOLS, TLS_PROTOCOLS
 
 MAX_REMEMBERED: Final = 1000
@@ -45,6 +46,7 @@ class RegistryAccess:
         self.listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
         self.protocol = config.security_protocol(self.listener)
         self._secret = secrets.token_bytes(32)
+        self._shapes = CredentialShapes(lambda: broker.image.scram_credentials, time.monotonic)
         self._remembered: OrderedDict[bytes, bytes] = OrderedDict()
 
     @property
@@ -84,7 +86,7 @@ class RegistryAccess:
 
     async def _matches_scram(self, mechanism: ScramMechanism, name: str, password: str) -> bool:
         stored = self._broker.image.scram_credentials.get((name, mechanism))
-        credential = stored or decoy_credential(mechanism, name, self._secret)
+        credential = stored or decoy_credential(mechanism, name, self._secret, self._shapes.find(mechanism))
         proof = f"{mechanism}\0{name}\0{password}".encode()
         key = hmac.new(self._secret, proof, hashlib.sha256).digest()
         stored_key = self._remembered.get(key)
