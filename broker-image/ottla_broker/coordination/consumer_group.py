@@ -136,7 +136,7 @@ class MemberDeadlines:
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
     """`metadata_version` and `regex_*` say for which metadata the group's topics and regular
-    expressions were looked at last; −1 after loading, so that the next heartbeat looks."""
+    expressions were evaluated last; −1 after loading: the next heartbeat evaluates them."""
 
     type: ClassVar = "consumer"
     protocol_type: ClassVar = "consumer"

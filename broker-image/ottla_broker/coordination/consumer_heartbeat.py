@@ -35,7 +35,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 REGEX_MIN_REFRESH_MS = 10_000
-"""How often a group's regular expressions are looked at again, at most."""
+"""How often a group's regular expressions are evaluated again, at most."""
 
 
 @dataclass(frozen=True, slots=True)

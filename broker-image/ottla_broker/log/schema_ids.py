@@ -1,7 +1,7 @@
 """Checks that the records of a batch carry ids of schemas that the topic's subjects have.
 
 A serializer writes a zero byte and the schema's id in 4 bytes before the data. Only these five
-bytes are looked at, once for each id of a batch.
+bytes are read, once for each id of a batch.
 """
 
 from struct import Struct

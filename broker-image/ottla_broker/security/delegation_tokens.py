@@ -45,8 +45,8 @@ class DelegationToken(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """The credential that a login with a token is checked against, and the owner as whom the client
-    is logged in.
+    """The credential of a login with a token, and the token's owner, who is the principal of the
+    connection then.
     """
 
     owner: Principal

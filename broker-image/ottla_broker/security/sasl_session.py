@@ -156,7 +156,7 @@ class SaslSession:
 
     @property
     def claimed_user(self) -> str:
-        """As whom the client tries to log in, as far as it has said; not of an OAuth token."""
+        """The user name of the login; empty until the client has sent it, and with OAuth."""
         return "" if self._exchange is None else self._exchange.username
 
     @property

@@ -11,7 +11,7 @@ CONCURRENT_TRANSACTIONS.
   or a marker that comes late can never count for the next transaction.
 - The largest epoch is never given to a producer: the coordinator can always fence it. When epochs
   are used up, the id gets a new producer id with epoch 0.
-- PrepareCommit and PrepareAbort are the decision: whoever coordinates the id next must complete it.
+- PrepareCommit and PrepareAbort are decided: the next coordinator of the id, too, completes them.
 """
 
 from collections.abc import Iterable
@@ -132,8 +132,8 @@ def initialize_producer(
 ) -> TransactionMetadata:
     """The state for a producer that begins or, with `expected`, goes on after an error (KIP-360).
 
-    A result in PrepareAbort ends the former instance's transaction: the producer is told
-    CONCURRENT_TRANSACTIONS and asks again. Raises PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    A result in PrepareAbort ends the former instance's transaction: the producer gets
+    CONCURRENT_TRANSACTIONS and retries. Raises PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     `new_producer_id`: used where `needs_new_producer_id`. `transaction_version`: the finalized
     one."""
     if current is None:
