@@ -55,25 +55,27 @@ async def update_with_downgrades_allowed(ctx: RequestContext, request: RequestV0
 
 @API.handler(1, 1)
 async def update_with_results(ctx: RequestContext, request: RequestV1) -> ResponseV1:
-    updates = [
-        read_update(one.feature, int(one.max_version_level), int(one.upgrade_type)) for one in request.feature_updates
-    ]
-    await update_features(ctx, updates, validate_only=request.validate_only)
+    updates = await read_and_update(ctx, request)
     results = tuple(ResultV1(feature=one.feature, error_code=ErrorCode.none, error_message=None) for one in updates)
     return ResponseV1(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, results=results)
 
 
 @API.handler(2, 2)
 async def update_all(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    await read_and_update(ctx, request)
+    return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
+
+
+async def read_and_update(ctx: RequestContext, request: RequestV1 | UpdateFeaturesRequest) -> list[FeatureUpdate]:
     updates = [
         read_update(one.feature, int(one.max_version_level), int(one.upgrade_type)) for one in request.feature_updates
     ]
     await update_features(ctx, updates, validate_only=request.validate_only)
-    return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
+    return updates
 
 
 def read_update(feature: str, level: int, upgrade_type: int) -> FeatureUpdate:
-    """INVALID_UPDATE_VERSION for an unknown kind of change."""
+    """Raises INVALID_UPDATE_VERSION for an unknown kind of change."""
     if upgrade_type not in KNOWN_TYPES:
         raise KafkaError(ErrorCode.invalid_update_version, f"upgrade type {upgrade_type} is not 1, 2 or 3")
     return FeatureUpdate(feature, level, UpgradeType(upgrade_type))

@@ -14,7 +14,7 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
 
-from ottla_broker.security.acls import ANY, AccessControlEntry, PatternType, Permission, find_problem
+from ottla_broker.security.acls import ANY, AccessControlEntry, PatternType, Permission, described_entries, find_problem
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -63,16 +63,4 @@ async def fetch_topic_acls(source: Client) -> list[AccessControlEntry]:
     if response.error_code is not ErrorCode.none:
         reason = response.error_message or response.error_code.name
         raise KafkaError(response.error_code, f"access rules cannot be read (sync.acls): {reason}")
-    return [
-        AccessControlEntry(
-            resource.resource_type,
-            resource.resource_name,
-            resource.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for resource in response.resources
-        for acl in resource.acls
-    ]
+    return described_entries(response)

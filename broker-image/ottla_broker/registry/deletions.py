@@ -14,6 +14,7 @@ from ottla_broker.registry.record_format import (
     delete_subject_key,
     mode_key,
     schema_key,
+    schema_value,
 )
 from ottla_broker.registry.state import RegistryState, SchemaVersion
 
@@ -66,19 +67,7 @@ def plan_version_deletion(
 
 
 def softly_deleted(version: SchemaVersion) -> SchemaValue:
-    schema = version.schema
-    return SchemaValue(
-        version.subject,
-        version.version,
-        version.id,
-        schema.text,
-        schema.type,
-        schema.references,
-        schema.metadata,
-        schema.rule_set,
-        schema.guid(),
-        deleted=True,
-    )
+    return schema_value(version.subject, version.version, version.id, version.schema, deleted=True)
 
 
 def _check_unreferenced(state: RegistryState, version: SchemaVersion, *, permanent: bool) -> None:

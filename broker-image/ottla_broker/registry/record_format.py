@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla_broker.registry.schema import JsonObject, Reference, SchemaType
+from ottla_broker.registry.schema import JsonObject, Reference, Schema, SchemaType
 
 SCHEMA_MAGIC: Final = 1
 OTHER_MAGIC: Final = 0
@@ -36,6 +36,21 @@ class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set
     rule_set: JsonObject | None = None
     guid: str | None = None
     deleted: bool = False
+
+
+def schema_value(subject: str, version: int, id_: int, schema: Schema, *, deleted: bool = False) -> SchemaValue:
+    return SchemaValue(
+        subject,
+        version,
+        id_,
+        schema.text,
+        schema.type,
+        schema.references,
+        schema.metadata,
+        schema.rule_set,
+        schema.guid(),
+        deleted,
+    )
 
 
 class ConfigValue(msgspec.Struct, omit_defaults=True):

@@ -11,7 +11,7 @@ from ottla_broker.registry.compatibility import (
     versions_to_check,
 )
 from ottla_broker.registry.modes import Mode, check_writable, mode_of
-from ottla_broker.registry.record_format import SchemasRecord, SchemaValue, schema_key
+from ottla_broker.registry.record_format import SchemasRecord, schema_key, schema_value
 from ottla_broker.registry.schema import LATEST, NamedSchema, Reference, Schema
 from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import context_of, is_valid_subject, qualify_subject
@@ -81,18 +81,7 @@ def _plan_import(state: RegistryState, wanted: Registration) -> NewVersion:
 
 
 def _new_version(wanted: Registration, number: int, schema_id: int, check: CompatibilityCheck) -> NewVersion:
-    schema = wanted.schema
-    value = SchemaValue(
-        wanted.subject,
-        number,
-        schema_id,
-        schema.text,
-        schema.type,
-        schema.references,
-        schema.metadata,
-        schema.rule_set,
-        schema.guid(),
-    )
+    value = schema_value(wanted.subject, number, schema_id, wanted.schema)
     record = SchemasRecord(schema_key(wanted.subject, number), value)
     return NewVersion(number, schema_id, (record,), check)
 

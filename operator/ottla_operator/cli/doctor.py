@@ -1,6 +1,7 @@
 """`ottla doctor`."""
 
 import asyncio
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -75,8 +76,7 @@ def doctor(
     if output is Format.table:
         _print(findings)
     else:
-        names = {"area": "area", "what": "what", "verdict": "verdict", "seen": "seen", "why": "why", "next": "next"}
-        print_document([{name: str(getattr(it, field)) for name, field in names.items()} for it in findings], output)
+        print_document([asdict(it) | {"verdict": str(it.verdict)} for it in findings], output)
     if any(it.verdict is Verdict.problem for it in findings):
         raise typer.Exit(ExitCode.failed)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.client import parse_bootstrap_servers
 from ottla_broker.wire.client_security import ClientSecurity
@@ -27,7 +28,7 @@ Address = tuple[str, int]
 async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Finding]:
     """Raises ValueError if `bootstrap` is no list of addresses."""
     given = parse_bootstrap_servers(bootstrap)
-    found = [await _examine_address(f"bootstrap {_text(it)}", it, security) for it in given]
+    found = [await _examine_address(f"bootstrap {format_host_and_port(*it)}", it, security) for it in given]
     if not any(it.verdict in (Verdict.good, Verdict.warning) for it in found):
         return found
     try:
@@ -37,7 +38,7 @@ async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Find
             found += judge_fenced(description.brokers)
             for broker in description.brokers:
                 if not broker.is_fenced and (address := (broker.host, broker.port)) not in given:
-                    what = f"broker {broker.id} at {_text(address)}"
+                    what = f"broker {broker.id} at {format_host_and_port(*address)}"
                     found.append(await _examine_address(what, address, security))
             found.append(await _examine_partitions(client))
     except (KafkaError, Unreachable) as reason:
@@ -135,8 +136,3 @@ async def _examine_partitions(client: KafkaClient) -> Finding:
     every = await topics.list_topics(client)
     problems = cluster.find_partition_problems(every, await reassignments.list_reassignments(client))
     return judge_partitions(sum(len(topic.partitions) for topic in every), problems)
-
-
-def _text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -18,6 +18,7 @@ from ottla_operator.resources.model import Json
 
 AREA: Final = "kubernetes"
 CRD: Final = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+SELECTOR: Final = ",".join(f"{name}={value}" for name, value in OPERATOR.items())
 INSTALL: Final = "helm upgrade --install ottla charts/ottla"
 
 
@@ -32,8 +33,11 @@ async def examine_kubernetes() -> list[Finding]:
         return [Finding(AREA, "access", Verdict.problem, seen, why, "kubectl config view")]
     client = ApiClient(log_in)
     try:
-        found = [judge_crd(kind.name, build_crd(kind), await _get_crd(client, kind)) for kind in crds.KINDS]
-        return [*found, judge_operator(await client.list(DEPLOYMENT, None, ",".join(_selector())))]
+        found = []
+        for kind in crds.KINDS:
+            own = build_crd(kind)
+            found.append(judge_crd(kind.name, own, await client.get(CRD, None, own["metadata"]["name"])))
+        return [*found, judge_operator(await client.list(DEPLOYMENT, None, SELECTOR))]
     except ApiError as reason:
         why = "neither the resources nor the operator can be examined"
         step = "kubectl auth can-i list deployments -A" if reason.status == FORBIDDEN else "kubectl cluster-info"
@@ -64,16 +68,8 @@ def judge_operator(deployments: list[Json]) -> Finding:
     if available:
         return Finding(AREA, what, Verdict.good, f"available: {names}")
     namespace = deployments[0]["metadata"]["namespace"]
-    step = f"kubectl describe pods --namespace {namespace} --selector {','.join(_selector())}"
+    step = f"kubectl describe pods --namespace {namespace} --selector {SELECTOR}"
     return Finding(AREA, what, Verdict.problem, f"no pod of {names} is available", why, step)
-
-
-def _selector() -> list[str]:
-    return [f"{name}={value}" for name, value in OPERATOR.items()]
-
-
-async def _get_crd(client: ApiClient, kind: crds.Kind) -> Json | None:
-    return await client.get(CRD, None, build_crd(kind)["metadata"]["name"])
 
 
 def _fields(definition: Json) -> set[str]:

@@ -7,7 +7,7 @@ import re
 import resource
 import shutil
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ MIN_FREE_BYTES: Final = 1 << 30
 MIN_FREE_SHARE: Final = 0.05
 MIN_JAVA: Final = 17
 JAVA_TIMEOUT_S: Final = 20.0
+LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def examine_machine(folder: Path, ports: Iterable[int]) -> list[Finding]:
@@ -106,13 +107,7 @@ async def examine_java() -> Finding:
 
 
 def _is_free(port: int) -> bool:
-    return all(_can_bind(family, host, port) for family, host in _wildcards())
-
-
-def _wildcards() -> Iterator[tuple[socket.AddressFamily, str]]:
-    yield socket.AF_INET, "127.0.0.1"
-    if socket.has_ipv6:
-        yield socket.AF_INET6, "::1"
+    return all(_can_bind(family, host, port) for family, host in LOOPBACK)
 
 
 def _can_bind(family: socket.AddressFamily, host: str, port: int) -> bool:

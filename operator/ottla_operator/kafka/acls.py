@@ -11,7 +11,7 @@ from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsReques
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.static.primitive import i8
 
-from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType
+from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType, described_entries
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
 from ottla_operator.kafka.configs import ConfigResourceType, describe_configs
@@ -51,19 +51,7 @@ async def describe_acls(client: KafkaClient, selected: AclFilter = EVERY_ENTRY) 
         )
     )
     raise_for_error(response.error_code, response.error_message, "access rules")
-    return [
-        AccessControlEntry(
-            resource.resource_type,
-            resource.resource_name,
-            resource.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for resource in response.resources
-        for acl in resource.acls
-    ]
+    return described_entries(response)
 
 
 async def create_acls(
