@@ -46,13 +46,18 @@ def _needs_password(cluster: Cluster) -> bool:
 
 def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
     """It reads the sources, commits offsets to the pipeline's consumer group, and writes the sinks,
-    which its first record may create.
+    which its first record may create, in transactions.
     """
     rules = [
         *(_rule(["Read"], "Topic", it) for it in source_topics(pipeline)),
         *(_rule(["Write", "Create"], "Topic", it) for it in written_topics(pipeline)),
         _rule(["Read"], "Group", pipeline.consumer_group),
     ]
+    if any(it.is_transactional for it in pipeline.spec.sinks):
+        rules += [
+            _rule(["Write"], "TransactionalId", pipeline.transaction_prefix, is_prefix=True),
+            _rule(["Read"], "Group", pipeline.transaction_prefix, is_prefix=True),
+        ]
     return _user(pipeline_user_name(pipeline), pipeline.metadata.namespace, cluster, rules)
 
 

@@ -398,3 +398,8 @@ class Pipeline(Resource, frozen=True):
     @property
     def consumer_group(self) -> str:
         return self.spec.consumer_group or f"ottla-pipeline-{self.metadata.name}"
+
+    @property
+    def transaction_prefix(self) -> str:
+        """Prefix of the sinks' transactional ids and of the groups with their batch numbers."""
+        return f"{self.consumer_group}.sink."

@@ -69,10 +69,18 @@ class Sink(Model, frozen=True):
     topic: Annotated[
         TopicName | None,
         doc(
-            "Topic that rows are written to as JSON, at least once. Headers carry the batch and a sequence number, by "
-            "which duplicates can be detected."
+            "Topic that rows are written to as JSON. Headers carry the batch and a sequence number that is unique in "
+            "the batch."
         ),
     ] = None
+    delivery: Annotated[
+        Literal["exactlyOnce", "atLeastOnce"],
+        doc(
+            "exactlyOnce: rows are written in transactions, and a consumer with isolation.level=read_committed reads "
+            "each row once, also after a crash. atLeastOnce: without transactions; a batch that runs again after a "
+            "crash writes its rows again. Only for topic. Defaults to exactlyOnce."
+        ),
+    ] = "exactlyOnce"
     parquet: Annotated[Parquet | None, doc("Folder of Parquet files that rows are written to.")] = None
     iceberg: Annotated[Iceberg | None, doc("Iceberg table that rows are written to. Not implemented yet.")] = None
     delta: Annotated[Delta | None, doc("Delta table that rows are written to. Not implemented yet.")] = None
@@ -98,7 +106,17 @@ class Sink(Model, frozen=True):
             lambda value: "key" not in value or "topic" in value,
             "key",
         ),
+        Rule(
+            "!has(self.delivery) || has(self.topic)",
+            "delivery is only for topic; the guarantee of other sinks is fixed",
+            lambda value: "delivery" not in value or "topic" in value,
+            "delivery",
+        ),
     )
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.topic is not None and self.delivery == "exactlyOnce"
 
     @property
     def query_name(self) -> str:

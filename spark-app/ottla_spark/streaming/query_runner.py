@@ -33,12 +33,14 @@ from ottla_operator.resources.sinks import Sink
 from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error
+from ottla_spark.librdkafka_properties import to_librdkafka
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
 from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter, count_writers
 
 _BATCH_REFUSED: Final = "OttlaBatchRefused"
 _POLL_INTERVAL_S: Final = 0.2
@@ -170,7 +172,7 @@ class QueryRunner:
     def _start_sink(
         self, target: Sink, rows: DataFrame, deferred: transform.DeferredExpectations | None
     ) -> StreamingQuery:
-        write = sink.batch_writer(target, self._environment.client_properties, self._pipeline.folder)
+        write = self._batch_writer(target, rows)
         sink.check_columns(target, rows)
         sink.check_folder(target, self._pipeline.folder)
         if deferred is None:
@@ -185,6 +187,17 @@ class QueryRunner:
                 rows.unpersist()
 
         return self._start_query(target, count_rows(deferred.rows, deferred), write_rows_and_dead_letters)
+
+    def _batch_writer(self, target: Sink, rows: DataFrame) -> sink.BatchWriter:
+        kafka = self._environment.client_properties
+        if not target.is_transactional:
+            return sink.batch_writer(target, kafka, self._pipeline.folder)
+        topic = target.topic or ""
+        # The first record creates a topic that does not exist, and a single partition is sure.
+        writers = count_writers(rows, self._admin.count_partitions(topic) or 1)
+        group = f"{self._pipeline.resource.transaction_prefix}{target.query_name}"
+        destination = TransactionalSink(topic, group, to_librdkafka(kafka))
+        return TransactionalWriter(target, destination, self._checkpoint, writers)
 
     def _write_dead_letters(self, letters: DataFrame) -> None:
         spec = self._pipeline.spec.dead_letter

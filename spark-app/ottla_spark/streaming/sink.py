@@ -3,8 +3,10 @@
 A batch that failed, or whose process was killed, runs again with the same number and the same
 records. So the guarantees are:
 
-- topic: at least once. Headers `ottla.batch` and `ottla.sequence` (unique in the batch) identify
-  duplicates. Keyed results in `update` mode need neither: the latest record of a key is the result.
+- topic: exactly once for readers with `read_committed`, in transactions (`transactional_writer`).
+  With `delivery: atLeastOnce` the headers `ottla.batch` and `ottla.sequence` (unique in the batch)
+  identify duplicates. Keyed results in `update` mode need neither: the latest record of a key is
+  the result.
 - parquet: exactly once. Each batch has its own folder `batch=<number>`, which is overwritten as a
   whole; `complete` results have one folder.
 - console: at least once.
@@ -31,7 +33,9 @@ KEY_SEPARATOR: Final = "|"
 
 
 def batch_writer(sink: Sink, kafka: Mapping[str, str], folder: Path) -> BatchWriter:
-    """`kafka`: client properties. `folder`: base of relative paths."""
+    """Writer of every sink but those that write in transactions. `kafka`: client properties.
+    `folder`: base of relative paths.
+    """
     if sink.topic is not None:
         return lambda rows, batch: write_records(to_records(rows, sink, batch), sink.topic or "", kafka)
     if sink.parquet is not None:
@@ -72,18 +76,9 @@ def output_columns(rows: DataFrame) -> list[str]:
 
 
 def to_records(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
-    """Rows as records: key, value, headers.
-
-    The key is text. The value is JSON, or the row's `value` if the rows are records already.
-    """
-    key = F.concat_ws(KEY_SEPARATOR, *[_text(rows, it) for it in sink.key]).cast("binary") if sink.key else None
-    if is_key_value(rows):
-        value = F.col("value")
-        key = F.col("key") if key is None else key
-    else:
-        columns = [F.col(f"`{name}`") for name in output_columns(rows)]
-        value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).cast("binary")
-    records = rows.select((F.lit(None).cast("binary") if key is None else key).alias("key"), value.alias("value"))
+    """Rows as records: key, value, headers."""
+    key, value = record_columns(rows, sink)
+    records = rows.select(key.alias("key"), value.alias("value"))
     if "_offset" not in rows.columns:
         # Rows from state have no fixed order. Sorted, each row has the same sequence number if the
         # batch runs again.
@@ -92,6 +87,19 @@ def to_records(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
     headers = (("ottla.batch", F.lit(str(batch))), ("ottla.sequence", sequence))
     pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in headers]
     return records.withColumn("headers", F.array(*pairs))
+
+
+def record_columns(rows: DataFrame, sink: Sink) -> tuple[Column, Column]:
+    """Key and value of a row's record, as bytes.
+
+    The key is text. The value is JSON, or the row's `value` if the rows are records already.
+    """
+    key = F.concat_ws(KEY_SEPARATOR, *[_text(rows, it) for it in sink.key]).cast("binary") if sink.key else None
+    if is_key_value(rows):
+        return F.col("key") if key is None else key, F.col("value")
+    columns = [F.col(f"`{name}`") for name in output_columns(rows)]
+    value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).cast("binary")
+    return F.lit(None).cast("binary") if key is None else key, value
 
 
 def is_key_value(rows: DataFrame) -> bool:

@@ -55,6 +55,8 @@ def test_a_pipeline_may_do_what_its_spec_says_and_nothing_else() -> None:
         "allow Write on topic rejected",
         "allow Create on topic rejected",
         "allow Read on group delays",
+        "allow Read on group delays.sink.*",
+        "allow Write on transactional id delays.sink.*",
     }
 
 
