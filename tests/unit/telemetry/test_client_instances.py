@@ -72,12 +72,11 @@ def test_a_changed_subscription_is_told_at_once(telemetry: Telemetry) -> None:
 
 
 def test_errors_of_a_push_come_in_kafkas_order(telemetry: Telemetry) -> None:
-    wrong: dict[str, int] = {"compression": 9, "size": 101}
     telemetry.get(START)
     telemetry.push(START)
-    assert telemetry.push(START, outdated=True, **wrong) is ErrorCode.throttling_quota_exceeded
-    assert telemetry.push(START + INTERVAL, outdated=True, **wrong) is ErrorCode.unknown_subscription_id
-    assert telemetry.push(START + 2 * INTERVAL, **wrong) is ErrorCode.unsupported_compression_type
+    assert telemetry.push(START, outdated=True, compression=9, size=101) is ErrorCode.throttling_quota_exceeded
+    assert telemetry.push(START + INTERVAL, outdated=True, compression=9, size=101) is ErrorCode.unknown_subscription_id
+    assert telemetry.push(START + 2 * INTERVAL, compression=9, size=101) is ErrorCode.unsupported_compression_type
     assert telemetry.push(START + 3 * INTERVAL, size=101) is ErrorCode.telemetry_too_large
 
 
