@@ -118,6 +118,8 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"from": "a", "topic": "t", "console": {}},
         {"from": "a", "console": {}, "key": ["a"]},
         {"from": "a", "topic": "t", "key": ["a"]},
+        {"from": "a", "console": {}, "delivery": "atLeastOnce"},
+        {"from": "a", "topic": "t", "delivery": "atLeastOnce"},
     ],
     "Trigger": [
         {},
