@@ -103,7 +103,9 @@ def fail_logins(port: int, rate: float, seconds: float, count: "Synchronized[int
             task = asyncio.create_task(fail())
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-        await asyncio.gather(*tasks)
+        for it in tuple(tasks):
+            it.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(run())
 
