@@ -17,7 +17,19 @@ from tests.waiting import eventually
 
 CLUSTER = "guarded"
 GUARDED, OPEN, BETWEEN_BROKERS = 9092, 9094, 9091
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
+# The plugin learns of a new pod's labels shortly after the pod has started.
+CONNECT = """
+import socket, sys, time
+until = time.monotonic() + 15
+while True:
+    try:
+        socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3)
+        break
+    except OSError:
+        if time.monotonic() > until:
+            raise
+        time.sleep(0.2)
+"""
 LISTENERS: list[Json] = [
     {
         "name": "guarded",
@@ -44,7 +56,7 @@ def guarded(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
 
 def can_connect(resources: NamespaceClient, port: int, **labels: str) -> bool:
     """Whether a new pod with these labels connects to a port of the first broker."""
-    address = resources.list_objects("v1", "pods")[f"{CLUSTER}-0"]["status"]["podIP"]
+    address = resources.list_objects("v1", "pods")[f"{CLUSTER}-1"]["status"]["podIP"]
     name = f"client-{uuid4().hex[:8]}"
     container: Json = {
         "name": "client",
