@@ -78,6 +78,7 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
+from ottla_broker.share_groups.share_groups import ShareGroups, build_share_groups
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.client import Client
@@ -168,7 +169,9 @@ class Broker:
             CoordinatorMetadata(image),
             self._offsets_partition_count,
             self._is_in_session,
+            lambda: self.share_groups.states,
         )
+        self._share_groups: ShareGroups | None = None
         self._auto_topic_creator = AutoTopicCreator(config, image, self.image_condition, channel)
 
         # Partitions
@@ -214,6 +217,7 @@ class Broker:
             self.failure_detector,
             self.group_coordinator,
             self.transactions.coordinator,
+            lambda: self.share_groups.coordinator,
             self.mirrors,
             self._tasks,
             self.acl_authorizer,
@@ -293,6 +297,8 @@ class Broker:
         if self._quorum is not None:
             await self._quorum.resign()
         self.transactions.close()
+        if self._share_groups is not None:
+            self._share_groups.close()
         self.group_coordinator.close()
         self.produce_forwarder.close()
         self._replica_manager.close()
@@ -496,6 +502,21 @@ class Broker:
         self._controller_tasks = []
 
     # For coordinators
+
+    @property
+    def share_groups(self) -> ShareGroups:
+        """The parts that serve share groups, built at the first use."""
+        if self._share_groups is None:
+            self._share_groups = build_share_groups(
+                self.config,
+                self.runtime,
+                self.image,
+                self.partitions,
+                self.channels,
+                self._is_in_session,
+                self.auto_create_topic,
+            )
+        return self._share_groups
 
     async def auto_create_topic(self, name: str, *, allowed: bool = True) -> None:
         """Create a topic that a client asked for, if the request and `auto.create.topics.enable`

@@ -6,10 +6,11 @@
   cannot be read.
 - v3 is flexible and adds the client's software name and version, which must look like a name, and
   features (KIP-584). v4 differs in features whose lowest version is 0.
-- Features: `metadata.version`, finalized at Apache Kafka 4.1's level, which cannot be changed; and
-  `transaction.version`, by which producers choose the transaction protocol (KIP-890) and which
-  UpdateFeatures changes. The epoch of the finalized features is the offset of the last metadata
-  record applied, as in Kafka.
+- Features: `metadata.version`, finalized at Apache Kafka 4.1's level, which cannot be changed;
+  `transaction.version`, by which producers choose the transaction protocol (KIP-890); and
+  `share.version`, with which share groups are served (KIP-932). UpdateFeatures changes the latter
+  two. The epoch of the finalized features is the offset of the last metadata record applied, as in
+  Kafka.
 """
 
 import re
