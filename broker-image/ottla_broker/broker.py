@@ -38,6 +38,7 @@ from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_producer_id_block
 from ottla_broker.coordination.records import OFFSETS_TOPIC
+from ottla_broker.coordination.share_group_services import ShareGroupServices
 from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.future_log import find_duplicates
@@ -78,7 +79,6 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
-from ottla_broker.share_groups.share_groups import ShareGroups, build_share_groups
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.client import Client
@@ -171,7 +171,7 @@ class Broker:
             self._is_in_session,
             lambda: self.share_groups.states,
         )
-        self._share_groups: ShareGroups | None = None
+        self._share_groups: ShareGroupServices | None = None
         self._auto_topic_creator = AutoTopicCreator(config, image, self.image_condition, channel)
 
         # Partitions
@@ -504,9 +504,11 @@ class Broker:
     # For coordinators
 
     @property
-    def share_groups(self) -> ShareGroups:
-        """The parts that serve share groups, built at the first use."""
+    def share_groups(self) -> ShareGroupServices:
+        """The parts that serve share groups, imported and built at the first use."""
         if self._share_groups is None:
+            from ottla_broker.share_groups.share_groups import build_share_groups
+
             self._share_groups = build_share_groups(
                 self.config,
                 self.runtime,

@@ -8,6 +8,7 @@ from ottla_broker.config import Config
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.journal import PartitionJournal
 from ottla_broker.coordination.records import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla_broker.coordination.share_group_services import StateTopicLeader
 from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
@@ -16,7 +17,6 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.security.client_quota_manager import ClientQuotaManager
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
-from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 
 
@@ -33,7 +33,7 @@ class MetadataPublisher:
     _failure_detector: FailureDetector
     _group_coordinator: GroupCoordinator
     _transaction_coordinator: TransactionCoordinator
-    _share_coordinator: Callable[[], ShareCoordinator]
+    _share_coordinator: Callable[[], StateTopicLeader]
     _mirrors: MirrorManager
     _tasks: BackgroundTasks
     _acl_authorizer: StandardAuthorizer | None

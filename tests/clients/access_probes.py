@@ -151,7 +151,7 @@ def transaction_probes(of: Names) -> Iterator[Probe]:
 
 def share_group_probes(of: Names) -> Iterator[Probe]:
     """Of a group that is no share group, and of share-partitions that nobody has initialized."""
-    member = {"group_id": of.group, "member_id": str(NO_UUID), "share_session_epoch": 3}
+    member = {"group_id": of.group, "member_id": "A" * 22, "share_session_epoch": 3}
     yield "share_group_heartbeat", "an unknown member leaves", {**member, "member_epoch": -1}
     joins = {"group_id": f"{of.group}.share", "member_id": "a", "member_epoch": 0}
     yield "share_group_heartbeat", "a topic", {**joins, "member_epoch": 5, "subscribed_topic_names": [of.topic]}

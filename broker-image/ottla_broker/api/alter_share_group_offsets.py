@@ -49,9 +49,10 @@ async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequ
         for one in topic.partitions
         if one.partition_index in image.topics[topic.topic_name].partitions
     }
-    failed = await ctx.broker.group_coordinator.share_groups_of(request.group_id).alter_offsets(
-        request.group_id, offsets
-    )
+    failed: dict[StatePartition, KafkaError] = {}
+    if offsets:
+        requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+        failed = await requests.alter_offsets(request.group_id, offsets)
     return AlterShareGroupOffsetsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -74,7 +75,7 @@ def build_topic(
     offsets: dict[StatePartition, int],
     failed: dict[StatePartition, KafkaError],
 ) -> AlterShareGroupOffsetsResponseTopic:
-    found = ctx.broker.image.topics.get(topic.topic_name) if error is NO_ERROR else None
+    found = ctx.broker.image.topics.get(topic.topic_name)
     topic_id = NO_TOPIC if found is None else found.id
     results = []
     for one in topic.partitions:

@@ -37,9 +37,10 @@ async def delete_offsets(
     errors = {topic.topic_name: find_error(ctx, topic.topic_name) for topic in request.topics}
     topics = ctx.broker.image.topics
     ids = {name: topics[name].id for name, error in errors.items() if error is NO_ERROR}
-    requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
-    failed = await requests.delete_offsets(request.group_id, ids.values())
-    errors |= {name: failed[topic_id] for name, topic_id in ids.items() if topic_id in failed}
+    if ids:
+        requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+        failed = await requests.delete_offsets(request.group_id, ids.values())
+        errors |= {name: failed[topic_id] for name, topic_id in ids.items() if topic_id in failed}
     return DeleteShareGroupOffsetsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

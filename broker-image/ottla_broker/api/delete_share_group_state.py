@@ -13,11 +13,13 @@ from kio.schema.delete_share_group_state.v0.response import (
     PartitionResult,
 )
 
-from ottla_broker.requests.api import Api, Right, catch_error
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import NO_ERROR, KafkaError
 
 API = Api(
     ApiKey.DELETE_SHARE_GROUP_STATE,
@@ -29,7 +31,6 @@ API = Api(
 
 @API.handler()
 async def delete_states(ctx: RequestContext, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     return DeleteShareGroupStateResponse(
         results=tuple(
             [
@@ -52,5 +53,9 @@ async def delete_state(
     ctx: RequestContext, group_id: str, topic_id: UUID | None, wanted: PartitionData
 ) -> PartitionResult:
     key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
-    error = await catch_error(ctx.broker.share_groups.coordinator.delete(key))
+    try:
+        await share_coordinator_of(ctx).delete(key)
+        error = NO_ERROR
+    except KafkaError as reason:
+        error = reason
     return PartitionResult(partition=wanted.partition, error_code=error.code, error_message=error.message)

@@ -23,6 +23,7 @@ from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.share_requests import share_groups_of
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_state import parse_coordinator_key
 from ottla_broker.wire.api_keys import ApiKey
@@ -82,7 +83,7 @@ async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
             ctx.check_authorized(Operation.cluster_action, CLUSTER)
             if (share_partition := parse_coordinator_key(key)) is None:
                 raise KafkaError(ErrorCode.invalid_request, f"{key!r}; GROUP:TOPIC ID:PARTITION is allowed")
-            coordinator = ctx.broker.share_groups.coordinator
+            coordinator = share_groups_of(ctx).coordinator
             found = await find_endpoint(ctx, SHARE_STATE_TOPIC, lambda: coordinator.partition_of(share_partition))
         else:
             raise KafkaError(ErrorCode.invalid_request, f"coordinators of key type {kind} are not served")

@@ -14,11 +14,13 @@ from kio.schema.initialize_share_group_state.v0.response import (
     PartitionResult,
 )
 
-from ottla_broker.requests.api import Api, Right, catch_error
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import NO_ERROR, KafkaError
 
 API = Api(
     ApiKey.INITIALIZE_SHARE_GROUP_STATE,
@@ -32,7 +34,6 @@ API = Api(
 async def initialize_states(
     ctx: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     return InitializeShareGroupStateResponse(
         results=tuple(
             [
@@ -55,7 +56,9 @@ async def initialize_state(
     ctx: RequestContext, group_id: str, topic_id: UUID | None, wanted: PartitionData
 ) -> PartitionResult:
     key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
-    error = await catch_error(
-        ctx.broker.share_groups.coordinator.initialize(key, wanted.state_epoch, wanted.start_offset)
-    )
+    try:
+        await share_coordinator_of(ctx).initialize(key, wanted.state_epoch, wanted.start_offset)
+        error = NO_ERROR
+    except KafkaError as reason:
+        error = reason
     return PartitionResult(partition=wanted.partition, error_code=error.code, error_message=error.message)

@@ -19,7 +19,8 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, KafkaError
@@ -34,7 +35,6 @@ API = Api(
 
 @API.handler()
 async def read_states(ctx: RequestContext, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     return ReadShareGroupStateResponse(
         results=tuple(
             [
@@ -55,9 +55,9 @@ async def read_state(
 ) -> PartitionResult:
     key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
     try:
-        found, error = await ctx.broker.share_groups.coordinator.read(key, wanted.leader_epoch), NO_ERROR
+        found, error = await share_coordinator_of(ctx).read(key, wanted.leader_epoch), NO_ERROR
     except KafkaError as reason:
-        found, error = ShareState(), reason
+        found, error = ShareState(start_offset=0), reason
     return PartitionResult(
         partition=wanted.partition,
         error_code=error.code,

@@ -18,7 +18,8 @@ from kio.static.primitive import i32, i64
 
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, KafkaError
@@ -38,7 +39,6 @@ UNKNOWN = ShareState(leader_epoch=-1)
 async def read_summaries(
     ctx: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     return ReadShareGroupStateSummaryResponse(
         results=tuple(
             [
@@ -62,9 +62,9 @@ async def read_summary(
 ) -> PartitionResult:
     key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
     try:
-        found, error = await ctx.broker.share_groups.coordinator.find(key) or UNKNOWN, NO_ERROR
+        found, error = await share_coordinator_of(ctx).find(key) or UNKNOWN, NO_ERROR
     except KafkaError as reason:
-        found, error = UNKNOWN, reason
+        found, error = ShareState(start_offset=0, delivery_complete_count=-1), reason
     return PartitionResult(
         partition=wanted.partition,
         error_code=error.code,

@@ -33,6 +33,7 @@ from ottla_broker.requests.share_requests import (
     error_of,
     read_acknowledgements,
     requested_partitions,
+    share_groups_of,
 )
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
@@ -55,7 +56,7 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
     check_share_groups_served(ctx)
     group_id, member_id = request.group_id or "", request.member_id or ""
     ctx.check_authorized(Operation.read, Resource.group(group_id))
-    partitions = ctx.broker.share_groups.partitions
+    partitions = share_groups_of(ctx).partitions
     if request.share_session_epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.invalid_share_session_epoch, "ShareFetch opens a share session")
     session = partitions.sessions.proceed(group_id, member_id, request.share_session_epoch)

@@ -39,6 +39,7 @@ from ottla_broker.requests.share_requests import (
     find_forbidden,
     read_acknowledgements,
     requested_partitions,
+    share_groups_of,
 )
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_partition_leader import UNLIMITED, DeliveredRecords, ShareFetchLimits
@@ -75,13 +76,13 @@ async def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> ShareF
         fetched = await fetch(ctx, request, session)
     acknowledged = await acknowledging
     if request.share_session_epoch == FINAL_EPOCH:
-        await ctx.broker.share_groups.partitions.close_session(session)
+        await share_groups_of(ctx).partitions.close_session(session)
     return build_response(ctx, group_id, fetched, acknowledged)
 
 
 async def find_session(ctx: RequestContext, request: ShareFetchRequest, *, has_acknowledgements: bool) -> ShareSession:
     """The session, with the partitions that the request adds and without those that it removes."""
-    partitions = ctx.broker.share_groups.partitions
+    partitions = share_groups_of(ctx).partitions
     group_id, member_id, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
     if epoch == INITIAL_EPOCH:
         if has_acknowledgements:
@@ -108,7 +109,7 @@ async def fetch(
         enough=max_records,
         at_most=max_records if request.share_acquire_mode == RECORD_LIMIT else UNLIMITED,
     )
-    return await ctx.broker.share_groups.partitions.fetch(
+    return await share_groups_of(ctx).partitions.fetch(
         session, limits, min_bytes=request.min_bytes, max_wait_s=request.max_wait.total_seconds()
     )
 
@@ -120,7 +121,7 @@ def build_response(
     told += [at for at in acknowledged if at not in fetched]
     results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in told}
     leaders = [one.current_leader for one in results.values() if one.current_leader is not NO_LEADER]
-    lock_ms = ctx.broker.share_groups.partitions.config_of(group_id).record_lock_duration_ms
+    lock_ms = share_groups_of(ctx).partitions.config_of(group_id).record_lock_duration_ms
     by_topic = groupby(sorted(told), key=lambda at: at[0])
     return ShareFetchResponse(
         throttle_time=NO_THROTTLE,

@@ -16,11 +16,13 @@ from kio.schema.write_share_group_state.v1.response import (
     WriteStateResult,
 )
 
-from ottla_broker.requests.api import Api, Right, catch_error
+from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
+from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey, StateBatch, StateUpdate
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import NO_ERROR, KafkaError
 
 API = Api(
     ApiKey.WRITE_SHARE_GROUP_STATE,
@@ -32,7 +34,6 @@ API = Api(
 
 @API.handler()
 async def write_states(ctx: RequestContext, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     return WriteShareGroupStateResponse(
         results=tuple(
             [
@@ -65,5 +66,9 @@ async def write_state(
             for one in wanted.state_batches
         ),
     )
-    error = await catch_error(ctx.broker.share_groups.coordinator.write(key, update))
+    try:
+        await share_coordinator_of(ctx).write(key, update)
+        error = NO_ERROR
+    except KafkaError as reason:
+        error = reason
     return PartitionResult(partition=wanted.partition, error_code=error.code, error_message=error.message)

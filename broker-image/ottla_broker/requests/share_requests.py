@@ -9,13 +9,29 @@ from uuid import UUID
 from ottla_broker.metadata.features import SHARE_VERSION
 from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.share_groups.share_coordinator import ShareCoordinator
+from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType
 from ottla_broker.share_groups.share_sessions import TopicIdPartition
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
 NO_TOPIC: Final = UUID(int=0)
 Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
+
+
+def share_groups_of(ctx: RequestContext) -> ShareGroups:
+    """The parts of the broker that serve share groups."""
+    found = ctx.broker.share_groups
+    assert isinstance(found, ShareGroups)
+    return found
+
+
+def share_coordinator_of(ctx: RequestContext) -> ShareCoordinator:
+    """For requests between brokers. CLUSTER_AUTHORIZATION_FAILED, which each of a request's
+    partitions gets."""
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
+    return share_groups_of(ctx).coordinator
 
 
 def check_share_groups_served(ctx: RequestContext) -> None:
@@ -77,7 +93,7 @@ async def acknowledge_all(
 ) -> dict[TopicIdPartition, KafkaError]:
     """The result for each partition, once it is stored."""
     forbidden = find_forbidden(ctx, acknowledgements)
-    partitions = ctx.broker.share_groups.partitions
+    partitions = share_groups_of(ctx).partitions
     allowed = [at for at in acknowledgements if at not in forbidden]
     results = await asyncio.gather(
         *(catch_error(partitions.acknowledge(group_id, member_id, at, acknowledgements[at])) for at in allowed)

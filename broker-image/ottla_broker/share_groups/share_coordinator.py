@@ -2,8 +2,8 @@
 state, and runs the requests of group coordinators and partition leaders on it.
 
 Methods raise KafkaError: NOT_COORDINATOR when another broker leads the partition of
-`__share_group_state`, COORDINATOR_LOAD_IN_PROGRESS while it loads, COORDINATOR_NOT_AVAILABLE before
-the topic exists; and those of `ShareStateShard`.
+`__share_group_state`, or the topic does not exist; COORDINATOR_LOAD_IN_PROGRESS while it loads; and
+those of `ShareStateShard`.
 """
 
 import asyncio
@@ -65,15 +65,15 @@ class ShareCoordinator:
             self.unload(partition)
 
     def partition_of(self, key: SharePartitionKey) -> int:
+        """COORDINATOR_NOT_AVAILABLE before the topic exists."""
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{SHARE_STATE_TOPIC} does not exist yet")
         return partition_of(key.coordinator_key, count)
 
     def _shard_of(self, key: SharePartitionKey) -> ShareStateShard:
-        partition = self.partition_of(key)
-        shard = self._shards.get(partition)
+        shard = self._shards.get(self.partition_of(key)) if self._partitions() else None
         if shard is None or not self._is_in_session():
-            raise KafkaError(ErrorCode.not_coordinator, f"another broker leads {SHARE_STATE_TOPIC}-{partition}")
+            raise KafkaError(ErrorCode.not_coordinator, f"another broker leads the partition of {SHARE_STATE_TOPIC}")
         shard.check_serving()
         return shard
 
