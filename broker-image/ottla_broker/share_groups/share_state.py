@@ -13,6 +13,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
 NO_START_OFFSET: Final = -1
 """The group has not read the partition yet: `share.auto.offset.reset` decides where it begins."""
 UNKNOWN_COUNT: Final = -1
@@ -87,6 +89,20 @@ class ShareState:
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: tuple[StateBatch, ...] = ()
     created_ms: int = 0
+
+
+STORED_STATES: Final = frozenset(set(DeliveryState) - {DeliveryState.acquired})
+
+
+def check_batches(batches: Iterable[StateBatch]) -> None:
+    """INVALID_REQUEST for a batch that cannot be stored."""
+    for one in batches:
+        if not 0 <= one.first_offset <= one.last_offset or one.delivery_state not in STORED_STATES:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"offsets {one.first_offset} to {one.last_offset} in state {one.delivery_state}; "
+                "the states 0, 2 and 4 of ascending offsets are stored",
+            )
 
 
 def combine_batches(

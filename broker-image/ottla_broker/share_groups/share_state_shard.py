@@ -22,6 +22,7 @@ from ottla_broker.share_groups.share_state import (
     SharePartitionKey,
     ShareState,
     StateUpdate,
+    check_batches,
     combine_batches,
 )
 from ottla_broker.share_groups.share_state_records import (
@@ -152,7 +153,8 @@ class ShareStateShard:
 
     async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
         """Returns when it is replicated. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH,
-        UNKNOWN_TOPIC_OR_PARTITION."""
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
+        check_batches(update.batches)
         state = self._find_for_leader(key, update.leader_epoch)
         if update.state_epoch != state.state_epoch:
             raise KafkaError(

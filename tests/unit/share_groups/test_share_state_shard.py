@@ -124,6 +124,15 @@ def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
     run(test)
 
 
+def test_impossible_batches_are_refused() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, 0)
+        for batch in (StateBatch(4, 3, ACKED, 1), StateBatch(-1, 3, ACKED, 1), StateBatch(0, 3, 1, 1)):
+            assert await code_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
+
+    run(test)
+
+
 def test_a_deleted_state_stays_deleted() -> None:
     async def test(states: States, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
