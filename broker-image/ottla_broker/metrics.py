@@ -238,6 +238,14 @@ DIRECTORY_USABLE = _gauge(
     "ottla_log_directory_usable_bytes", "Free bytes of the file system of a log directory.", "logDirectory"
 )
 
+TELEMETRY_PUSHES = _counter(
+    "ottla_client_telemetry_pushes_total", "Pushes of clients' own metrics (KIP-714) that were accepted."
+)
+TELEMETRY_DROPPED = _counter(
+    "ottla_client_telemetry_dropped_points_total",
+    "Values that clients pushed and that are not shown: there were too many series.",
+)
+
 GROUPS = _gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroups", "Consumer groups that this broker coordinates."
 )
@@ -258,6 +266,17 @@ GROUPS_COMPLETING = _gauge(
 )
 GROUPS_DEAD = _gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupsdead", "Of these, groups that are being removed."
+)
+
+GROUP_COUNT = _gauge(
+    "kafka_server_group_coordinator_metrics_group_count",
+    "Groups that this broker coordinates, by protocol.",
+    "protocol",
+)
+CONSUMER_GROUP_COUNT = _gauge(
+    "kafka_server_group_coordinator_metrics_consumer_group_count",
+    "Groups of the consumer protocol (KIP-848) that this broker coordinates, by state.",
+    "state",
 )
 
 PROCESS_CPU = _counter("process_cpu_seconds_total", "CPU time of the broker's process, in seconds.")
