@@ -1,7 +1,9 @@
 """Share groups (KIP-932): with Kafka's own tools, and with a member that sends its own requests."""
 
 import asyncio
+import json
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -82,6 +84,58 @@ def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, n
     run_tool(broker, GROUP_COMMAND, "--delete-offsets", "--group", name, "--topic", name)
     run_tool(broker, GROUP_COMMAND, "--delete", "--group", name)
     assert name not in run_tool(broker, GROUP_COMMAND, "--list").split()
+
+
+def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
+    def ottla_share(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "ottla_operator.cli", "share", *arguments, "--bootstrap", quick.bootstrap]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout
+
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        await member.acknowledge(1, [(0, 0, 2, ACCEPT), (0, 5, 5, ACCEPT)])
+        code, text = await asyncio.to_thread(ottla_share, "describe", name, "-o", "json")
+        found = json.loads(text)
+        assert (code, found["state"], found["lag"], len(found["members"])) == (0, "Stable", 6, 1)
+        assert [(one["start"], one["lag"], one["members"]) for one in found["partitions"]] == [(3, 6, 1)]
+        code, text = await asyncio.to_thread(ottla_share, "list")
+        assert code == 0 and [name, "Stable"] in [line.split() for line in text.splitlines()]
+        assert (await asyncio.to_thread(ottla_share, "describe", f"{name}-none"))[0] == 3
+        assert (await asyncio.to_thread(ottla_share, "delete", name, "--yes"))[0] == 1  # it has a member
+        await member.heartbeat(epoch=-1)
+        assert (await asyncio.to_thread(ottla_share, "delete", name, "--yes"))[0] == 0
+
+    run_with_member(quick, name, test)
+
+
+def test_kafka_decodes_the_records_of_share_groups(new_broker: NewBroker) -> None:
+    with new_broker(share_coordinator_snapshot_update_records_per_snapshot=2) as broker:
+
+        async def test(member: ShareMember) -> None:
+            await member.join()
+            await member.fetch(1)
+            for at in range(4):
+                await member.acknowledge(1, [(0, at, at, ACCEPT if at % 2 else RELEASE)])
+
+        run_with_member(broker, "t", test)
+        broker.stop()
+        states = decode_with_kafka(broker, "__share_group_state", "--share-group-state-decoder")
+        assert states.count('key: {"type":"0"') == 2 and states.count('key: {"type":"1"') == 4
+        assert '"stateBatches":[{"firstOffset":3,"lastOffset":3,"deliveryState":2,"deliveryCount":1}]' in states
+        groups = decode_with_kafka(broker, "__consumer_offsets", "--offsets-decoder")
+        assert {f'key: {{"type":"{kind}"' in groups for kind in range(10, 16)} == {True}
+
+
+def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
+    """All records of an internal topic of a stopped broker, as Kafka's DumpLogSegments prints
+    them."""
+    files = ",".join(str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")))
+    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", decoder, "--files", files)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and "Exception" not in ran.stderr, ran.stderr
+    return ran.stdout
 
 
 def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick: BrokerProcess, name: str) -> None:

@@ -19,6 +19,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
 from ottla_broker.share_groups.share_state import (
     NO_START_OFFSET,
+    UNKNOWN_COUNT,
     SharePartitionKey,
     ShareState,
     StateUpdate,
@@ -139,7 +140,8 @@ class ShareStateShard:
             raise KafkaError(ErrorCode.fenced_state_epoch, f"{key}: state epoch {known.state_epoch} has begun")
         created_ms = self._runtime.now_ms() if known is None else known.created_ms
         snapshot_epoch = 0 if known is None else known.snapshot_epoch + 1
-        state = ShareState(snapshot_epoch, state_epoch, start_offset=start_offset, created_ms=created_ms)
+        complete = UNKNOWN_COUNT if start_offset == NO_START_OFFSET else 0
+        state = ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete, created_ms=created_ms)
         await wait_for_write(self._write_snapshots({key: state}))
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
