@@ -18,6 +18,14 @@ from ottla_broker.config.cluster_settings import (
     GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
     GROUP_SHARE_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_NUM_STANDBY_REPLICAS,
+    GROUP_STREAMS_SESSION_TIMEOUT_MS,
 )
 from ottla_broker.config.setting import GROUP_SETTINGS, BrokerDefault, Section, Setting, UpdateMode
 from ottla_broker.config.value_types import integer, one_of, parsed
@@ -73,6 +81,20 @@ SHARE_AUTO_OFFSET_RESET = _groups.row("share.auto.offset.reset",
 SHARE_ISOLATION_LEVEL = _groups.row("share.isolation.level", one_of("read_committed", "read_uncommitted"),
     "read_uncommitted",
     "Whether the share group's members get records of transactions that are open or were aborted.")
+STREAMS_SESSION_TIMEOUT_MS = _groups.row("streams.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of the streams group is removed. Must be between "
+    "the brokers' `group.streams.min.session.timeout.ms` and `group.streams.max.session.timeout.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_SESSION_TIMEOUT_MS),))
+STREAMS_HEARTBEAT_INTERVAL_MS = _groups.row("streams.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of the streams group send heartbeats. Must be between the brokers' "
+    "`group.streams.min.heartbeat.interval.ms` and `group.streams.max.heartbeat.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),))
+STREAMS_NUM_STANDBY_REPLICAS = _groups.row("streams.num.standby.replicas", integer(at_least=0), 0,
+    "Number of standby copies of each task with state. At most the brokers' `group.streams.max.standby.replicas` are "
+    "made.", broker_defaults=(BrokerDefault(GROUP_STREAMS_NUM_STANDBY_REPLICAS),))
+STREAMS_INITIAL_REBALANCE_DELAY_MS = _groups.row("streams.initial.rebalance.delay.ms", integer(at_least=0), 3000,
+    "Time in milliseconds that the first assignment of the empty streams group waits for more members.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),))
 # fmt: on
 
 BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {
@@ -87,5 +109,7 @@ BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {
         GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
         GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
     ),
+    STREAMS_SESSION_TIMEOUT_MS: (GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS, GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS),
+    STREAMS_HEARTBEAT_INTERVAL_MS: (GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS, GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),
 }
 """Setting of a group → the brokers' minimum and maximum of it."""

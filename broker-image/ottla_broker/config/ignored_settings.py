@@ -14,7 +14,6 @@ _NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
 _NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
-_NO_STREAMS_GROUPS = "streams groups are not implemented"
 _NO_TIERS = "tiered storage is not implemented"
 _PROMETHEUS = "metrics are served for Prometheus on `http.listener`"
 _ONE_VERSION = "records have one format, and brokers agree on versions by themselves"
@@ -51,7 +50,6 @@ IGNORED_STATIC: dict[str, str] = {
     "group.coordinator.append.linger.ms": "commits that arrive together are written together without waiting",
     "group.share.assignors": "share groups have one assignor, `simple`",
     "group.share.persister.class.name": _NO_JAVA,
-    "group.streams.": _NO_STREAMS_GROUPS,
     "share.coordinator.threads": _ONE_THREAD,
     "share.coordinator.append.linger.ms": "changes that arrive together are written together without waiting",
     "share.coordinator.load.buffer.size": "states are read segment by segment",

@@ -35,6 +35,13 @@ from ottla_broker.coordination.share_group_records import (
     decode_share_group_key,
     decode_share_group_value,
 )
+from ottla_broker.coordination.streams_group import StreamsGroup
+from ottla_broker.coordination.streams_group_records import (
+    StreamsGroupKey,
+    StreamsRecordKey,
+    decode_streams_group_key,
+    decode_streams_group_value,
+)
 from ottla_broker.wire.batch import BatchHeader, Buffer
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
 from ottla_broker.wire.records import Record
@@ -45,7 +52,7 @@ class CoordinatorLoader:
 
     def __init__(self, config: GroupCoordinatorConfig) -> None:
         self._config = config
-        self.groups: dict[str, ClassicGroup | ConsumerGroup | ShareGroup] = {}
+        self.groups: dict[str, ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup] = {}
         self.offsets = CommittedOffsets()
         self.records = 0
         self.unknown_records = 0
@@ -79,6 +86,8 @@ class CoordinatorLoader:
             self._apply_to_consumer_group(consumer_key, raw_value)
         elif raw_key is not None and (share_key := decode_share_group_key(raw_key)) is not None:
             self._apply_to_share_group(share_key, raw_value)
+        elif raw_key is not None and (streams_key := decode_streams_group_key(raw_key)) is not None:
+            self._apply_to_streams_group(streams_key, raw_value)
         else:
             self.unknown_records += 1
         return None
@@ -109,6 +118,18 @@ class CoordinatorLoader:
             del self.groups[key.group]
             return
         group.apply(key, decode_share_group_value(key, raw_value))
+
+    def _apply_to_streams_group(self, key: StreamsRecordKey, raw_value: bytes | None) -> None:
+        """Like `_apply_to_consumer_group`. The topology's tombstone is the last of a group."""
+        group = self.groups.get(key.group)
+        if not isinstance(group, StreamsGroup):
+            if raw_value is None:
+                return
+            group = self.groups[key.group] = StreamsGroup(key.group)
+        if raw_value is None and isinstance(key, StreamsGroupKey):
+            del self.groups[key.group]
+            return
+        group.apply(key, decode_streams_group_value(key, raw_value))
 
     def _end_transaction(self, producer_id: int, how: ControlRecordType) -> None:
         commits = self.pending_offsets.end(producer_id)

@@ -29,6 +29,8 @@ from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, par
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStates
 from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
+from ottla_broker.coordination.streams_group import StreamsGroup
+from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -138,6 +140,10 @@ class GroupCoordinator:
             shard.consumer_groups.delete_empty_group(group)
         elif isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a share group.")
+        elif isinstance(group, StreamsGroup):
+            if not group.is_empty:
+                raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a streams group.")
+            shard.streams_groups.delete_empty_group(group)
         group = shard.get_or_create_classic_group(group_id)
         pending: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
         shard.run_effects(group, membership.join_group(group, request, pending, shard.timestamps()))
@@ -173,11 +179,15 @@ class GroupCoordinator:
         """For what administrators ask of a share group. INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).share_groups
 
+    async def streams_group_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
+        """Returns when what the heartbeat has changed is replicated."""
+        return await self._shard_of_named_group(group_id).streams_groups.heartbeat(group_id, request)
+
     async def leave_group(self, group_id: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
         """One error code for each, in their order. Returns when an empty group has been written."""
         shard = self._shard_of_named_group(group_id)
         group = shard.groups.get(group_id)
-        if group is None or isinstance(group, ShareGroup):
+        if group is None or isinstance(group, ShareGroup | StreamsGroup):
             return [ErrorCode.unknown_member_id] * len(members)
         if isinstance(group, ConsumerGroup):
             return await shard.consumer_groups.leave_classic(group, members)
@@ -188,7 +198,7 @@ class GroupCoordinator:
 
     def _existing_group(self, shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup | ConsumerGroup:
         group = shard.groups.get(group_id)
-        if group is None or isinstance(group, ShareGroup):
+        if group is None or isinstance(group, ShareGroup | StreamsGroup):
             raise KafkaError(ErrorCode.unknown_member_id, f"no group {group_id!r}")
         return group
 
@@ -208,7 +218,7 @@ class GroupCoordinator:
         version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
         group = _group_with_offsets(shard, group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             group.check_commit(member_id, generation, version)
         elif group is not None:
             group.check_commit(member_id, group_instance_id, generation)
@@ -263,7 +273,7 @@ class GroupCoordinator:
         if group is None:
             if generation >= 0:
                 raise KafkaError(ErrorCode.illegal_generation, f"no group {group_id!r}")
-        elif isinstance(group, ConsumerGroup):
+        elif isinstance(group, ConsumerGroup | StreamsGroup):
             if generation >= 0 or member_id or group_instance_id is not None:
                 _check_member_epoch(group, member_id, generation)
         elif group.state is GroupState.dead:
@@ -295,7 +305,7 @@ class GroupCoordinator:
         change it. UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group.
         """
         shard = self._shard_of(group_id)
-        if isinstance(group := _group_with_offsets(shard, group_id), ConsumerGroup):
+        if isinstance(group := _group_with_offsets(shard, group_id), ConsumerGroup | StreamsGroup):
             group.check_fetch(member_id, member_epoch)
         return shard.offsets.group_offsets(group_id)
 
@@ -365,6 +375,10 @@ class GroupCoordinator:
         """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
         return self.share_groups_of(group_id).find_group(group_id)
 
+    def describe_streams_group(self, group_id: str) -> StreamsGroup:
+        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+        return self._shard_of_named_group(group_id).streams_groups.find_group(group_id)
+
     def _find_group(self, group_id: str) -> Group:
         if (group := self._shard_of(group_id).groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
@@ -396,7 +410,9 @@ class GroupCoordinator:
         return [shard for shard in self._shards.values() if shard.state is ShardState.serving]
 
 
-def _group_with_offsets(shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+def _group_with_offsets(
+    shard: GroupCoordinatorShard, group_id: str
+) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
     """GROUP_ID_NOT_FOUND for a share group, which commits no offsets."""
     group = shard.groups.get(group_id)
     if isinstance(group, ShareGroup):
@@ -404,7 +420,7 @@ def _group_with_offsets(shard: GroupCoordinatorShard, group_id: str) -> ClassicG
     return group
 
 
-def _check_member_epoch(group: ConsumerGroup, member_id: str, epoch: int) -> None:
+def _check_member_epoch(group: ConsumerGroup | StreamsGroup, member_id: str, epoch: int) -> None:
     """Of a commit in a transaction, where a stale epoch is ILLEGAL_GENERATION."""
     try:
         group.check_commit(member_id, epoch, MEMBER_EPOCHS_SINCE)
