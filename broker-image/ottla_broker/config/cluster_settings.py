@@ -111,7 +111,8 @@ GROUP_COORDINATOR_REBALANCE_PROTOCOLS = _groups.row(
     "group.coordinator.rebalance.protocols", list_of("classic", "consumer", "share", "streams"), "classic,consumer",
     "Group protocols that are enabled. The classic protocol always is. Without `consumer` the broker refuses consumers "
     "with `group.protocol=consumer`. Share groups need `share`, or level 1 of the feature `share.version`. Streams "
-    "groups need level 1 of `streams.version`. Both levels are the default.")
+    "groups need level 1 of `streams.version`. Both levels are the default.",
+    differs="features enable share groups and streams groups")
 GROUP_CONSUMER_SESSION_TIMEOUT_MS = _groups.row("group.consumer.session.timeout.ms", integer(at_least=1), 45000,
     "Time in milliseconds without a heartbeat after which a member of a consumer group is removed.")
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = _groups.row("group.consumer.min.session.timeout.ms", integer(at_least=1), 45000,
