@@ -212,3 +212,30 @@ def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
     assert "streams.num.standby.replicas=1" in run_tool(classpath, broker, config_tool, "--describe", *entity)
     run_tool(classpath, broker, group_tool, "--delete", "--group", name)
     assert name not in run_tool(classpath, broker, group_tool, "--list").split()
+
+
+def test_a_streams_group_survives_a_kill_of_its_coordinator(
+    gateway: JavaGateway, streams_broker: BrokerProcess, name: str, tmp_path: Path
+) -> None:
+    broker = streams_broker
+    for topic in (name, f"{name}-counts"):
+        rd.create_topic(broker.bootstrap, topic, PARTITIONS)
+    wanted: Counter[str] = Counter()
+
+    def write(partition: int) -> None:
+        lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
+        rd.produce(broker.bootstrap, name, lines, partition=partition)
+        wanted.update(" ".join(LINES * 10).split())
+
+    with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams"):
+        write(0)
+        eventually(lambda: counts(broker, name) == wanted, within_s=60)
+        broker.kill()
+        broker.start()
+        for partition in range(PARTITIONS):
+            write(partition)
+        eventually(
+            lambda: counts(broker, name) == wanted,
+            within_s=60,
+            message=lambda: f"{wanted}; counted: {counts(broker, name)}",
+        )
