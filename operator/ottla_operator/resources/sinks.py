@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import Column, Identifier, ObjectRef, TopicName
+from ottla_operator.resources.formats import SinkFormat
 from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one
 
 
@@ -69,9 +70,11 @@ class Sink(Model, frozen=True):
     topic: Annotated[
         TopicName | None,
         doc(
-            "Topic that rows are written to as JSON. Headers carry the batch and a sequence number that is unique in "
-            "the batch."
+            "Topic that rows are written to. Headers carry the batch and a sequence number that is unique in the batch."
         ),
+    ] = None
+    format: Annotated[
+        SinkFormat | None, doc("Encoding of rows as record values. Only for topic. Defaults to json.")
     ] = None
     delivery: Annotated[
         Literal["exactlyOnce", "atLeastOnce"],
@@ -105,6 +108,12 @@ class Sink(Model, frozen=True):
             "key is only for topic; other sinks have columns",
             lambda value: "key" not in value or "topic" in value,
             "key",
+        ),
+        Rule(
+            "!has(self.format) || has(self.topic)",
+            "format is only for topic",
+            lambda value: "format" not in value or "topic" in value,
+            "format",
         ),
         Rule(
             "!has(self.delivery) || has(self.topic)",

@@ -30,6 +30,7 @@ from pyspark.sql import Column, DataFrame
 from ottla_operator.resources.sinks import Sink
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming.checkpoint import Checkpoint
+from ottla_spark.streaming.encode import ValueEncoder
 from ottla_spark.streaming.sink import is_key_value, record_columns
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 from ottla_spark.streaming.transform import is_stateful
@@ -120,8 +121,11 @@ class TransactionalWriter:
     many, also when the pipeline or the topic has changed since.
     """
 
-    def __init__(self, sink: Sink, target: TransactionalSink, files: Checkpoint, planned: int) -> None:
+    def __init__(
+        self, sink: Sink, encode: ValueEncoder, target: TransactionalSink, files: Checkpoint, planned: int
+    ) -> None:
         self._sink = sink
+        self._encode = encode
         self._target = target
         self._files = files
         self._planned = planned
@@ -133,7 +137,7 @@ class TransactionalWriter:
     def __call__(self, rows: DataFrame, number: int) -> None:
         if number != self._unfinished or self._stored is None:
             self._store(self._planned)
-        key, value = record_columns(rows, self._sink)
+        key, value = record_columns(rows, self._sink, self._encode)
         by_key = bool(self._sink.key) or is_key_value(rows)
         records = divide(rows, key, value, by_key=by_key, writers=self._stored or self._planned)
         write = partial(_write_partition, self._target, self._batch(number), open_producer)

@@ -105,7 +105,23 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"naming": "Prefix", "prefix": "x"},
         {},
     ],
-    "Format": [{"type": "raw", "schema": "x"}, {"type": "raw"}, {"type": "json"}, {"type": "json", "schema": "x"}],
+    "SchemaRef": [{}, {"id": 1}, {"id": 1, "version": 1}, {"id": 1, "subject": "s"}, {"subject": "s", "version": 1}],
+    "Format": [
+        {"type": "raw", "schema": "x"},
+        {"type": "raw", "schemaRef": {}},
+        {"type": "raw"},
+        {"type": "json"},
+        {"type": "json", "schema": "x"},
+        {"type": "json", "schemaRef": {}},
+        {"type": "avro", "schemaRef": {}},
+        {"type": "avro", "schema": "x", "schemaRef": {}},
+    ],
+    "SinkFormat": [
+        {"type": "json"},
+        {"type": "json", "subject": "s"},
+        {"type": "json", "register": True},
+        {"type": "avro", "subject": "s", "register": False},
+    ],
     "Source": [
         {**SOURCE, "watermark": {"column": "a", "delay": "1s"}, "mode": "table"},
         {**SOURCE, "watermark": {"column": "a", "delay": "1s"}, "mode": "stream"},
@@ -120,6 +136,8 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"from": "a", "topic": "t", "key": ["a"]},
         {"from": "a", "console": {}, "delivery": "atLeastOnce"},
         {"from": "a", "topic": "t", "delivery": "atLeastOnce"},
+        {"from": "a", "console": {}, "format": {"type": "json"}},
+        {"from": "a", "topic": "t", "format": {"type": "json"}},
     ],
     "Trigger": [
         {},

@@ -47,13 +47,15 @@ class PipelineImage:
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
     """How a driver reaches brokers. `secret`: of the User that it logs in as, with the `keys` that
-    it reads; empty without a login. `digest`: changes when it has to log in anew.
+    it reads; empty without a login. `digest`: changes when it has to log in anew. `registry`: URL
+    of the schema registry, empty without one.
     """
 
     bootstrap: str
     secret: str = ""
     keys: tuple[str, ...] = ()
     digest: str = ""
+    registry: str = ""
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -68,6 +70,7 @@ def runner_arguments(pipeline: Pipeline, connection: BrokerConnection, master: s
         *("--pipeline", f"{SETTINGS_PATH}/{PIPELINE_FILE}"),
         *("--bootstrap", connection.bootstrap),
         *(("--login", LOGIN_PATH) if connection.secret else ()),
+        *(("--registry", connection.registry) if connection.registry else ()),
         *("--checkpoint", checkpoint_path(pipeline)),
         *("--master", master),
         *("--log", "/dev/stderr"),
