@@ -129,6 +129,8 @@ MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = _network.row(
     "partitions.")
 MAX_REQUEST_PARTITION_SIZE_LIMIT = _network.row("max.request.partition.size.limit", integer(at_least=1), 2000,
     "Maximum number of partitions in one DescribeTopicPartitions response.")
+TELEMETRY_MAX_BYTES = _network.row("telemetry.max.bytes", integer(at_least=1), 1048576,
+    "Maximum bytes of the metrics in one push of a client (KIP-714), before and after decompression.")
 
 _quotas = Section("Client quotas", BROKER_SETTINGS)
 _BURST = "A client that was idle may use what its quota allows in all of them at once."
