@@ -216,7 +216,7 @@ class GroupCoordinator:
         shard = self._shard_of_named_group(group_id)
         self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
         if not shard.pending_offsets.has_open_transaction(producer_id, producer_epoch):
-            guard = shard.verifications.begin(producer_id)
+            guard = shard.verifications.begin(producer_id, producer_epoch)
             await verify(shard.partition)
             shard.check_serving()
             self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)

@@ -105,8 +105,8 @@ class ProducerStates:
         return self._producers.get(producer_id)
 
     def active_producers(self) -> list[ProducerStateEntry]:
-        """Every producer that has written, for DescribeProducers."""
-        return [p for p in self._producers.values() if p.batches or p.current_txn_first_offset >= 0]
+        """Every producer, for DescribeProducers. Of reserved ids those that have written."""
+        return [p for p in self._producers.values() if p.batches or p.producer_id < FIRST_RESERVED_PRODUCER_ID]
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -168,19 +168,33 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         return producer is not None and producer.current_txn_first_offset >= 0 and producer.epoch == epoch
 
-    def check_verified(self, producer_id: int, epoch: int, guard: VerificationGuard | None) -> None:
+    def check_verified(
+        self, producer_id: int, epoch: int, sequence: int, guard: VerificationGuard | None, *, adds_partition: bool
+    ) -> None:
         """Returns if a transactional batch belongs to a transaction that is open here, or that the
-        coordinator has confirmed. KafkaError: INVALID_PRODUCER_EPOCH, before INVALID_TXN_STATE
-        (KAFKA-19690)."""
+        coordinator has confirmed. `adds_partition`: the batch's client uses protocol 2.
+
+        KafkaError: INVALID_PRODUCER_EPOCH, before INVALID_TXN_STATE (KAFKA-19690);
+        OUT_OF_ORDER_SEQUENCE_NUMBER for the first batch of an unknown producer of protocol 2, which
+        begins with 0, and behind another batch that was verified at the same time.
+        """
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
                 f"producer {producer_id} writes with epoch {epoch}; its current epoch is {producer.epoch}",
             )
-        if self.has_open_transaction(producer_id, epoch) or self.verifications.is_valid(producer_id, guard):
+        if self.has_open_transaction(producer_id, epoch):
             return
-        raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} is not open here")
+        if guard is None or not self.verifications.is_valid(producer_id, guard):
+            raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} is not open here")
+        is_unknown = producer is None or not producer.batches
+        if sequence > guard.lowest_sequence or (adds_partition and is_unknown and sequence != 0):
+            expected = 0 if adds_partition and is_unknown else guard.lowest_sequence
+            raise KafkaError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {producer_id} begins with sequence {sequence} instead of {expected}",
+            )
 
     def is_end_written(self, producer_id: int, epoch: int, transaction_version: int) -> bool:
         """True if the marker that ends a transaction of protocol 2 is in the log already: it is

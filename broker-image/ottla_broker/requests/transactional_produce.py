@@ -69,7 +69,9 @@ class RequestTransaction:
                 if producers.has_open_transaction(header.producer_id, header.producer_epoch):
                     continue
                 at = TopicPartition(partition.topic, index)
-                self._guards[at] = producers.verifications.begin(header.producer_id)
+                self._guards[at] = producers.verifications.begin(
+                    header.producer_id, header.producer_epoch, header.base_sequence
+                )
                 producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
                 found.setdefault(producer, []).append(partition)
         return found
@@ -117,7 +119,13 @@ class RequestTransaction:
         header = read_transactional_header(records)
         if header is None or not (self._adds_partitions or self._context.broker.transactions.verifies_partitions):
             return
-        partition.log.producers.check_verified(header.producer_id, header.producer_epoch, self._guards.get(at))
+        partition.log.producers.check_verified(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            self._guards.get(at),
+            adds_partition=self._adds_partitions,
+        )
 
     def _client_error(self, code: ErrorCode) -> ErrorCode:
         if code in RETRIABLE:

@@ -323,17 +323,18 @@ def _decide(
 
 
 def abort_fenced(current: TransactionMetadata, *, now_ms: int, transaction_version: int) -> TransactionMetadata:
-    """The open transaction, aborted by the coordinator with an epoch that its producer never gets.
-    The same epoch again if the last attempt could not be written.
+    """The open transaction, aborted by the coordinator with an epoch that its producer never gets:
+    one for the fencing and, in protocol 2, one more for the end. So the end does not look like one
+    that the producer has asked for. The same epoch again if the last attempt could not be written.
     """
     assert current.state is TransactionState.ongoing
+    fenced = min(current.producer_epoch + 1, MAX_EPOCH)
+    raises_epoch = transaction_version >= EPOCH_BUMP_VERSION
     return replace(
         current,
         state=TransactionState.prepare_abort,
-        producer_epoch=min(current.producer_epoch + 1, MAX_EPOCH),
-        last_producer_epoch=(
-            current.producer_epoch if transaction_version >= EPOCH_BUMP_VERSION else NO_PRODUCER_EPOCH
-        ),
+        producer_epoch=min(fenced + 1, MAX_EPOCH) if raises_epoch else fenced,
+        last_producer_epoch=fenced if raises_epoch else NO_PRODUCER_EPOCH,
         last_update_ms=now_ms,
         client_transaction_version=transaction_version,
     )

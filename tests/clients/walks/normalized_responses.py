@@ -21,7 +21,7 @@ from tests.clients.api_session import (
     Json,
 )
 
-LISTED = frozenset({"topics", "groups", "results"})  # may contain entries of other walks
+LISTED = frozenset({"topics", "groups", "results", "transaction_states"})  # may contain entries of other walks
 RECENT_MS = 1_750_000_000_000  # later than any timestamp of a walk: the broker's clock
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -46,7 +46,9 @@ class ResponseNormalizer:
             kept = [self.normalize(each, field) for each in value if self._is_own(each, field)]
             return sorted(merge_partitions(kept), key=repr)
         if isinstance(value, bytes | bytearray | memoryview):
-            return describe_batches(bytes(value)) if field == "records" else bytes(value).decode("latin-1")
+            return (
+                describe_batches(bytes(value), self.symbols) if field == "records" else bytes(value).decode("latin-1")
+            )
         return self._plain(value, field)
 
     def _plain(self, value: Any, field: str) -> Json:
@@ -67,7 +69,7 @@ class ResponseNormalizer:
     def _is_own(self, entry: Any, field: str) -> bool:
         if field not in LISTED:
             return True
-        name = next((getattr(entry, each) for each in NAME_FIELDS if hasattr(entry, each)), None)
+        name = next((getattr(entry, each) for each in (*NAME_FIELDS, "transactional_id") if hasattr(entry, each)), None)
         return not name or name.startswith(self.prefix)
 
 
@@ -88,7 +90,7 @@ def merge_partitions(entries: list[Json]) -> list[Json]:
     return [*topics.values(), *rest]
 
 
-def describe_batches(data: bytes) -> Json:
+def describe_batches(data: bytes, symbols: Mapping[Any, str]) -> Json:
     """The complete batches of a response. A truncated batch is left out, because brokers truncate
     at different places.
     """
@@ -98,11 +100,8 @@ def describe_batches(data: bytes) -> Json:
         whole = at if at <= len(data) else whole
     found = []
     for header, record in iter_records(data[:whole]):
-        by = (
-            f" by {header.producer_id}/{header.producer_epoch}/{header.base_sequence}"
-            if header.producer_id >= 0
-            else ""
-        )
+        producer = symbols.get(("producer", header.producer_id), header.producer_id)
+        by = f" by {producer}/{header.producer_epoch}/{header.base_sequence}" if header.producer_id >= 0 else ""
         at_ms = "now" if record.timestamp_ms > RECENT_MS else record.timestamp_ms
         where = f"{header.base_offset}: {record.offset} epoch {header.leader_epoch} attributes {header.attributes}"
         found.append(f"{where}{by} at {at_ms} {record.key!r}={(record.value or b'')[:9]!r}")
