@@ -139,6 +139,8 @@ class ProducerStates:
         """
         producer = self._producers.get(producer_id)
         if producer is None:
+            if transactional and sequenced:
+                self._check_first_sequence(producer_id, base_sequence, is_unknown=True)
             return None
         if sequenced and epoch == producer.epoch:
             for sent in producer.batches:
@@ -150,6 +152,8 @@ class ProducerStates:
                 f"producer {producer_id} writes with epoch {epoch}; its current epoch is {producer.epoch}",
             )
         if sequenced:
+            if transactional:
+                self._check_first_sequence(producer_id, base_sequence, is_unknown=not producer.batches)
             expected = 0 if epoch != producer.epoch else (producer.last_sequence + 1) % SEQUENCE_COUNT
             if base_sequence != expected and producer.epoch != NO_EPOCH:
                 raise KafkaError(
@@ -163,38 +167,38 @@ class ProducerStates:
             )
         return None
 
+    def _check_first_sequence(self, producer_id: int, sequence: int, *, is_unknown: bool) -> None:
+        """Of a batch that begins a transaction here. Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER
+        for the first batch of an unknown producer of protocol 2, which begins with 0, and behind
+        another batch that was verified at the same time.
+        """
+        if (guard := self.verifications.get(producer_id)) is None:
+            return
+        expected = 0 if is_unknown and guard.adds_partition else guard.lowest_sequence
+        if sequence > expected:
+            raise KafkaError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {producer_id} begins with sequence {sequence} instead of {expected}",
+            )
+
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """True if the producer's transaction has a batch in this log."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.current_txn_first_offset >= 0 and producer.epoch == epoch
 
-    def check_verified(
-        self, producer_id: int, epoch: int, sequence: int, guard: VerificationGuard | None, *, adds_partition: bool
-    ) -> None:
+    def check_verified(self, producer_id: int, epoch: int, guard: VerificationGuard | None) -> None:
         """Returns if a transactional batch belongs to a transaction that is open here, or that the
-        coordinator has confirmed. `adds_partition`: the batch's client uses protocol 2.
-
-        KafkaError: INVALID_PRODUCER_EPOCH, before INVALID_TXN_STATE (KAFKA-19690);
-        OUT_OF_ORDER_SEQUENCE_NUMBER for the first batch of an unknown producer of protocol 2, which
-        begins with 0, and behind another batch that was verified at the same time.
-        """
+        coordinator has confirmed. KafkaError: INVALID_PRODUCER_EPOCH, before INVALID_TXN_STATE
+        (KAFKA-19690)."""
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
                 f"producer {producer_id} writes with epoch {epoch}; its current epoch is {producer.epoch}",
             )
-        if self.has_open_transaction(producer_id, epoch):
+        if self.has_open_transaction(producer_id, epoch) or self.verifications.is_valid(producer_id, guard):
             return
-        if guard is None or not self.verifications.is_valid(producer_id, guard):
-            raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} is not open here")
-        is_unknown = producer is None or not producer.batches
-        if sequence > guard.lowest_sequence or (adds_partition and is_unknown and sequence != 0):
-            expected = 0 if adds_partition and is_unknown else guard.lowest_sequence
-            raise KafkaError(
-                ErrorCode.out_of_order_sequence_number,
-                f"producer {producer_id} begins with sequence {sequence} instead of {expected}",
-            )
+        raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} is not open here")
 
     def is_end_written(self, producer_id: int, epoch: int, transaction_version: int) -> bool:
         """True if the marker that ends a transaction of protocol 2 is in the log already: it is

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 @dataclass(eq=False, slots=True)
 class VerificationGuard:
     """Identifies the verifications of one producer since its last marker. `lowest_sequence`: of the
-    batches of the newest epoch that have waited.
+    batches of the newest epoch that have waited. `adds_partition`: they come from a client of
+    protocol 2.
     """
 
     epoch: int
     lowest_sequence: int
+    adds_partition: bool
 
 
 class VerificationGuards:
@@ -31,11 +33,16 @@ class VerificationGuards:
     def __init__(self) -> None:
         self._guards: dict[int, VerificationGuard] = {}
 
-    def begin(self, producer_id: int, epoch: int, sequence: int = 0) -> VerificationGuard:
+    def get(self, producer_id: int) -> VerificationGuard | None:
+        return self._guards.get(producer_id)
+
+    def begin(
+        self, producer_id: int, epoch: int, sequence: int = 0, *, adds_partition: bool = False
+    ) -> VerificationGuard:
         """The guard to pass to `is_valid` before the append. `sequence`: the batch's first."""
         guard = self._guards.get(producer_id)
         if guard is None:
-            guard = self._guards[producer_id] = VerificationGuard(epoch, sequence)
+            guard = self._guards[producer_id] = VerificationGuard(epoch, sequence, adds_partition)
         elif epoch > guard.epoch:
             guard.epoch, guard.lowest_sequence = epoch, sequence
         elif epoch == guard.epoch:

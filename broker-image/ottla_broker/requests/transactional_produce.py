@@ -68,9 +68,14 @@ class RequestTransaction:
                 producers = partition.log.producers
                 if producers.has_open_transaction(header.producer_id, header.producer_epoch):
                     continue
+                if (known := producers.get(header.producer_id)) is not None and header.producer_epoch < known.epoch:
+                    continue  # it is refused without a question to the coordinator
                 at = TopicPartition(partition.topic, index)
                 self._guards[at] = producers.verifications.begin(
-                    header.producer_id, header.producer_epoch, header.base_sequence
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    adds_partition=self._adds_partitions,
                 )
                 producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
                 found.setdefault(producer, []).append(partition)
@@ -119,13 +124,7 @@ class RequestTransaction:
         header = read_transactional_header(records)
         if header is None or not (self._adds_partitions or self._context.broker.transactions.verifies_partitions):
             return
-        partition.log.producers.check_verified(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            self._guards.get(at),
-            adds_partition=self._adds_partitions,
-        )
+        partition.log.producers.check_verified(header.producer_id, header.producer_epoch, self._guards.get(at))
 
     def _client_error(self, code: ErrorCode) -> ErrorCode:
         if code in RETRIABLE:

@@ -280,13 +280,14 @@ def end_transaction(
     2)."""
     if current is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping, "the transactional id is unknown")
-    is_retry = is_end_retried(current, producer)
+    raises_epoch = client_version >= EPOCH_BUMP_VERSION
+    is_retry = raises_epoch and is_end_retried(current, producer)
     if not is_retry:
         current = _check_producer(current, producer)
-        if current.raises_epochs and current.state in DECIDED_STATES:
+        if raises_epoch and current.state in DECIDED_STATES:
             raise KafkaError(ErrorCode.producer_fenced, "the producer has ended this transaction, and has a new epoch")
     # Protocol 1 keeps the epoch: the same end again is a retry. In protocol 2 it is the next one.
-    is_repeated = is_retry or not current.raises_epochs
+    is_repeated = is_retry or not raises_epoch
     decided, completed = (
         (TransactionState.prepare_commit, TransactionState.complete_commit)
         if commit
@@ -298,7 +299,7 @@ def end_transaction(
         return current
     if is_repeated and current.state is decided:
         raise KafkaError(ErrorCode.concurrent_transactions, "the transaction is being completed")
-    may_abort_nothing = current.state in EXPIRABLE_STATES and not is_retry and client_version >= EPOCH_BUMP_VERSION
+    may_abort_nothing = current.state in EXPIRABLE_STATES and not is_retry and raises_epoch
     if not commit and may_abort_nothing and (current.raises_epochs or current.state is TransactionState.empty):
         # The producer does not know whether a batch of it began the transaction.
         return _decide(replace(current, start_ms=now_ms), decided, client_version, new_producer_id, now_ms)
@@ -323,18 +324,17 @@ def _decide(
 
 
 def abort_fenced(current: TransactionMetadata, *, now_ms: int, transaction_version: int) -> TransactionMetadata:
-    """The open transaction, aborted by the coordinator with an epoch that its producer never gets:
-    one for the fencing and, in protocol 2, one more for the end. So the end does not look like one
-    that the producer has asked for. The same epoch again if the last attempt could not be written.
+    """The open transaction, aborted by the coordinator with an epoch that its producer never gets.
+    The same epoch again if the last attempt could not be written.
     """
     assert current.state is TransactionState.ongoing
-    fenced = min(current.producer_epoch + 1, MAX_EPOCH)
-    raises_epoch = transaction_version >= EPOCH_BUMP_VERSION
     return replace(
         current,
         state=TransactionState.prepare_abort,
-        producer_epoch=min(fenced + 1, MAX_EPOCH) if raises_epoch else fenced,
-        last_producer_epoch=fenced if raises_epoch else NO_PRODUCER_EPOCH,
+        producer_epoch=min(current.producer_epoch + 1, MAX_EPOCH),
+        last_producer_epoch=(
+            current.producer_epoch if transaction_version >= EPOCH_BUMP_VERSION else NO_PRODUCER_EPOCH
+        ),
         last_update_ms=now_ms,
         client_transaction_version=transaction_version,
     )

@@ -37,11 +37,14 @@ class ResponseNormalizer:
         if isinstance(value, ErrorCode):
             return value.name
         if dataclasses.is_dataclass(value):
-            return {
+            fields = {
                 each.name: self.normalize(getattr(value, each.name), each.name)
                 for each in dataclasses.fields(value)
                 if each.name not in IGNORED_FIELDS
             }
+            if fields.get("aborted_transactions"):
+                fields["aborted_transactions"] = needed_aborts(fields["aborted_transactions"], value.records)
+            return fields
         if isinstance(value, tuple | list):
             kept = [self.normalize(each, field) for each in value if self._is_own(each, field)]
             return sorted(merge_partitions(kept), key=repr)
@@ -90,16 +93,28 @@ def merge_partitions(entries: list[Json]) -> list[Json]:
     return [*topics.values(), *rest]
 
 
-def describe_batches(data: bytes, symbols: Mapping[Any, str]) -> Json:
-    """The complete batches of a response. A truncated batch is left out, because brokers truncate
-    at different places.
-    """
+def whole_batches(data: bytes) -> bytes:
     whole, at = 0, 0
     while at + 12 <= len(data):
         at += 12 + int.from_bytes(data[at + 8 : at + 12])
         whole = at if at <= len(data) else whole
+    return data[:whole]
+
+
+def needed_aborts(aborted: list[Json], data: bytes | None) -> list[Json]:
+    """The aborted transactions that begin in the response's records. Kafka names those up to the
+    end of the segment, also beyond the last stable offset.
+    """
+    last = max((record.offset for _, record in iter_records(whole_batches(data or b""))), default=-1)
+    return [one for one in aborted if one["first_offset"] <= last]
+
+
+def describe_batches(data: bytes, symbols: Mapping[Any, str]) -> Json:
+    """The complete batches of a response. A truncated batch is left out, because brokers truncate
+    at different places.
+    """
     found = []
-    for header, record in iter_records(data[:whole]):
+    for header, record in iter_records(whole_batches(data)):
         producer = symbols.get(("producer", header.producer_id), header.producer_id)
         by = f" by {producer}/{header.producer_epoch}/{header.base_sequence}" if header.producer_id >= 0 else ""
         at_ms = "now" if record.timestamp_ms > RECENT_MS else record.timestamp_ms

@@ -80,9 +80,8 @@ ACCESS_KINDS: Final = mix(
 
 # Of transactional producers.
 TRANSACTIONS: Final = "transactions"
-TRANSACTION_KINDS: Final = mix((transactions.KINDS, 9), (TOPIC_KINDS, 0.7))
 
-ON_REQUEST: Final = {EXPIRY: EXPIRING, ACCESS: ACCESS_KINDS, TRANSACTIONS: TRANSACTION_KINDS}
+ON_REQUEST: Final = {EXPIRY: EXPIRING, ACCESS: ACCESS_KINDS, TRANSACTIONS: transactions.KINDS}
 
 
 def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
@@ -90,7 +89,8 @@ def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | 
     generator = StepGenerator(seed, highest, groups.SHORT_MS if theme == EXPIRY else groups.LONG_MS)
     chosen = theme or generator.choose(*THEMES)
     kinds = ON_REQUEST.get(chosen) or THEMES[chosen]
-    first = [topics.create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
+    create_topics = transactions.create_topics if theme == TRANSACTIONS else topics.create_topics
+    first = [create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
     steps: list[Step] = [*first]
     while len(steps) < count:
         [kind] = generator.random.choices(list(kinds), list(kinds.values()))
