@@ -43,7 +43,9 @@ class ResponseNormalizer:
                 if each.name not in IGNORED_FIELDS
             }
             if fields.get("aborted_transactions"):
-                fields["aborted_transactions"] = needed_aborts(fields["aborted_transactions"], value.records)
+                fields["aborted_transactions"] = needed_aborts(
+                    fields["aborted_transactions"], getattr(value, "records", None)
+                )
             return fields
         if isinstance(value, tuple | list):
             kept = [self.normalize(each, field) for each in value if self._is_own(each, field)]
