@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "topics": "Manage topics.",
     "groups": "Manage consumer groups.",
     "transactions": "Manage transactions.",
+    "share": "Manage share groups.",
     "produce": "Write records to topics.",
     "consume": "Print records of topics.",
     "users": "Manage users with passwords (SCRAM).",
