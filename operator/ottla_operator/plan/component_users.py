@@ -65,8 +65,11 @@ def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
         *(_rule(["Write", "Create"], "Topic", it) for it in written_topics(pipeline)),
         _rule(["Read"], "Group", pipeline.consumer_group),
     ]
-    if any(it.is_transactional for it in pipeline.spec.sinks):
+    transactional = sorted({it.topic for it in pipeline.spec.sinks if it.topic is not None and it.is_transactional})
+    if transactional:
         rules += [
+            # To commit the number of a batch, as an offset of the sink's topic.
+            *(_rule(["Read"], "Topic", it) for it in transactional),
             _rule(["Write"], "TransactionalId", pipeline.transaction_prefix, is_prefix=True),
             _rule(["Read"], "Group", pipeline.transaction_prefix, is_prefix=True),
         ]
