@@ -21,7 +21,7 @@ from ottla_broker.wire.client_security import SASL_PROTOCOLS
 
 
 class ListenerLogins:
-    """`sasl_sessions`: makes the session of a new connection, by the names of the listeners with
+    """`sasl_sessions`: creates the session of a new connection, by the names of the listeners with
     SASL. `principal_mappers`: by the names of the listeners where certificates of clients are their
     logins.
     """

@@ -55,7 +55,9 @@ class GroupStore(Protocol):
     def timestamps(self) -> Timestamps: ...
 
     def append_records(self, records: Sequence[Record]) -> Write:
-        """At once; KafkaError when the log did not take them."""
+        """Appends the records to the log before it returns. The result completes when they are
+        replicated. Raises KafkaError if the log does not accept them.
+        """
         ...
 
     def schedule_timer(self, group: Group) -> None: ...
@@ -78,7 +80,9 @@ class ConsumerGroupRequests:
     # -- the consumer protocol ---------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatResult:
-        """GROUP_ID_NOT_FOUND, and the errors of `consumer_heartbeat`."""
+        """Handles a ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND and the errors of
+        `consumer_heartbeat`.
+        """
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return await self._leave(self._find_group(group_id), request)
         replaced = self._store.groups.get(group_id)
@@ -176,7 +180,7 @@ class ConsumerGroupRequests:
     # -- members of the classic protocol -----------------------------------------------------------
 
     async def join_classic(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
-        """Like `membership.join_group`, in a group with members."""
+        """Handles the JoinGroup of a classic member in a consumer group that has members."""
         change = GroupChange(group)
         now = self._store.timestamps()
         try:

@@ -13,7 +13,9 @@ CommitOrRemoval = OffsetCommit | None
 
 
 class PendingOffsets:
-    """By producer id, in one partition of `__consumer_offsets`. True while there are any."""
+    """Offsets committed inside open transactions of one partition of `__consumer_offsets`, by
+    producer id. False when there are none.
+    """
 
     __slots__ = ("_by_producer", "_counts", "_epochs", "_groups")
 

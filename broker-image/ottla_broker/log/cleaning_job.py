@@ -221,8 +221,9 @@ def make_filter(
 def clean_group(
     files: OpenFiles, group: Sequence[SourceSegment], record_filter: RecordFilter, new: Segment
 ) -> Iterator[int]:
-    """Writes what stays of a group into `new` and brings it to the device. Raises OSError,
-    CorruptSegment."""
+    """Writes the records of a group that are retained into `new` and syncs it. Yields bytes read
+    and written since the last step. Raises OSError, CorruptSegment.
+    """
     interval = record_filter.config.index_interval_bytes
     pending: list[Buffer] = []
     pending_bytes = moved = 0

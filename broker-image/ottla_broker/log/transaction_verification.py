@@ -11,7 +11,7 @@ VerificationGuard = object
 
 
 class VerificationGuards:
-    """Of one partition, by producer id."""
+    """The verification guards of one partition, by producer id."""
 
     __slots__ = ("_guards",)
 

@@ -21,10 +21,10 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def entries_to_create(
-    at_source: Iterable[AccessControlEntry], here: Iterable[AccessControlEntry], topics: Mapping[str, str]
+    at_source: Iterable[AccessControlEntry], at_target: Iterable[AccessControlEntry], topics: Mapping[str, str]
 ) -> list[AccessControlEntry]:
     """Those that are missing here. `topics`: mirrored ones, name there → name here."""
-    existing = set(here)
+    existing = set(at_target)
     created = dict.fromkeys(
         entry for it in at_source if (entry := _target_entry(it, topics)) is not None and entry not in existing
     )

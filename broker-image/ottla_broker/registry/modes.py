@@ -20,7 +20,7 @@ DEFAULT_MODE = Mode.readwrite
 
 
 def parse_mode(text: object) -> Mode:
-    """Of a request, in either case. Raises RegistryError."""
+    """Parses the mode in a request, in upper or lower case. Raises RegistryError."""
     try:
         return Mode(str(text).upper())
     except ValueError:

@@ -303,7 +303,9 @@ class _Outdated:
 
 
 def _access(pods: Iterable[BrokerPod], passwords: LoginPasswords | None) -> BrokerAccess:
-    """To the brokers whose pods are ready, with a login that all accept that run."""
+    """How to reach the brokers whose pods are ready, with a login that all running brokers
+    accept.
+    """
     running = list(pods)
     addresses = [it.address for it in running if it.is_ready and it.address]
     return BrokerAccess(addresses, operator_security(passwords, [it.login for it in running]))

@@ -199,7 +199,7 @@ class BrokerProcesses:
         return BrokerAccess(addresses, operator_security(self.passwords, self._running_logins()))
 
     def _running_logins(self) -> list[InterBrokerLogin]:
-        """Of the brokers whose processes run."""
+        """The inter-broker logins of the brokers whose processes run."""
         running = [it for it in self.by_id.values() if it.supervisor.status.pid is not None]
         return [observed_login(it.started_with or {}) for it in running]
 

@@ -46,8 +46,8 @@ class PipelineImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
-    """How a driver reaches brokers. `secret`: of the User that it logs in as, with the `keys` that
-    it reads; empty without a login. `digest`: changes when it has to log in anew.
+    """How a driver reaches brokers. `secret`: Secret of the User that it logs in as, empty without
+    a login. `keys`: the keys that it reads. `digest`: changes when it has to log in anew.
     """
 
     bootstrap: str
@@ -57,7 +57,7 @@ class BrokerConnection:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Of the driver's pod."""
+        """Annotations of the driver's pod."""
         return {names.LOGIN: self.digest} if self.digest else {}
 
 
