@@ -27,6 +27,7 @@ from ottla_broker.config import (
     QUOTA_WINDOW_NUM,
     QUOTA_WINDOW_SIZE_SECONDS,
     SUPER_USERS,
+    TELEMETRY_MAX_BYTES,
     Config,
 )
 from ottla_broker.config.addresses import format_host_and_port
@@ -78,6 +79,7 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
+from ottla_broker.telemetry.client_telemetry import ClientTelemetry
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.client import Client
@@ -201,6 +203,7 @@ class Broker:
         )
         self.schema_ids: SchemaIds | None = None
         self.client_quotas = make_client_quotas(config)
+        self.client_telemetry = ClientTelemetry(image, config(TELEMETRY_MAX_BYTES))
         self.on_logins_removed: Callable[[], None] = lambda: None
         self.audit_log = make_audit_log(config, runtime)
         if (audit_topic := config(AUDIT_TOPIC)) is not None:
@@ -218,6 +221,7 @@ class Broker:
             self._tasks,
             self.acl_authorizer,
             self.client_quotas,
+            self.client_telemetry.instances,
             lambda: self.on_logins_removed(),
         )
         self.replica_mover = ReplicaMover(

@@ -10,12 +10,13 @@ from ottla_broker.coordination.journal import PartitionJournal
 from ottla_broker.coordination.records import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.failure_detector import FailureDetector
-from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
+from ottla_broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.security.client_quota_manager import ClientQuotaManager
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
+from ottla_broker.telemetry.client_instances import ClientInstances
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 
 
@@ -35,6 +36,7 @@ class MetadataPublisher:
     _tasks: BackgroundTasks
     _acl_authorizer: StandardAuthorizer | None
     _client_quotas: ClientQuotaManager
+    _client_instances: ClientInstances
     _on_logins_removed: Callable[[], None]
     _replica_manager: ReplicaManager | None = None
 
@@ -47,6 +49,8 @@ class MetadataPublisher:
             self._acl_authorizer.update(delta.changed_acls, self._image.acls)
         if delta.client_quotas_changed:
             self._client_quotas.update(self._image.client_quotas)
+        if any(resource_type == CLIENT_METRICS_RESOURCE for resource_type, _ in delta.changed_configs):
+            self._client_instances.on_subscriptions_changed()
         if delta.logins_removed:
             self._on_logins_removed()
         if self._replica_manager is not None:

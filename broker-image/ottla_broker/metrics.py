@@ -238,6 +238,14 @@ DIRECTORY_USABLE = _gauge(
     "ottla_log_directory_usable_bytes", "Free bytes of the file system of a log directory.", "logDirectory"
 )
 
+TELEMETRY_PUSHES = _counter(
+    "ottla_client_telemetry_pushes_total", "Pushes of clients' own metrics (KIP-714) that were accepted."
+)
+TELEMETRY_DROPPED = _counter(
+    "ottla_client_telemetry_dropped_points_total",
+    "Values that clients pushed and that are not shown: there were too many series.",
+)
+
 GROUPS = _gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroups", "Consumer groups that this broker coordinates."
 )

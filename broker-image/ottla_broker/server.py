@@ -19,6 +19,7 @@ from ottla_broker.config import (
     Config,
     Listener,
 )
+from ottla_broker.config.listener_security import accepts_plaintext
 from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
 from ottla_broker.connection_quotas import ConnectionQuotas, Room
 from ottla_broker.dispatcher import RequestDispatcher
@@ -165,7 +166,12 @@ class Server:
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
         """A transport with the listener's present certificates."""
-        return TlsTransport(self._certificates.contexts[listener], self._handshakes[listener], make_protocol)
+        return TlsTransport(
+            self._certificates.contexts[listener],
+            self._handshakes[listener],
+            make_protocol,
+            accepts_plaintext=accepts_plaintext(self._broker.config, listener),
+        )
 
     async def close(self) -> None:
         """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every

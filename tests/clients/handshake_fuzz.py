@@ -80,7 +80,7 @@ async def try_handshake(host: str, port: int, random: Random) -> str:
             writer.write_eof()
             response = await read_response(reader)
         return "served" if response[:4] == SERVED.to_bytes(4) else "refused"
-    except (ConnectionError, asyncio.IncompleteReadError):
+    except (OSError, asyncio.IncompleteReadError):  # ENOTCONN of write_eof is no ConnectionError
         return "closed"
     finally:
         writer.close()

@@ -24,7 +24,9 @@ from tests.clients.walks.normalized_responses import ResponseNormalizer
 from tests.waiting import eventually_async
 
 CLOSED: Final = "the connection is closed"
-NOT_TRIED: Final = frozenset({"sasl_handshake", "sasl_authenticate", "api_versions"})
+NOT_TRIED: Final = frozenset(
+    {"sasl_handshake", "sasl_authenticate", "api_versions", "get_telemetry_subscriptions", "push_telemetry"}
+)
 """APIs that ask for no right."""
 PREFIXED, LITERAL, ALLOW = 4, 3, 3
 RIGHTS: Final = [(kind, operation) for kind, operations in OPERATIONS.items() for operation in operations]

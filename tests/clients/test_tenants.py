@@ -41,7 +41,10 @@ EVERY: Final[dict[str, dict[str, Any]]] = {
 }
 """Fields of a request that names nothing, where they are not the zero value."""
 WITHOUT_LOGIN = ("sasl_handshake", "sasl_authenticate")
-APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.lower() not in WITHOUT_LOGIN]
+WITHOUT_NAMES = ("get_telemetry_subscriptions", "push_telemetry")
+"""They name nothing that a tenant has, and the answer depends on when they were last asked."""
+NOT_ASKED = (*WITHOUT_LOGIN, *WITHOUT_NAMES)
+APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.lower() not in NOT_ASKED]
 
 
 @dataclasses.dataclass(frozen=True)

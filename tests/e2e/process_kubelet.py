@@ -25,7 +25,13 @@ from ottla_operator.kube.kinds import CLAIM, POD, SECRET, TOPIC, USER
 from ottla_operator.kube.platform import KubePlatform
 from ottla_operator.kube.status_writer import EventRecorder, now_text
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswords, operator_security
-from ottla_operator.plan.objects.config import COMMON_FILE, LOGIN_PATH, broker_file, parse_properties
+from ottla_operator.plan.objects.config import (
+    CERTIFICATES_PATH,
+    COMMON_FILE,
+    LOGIN_PATH,
+    broker_file,
+    parse_properties,
+)
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.source_credentials import secret_values
@@ -188,9 +194,10 @@ class ProcessKubelet:
         folder.mkdir(exist_ok=True)
         own = broker_file(name.rpartition("-")[2])
         for file in (COMMON_FILE, own):
-            (folder / file).write_text(settings[file].replace(LOGIN_PATH, str(folder)))
+            text = settings[file].replace(LOGIN_PATH, str(folder)).replace(CERTIFICATES_PATH, str(folder))
+            (folder / file).write_text(text)
         for volume in template["spec"]["volumes"]:
-            if volume["name"] == "login":
+            if "secret" in volume:
                 values = self.secret(volume["secret"]["secretName"])
                 for item in volume["secret"]["items"]:
                     (folder / item["path"]).write_text(values[item["key"]])
@@ -203,6 +210,8 @@ class ProcessKubelet:
             "log.dirs": str(folder / "data"),
             "controller.quorum.bootstrap.servers": re.sub(r"demo-(\d+)[^:]*", rf"{self._subnet}.\1", servers),
             "http.listener": f"{ip}:8080",
+            # Certificates name hosts of Kubernetes, and here brokers connect by addresses.
+            "ssl.endpoint.identification.algorithm": "",
         }
         log = folder / "log"
         with log.open("ab") as output:

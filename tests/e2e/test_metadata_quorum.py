@@ -28,6 +28,14 @@ def metadata_quorum(cluster: ProcessCluster, *arguments: str) -> str:
     return run_java_tool(f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-server", cluster.bootstrap, *arguments)
 
 
+def dynamic_configs(cluster: ProcessCluster, broker: int) -> str:
+    return run_java_tool(
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", cluster.bootstrap, "--describe", "--entity-type", "brokers"),
+        *("--entity-name", str(broker)),
+    )
+
+
 def voters(cluster: ProcessCluster) -> dict[int, ReplicaState]:
     return {int(voter.replica_id): voter for voter in cluster.describe_quorum().current_voters}
 
@@ -62,6 +70,7 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
     assert re.search(rf"Removed\s+KRaft controller {removed}\b", message)
     others = set(cluster.brokers) - {removed}
     eventually(lambda: set(voters(cluster)) == others, within_s=20, message="another broker votes instead")
+    assert "controller.quorum.auto.join.enable=false" in dynamic_configs(cluster, removed)
 
     broker = cluster.brokers[removed]
     properties = tmp_path / "controller.properties"
@@ -73,6 +82,7 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
     message = metadata_quorum(cluster, "--command-config", str(properties), "add-controller")
     assert f"Added controller {removed}" in message
     assert set(voters(cluster)) == set(cluster.brokers)
+    assert "controller.quorum.auto.join.enable" not in dynamic_configs(cluster, removed)
 
 
 def test_the_tool_says_why_a_voter_is_not_removed(cluster: ProcessCluster) -> None:

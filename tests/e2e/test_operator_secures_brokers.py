@@ -1,5 +1,5 @@
-"""The operator secures the brokers of a Cluster among themselves, with real brokers as processes:
-from the start, and by an edit while they run.
+"""The operator secures the brokers of a Cluster among themselves by logins and TLS, with real
+brokers as processes: from the start, and by an edit while they run.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka import topics
 from ottla_operator.kafka.client import Unreachable, connect
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin, observed_login
+from ottla_operator.plan.inter_broker_tls import InterBrokerTls, secure_operator
+from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.config import started_with
 from tests.e2e.process_kubelet import ProcessKubelet, operator_login
 
@@ -128,3 +130,51 @@ def test_a_lost_secret_restarts_nobody(tmp_path: Path) -> None:
         assert all(await can_connect(kubelet, operator_login(kubelet)))
 
     run(tmp_path, SECURED, 1, scenario)
+
+
+SECURED_BY_TLS = SECURED | {"tls": {"issuer": "Internal", "interBroker": True}}
+
+
+def stages(kubelet: ProcessKubelet) -> set[str]:
+    """TLS between brokers, by the annotations of their pods."""
+    return {it["metadata"]["annotations"].get(names.TLS, "") for it in kubelet.api.of("Pod").values()}
+
+
+def over_tls(kubelet: ProcessKubelet, security: ClientSecurity) -> ClientSecurity:
+    authorities = kubelet.secret("demo-certificates")["ca.crt"]
+    return secure_operator(security, [InterBrokerTls.REQUIRED], authorities, "demo-1.demo-brokers.events.svc")
+
+
+def test_a_new_cluster_has_tls_between_brokers_from_the_start(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        assert stages(kubelet) == {"Required"}
+        assert await can_connect(kubelet, operator_login(kubelet)) == [False]
+        assert await can_connect(kubelet, over_tls(kubelet, UNSECURED)) == [False]
+        assert await can_connect(kubelet, over_tls(kubelet, operator_login(kubelet))) == [True]
+        kubelet.put_topic("orders", partitions=1, replicas=1)
+        await kubelet.wait_until_ready("Topic", "orders")
+        assert kubelet.created_pods == ["demo-1"]
+
+    run(tmp_path, SECURED_BY_TLS, 1, scenario)
+
+
+def test_running_brokers_get_tls_and_logins_by_an_edit_and_lose_tls_by_another(tmp_path: Path) -> None:
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.put_topic("orders", partitions=3, replicas=3)
+        await kubelet.wait_until_ready("Topic", "orders")
+        kubelet.edit_spec("Cluster", "demo", **SECURED_BY_TLS)
+        await kubelet.wait_until(lambda: is_settled(kubelet) and stages(kubelet) == {"Required"}, within_s=150)
+        assert {*logins(kubelet)} == {InterBrokerLogin.REQUIRED}
+        login = operator_login(kubelet)
+        assert await can_connect(kubelet, login) == [False, False, False]
+        assert await can_connect(kubelet, over_tls(kubelet, login)) == [True, True, True]
+        # Logins and TLS came together: no broker was restarted more than twice for both.
+        assert max(Counter(kubelet.created_pods[3:]).values()) == 2, kubelet.created_pods
+        kubelet.edit_spec("Cluster", "demo", tls={"secretRef": {"name": "another"}, "interBroker": True})
+        await kubelet.wait_until(lambda: kubelet.condition("Cluster", "demo").get("reason") == "CertificateUnusable")
+        assert "interBroker: false" in kubelet.condition("Cluster", "demo")["message"]
+        kubelet.edit_spec("Cluster", "demo", tls={"issuer": "Internal"})
+        await kubelet.wait_until(lambda: is_settled(kubelet) and stages(kubelet) == {""}, within_s=150)
+        assert await can_connect(kubelet, login) == [True, True, True]
+
+    run(tmp_path, OPEN, 3, scenario)

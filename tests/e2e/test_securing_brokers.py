@@ -1,7 +1,9 @@
-"""Brokers that run without logins among themselves get them, one restart after the other, while a
-producer continues, and lose them again.
+"""Brokers that run without logins or TLS among themselves get them, one restart after the other,
+while a producer continues, and lose them again.
 """
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from ottla_broker.wire.errors import KafkaError
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import messages
 from tests.clusters import ProcessCluster, run_cluster
+from tests.kube.certificates import create_certificate_authority
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -39,21 +42,26 @@ OPTIONAL = REQUIRED | {
 
 
 def roll(cluster: ProcessCluster, settings: dict[str, str], topic: str) -> None:
-    """Restarts one broker after the other with these settings instead of those of OPTIONAL."""
+    """Restarts one broker after the other with these settings instead of those of OPTIONAL and of
+    TLS.
+    """
     for number, broker in cluster.brokers.items():
         assert broker.stop() == 0
-        broker.settings = {key: it for key, it in broker.settings.items() if key not in OPTIONAL} | settings
+        kept = {key: it for key, it in broker.settings.items() if key not in OPTIONAL and not key.startswith("ssl.")}
+        broker.settings = kept | settings
         broker.start()
         eventually(cluster.is_healthy, within_s=WITHIN_S, message=f"broker {number} is in sync with {sorted(settings)}")
         rd.produce(cluster.bootstrap, topic, messages(), **login_of(cluster))
 
 
 def login_of(cluster: ProcessCluster) -> dict[str, Any]:
-    """The login as settings of librdkafka; none without a login."""
-    if cluster.security is not LOGIN:
+    """Login and authorities as settings of librdkafka; none without a login."""
+    security = cluster.security
+    if not security.uses_sasl or security.is_login_optional:
         return {}
     return {
-        "security_protocol": "SASL_PLAINTEXT",
+        "security_protocol": security.protocol,
+        **({"ssl_ca_pem": security.trusted_certificates} if security.uses_tls else {}),
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_username": LOGIN.username,
         "sasl_password": LOGIN.password,
@@ -79,3 +87,40 @@ def test_brokers_get_logins_and_lose_them_one_restart_after_the_other() -> None:
         roll(cluster, {}, "orders")
         cluster.security = UNSECURED
         assert len(rd.consume(cluster.bootstrap, "orders")) == 13 * len(messages())
+
+
+def test_brokers_get_tls_and_logins_together_and_lose_them_again(tmp_path: Path) -> None:
+    authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    keystore = authority.folder / "broker.pem"
+    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
+    tls = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
+        "ssl.keystore.location": str(keystore),
+        "ssl.truststore.location": str(authority.certificate),
+    }
+    trusted = authority.certificate.read_text()
+    login = replace(LOGIN, protocol="SASL_SSL", trusted_certificates=trusted)
+    optional = OPTIONAL | tls | {"ssl.inter.broker.optional": "true"}
+    with run_cluster("ottla", 3) as cluster:
+        admin = rd.admin_client(cluster.bootstrap)
+        admin.create_topics([NewTopic("orders", 1, 3)])["orders"].result(WITHIN_S)
+        cluster.security = replace(login, is_login_optional=True, is_tls_optional=True)
+        roll(cluster, optional, "orders")
+        false_authority = create_certificate_authority(tmp_path / "false", ["127.0.0.1"], ["localhost"])
+        distrusting = replace(cluster.security, trusted_certificates=false_authority.certificate.read_text())
+        cluster.security = distrusting
+        with pytest.raises((KafkaError, OSError)):  # and does not go on without TLS
+            cluster.metadata(1)
+        cluster.security = login
+        assert cluster.is_healthy()
+        roll(cluster, REQUIRED | tls, "orders")
+        for security in (UNSECURED, LOGIN, replace(login, password="no")):
+            cluster.security = security
+            with pytest.raises((KafkaError, OSError)):
+                cluster.metadata(1)
+        cluster.security = login
+        roll(cluster, optional, "orders")
+        cluster.security = replace(login, is_login_optional=True, is_tls_optional=True)
+        roll(cluster, {}, "orders")
+        cluster.security = UNSECURED
+        assert len(rd.consume(cluster.bootstrap, "orders")) == 12 * len(messages())

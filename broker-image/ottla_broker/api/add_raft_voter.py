@@ -5,6 +5,7 @@
 - The leader waits until the broker has caught up, and for the change before this one, up to the
   request's timeout: REQUEST_TIMED_OUT after it. DUPLICATE_VOTER when the broker is a voter, with
   any directory id.
+- Removes the value with which RemoveRaftVoter keeps the broker from the voters.
 - The listeners are those of the request until the broker registers: then its inter-broker listener
   counts.
 - v1's flag for a response before the change is committed is accepted, and the response still waits.
@@ -20,7 +21,7 @@ from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.quorum_requests import check_cluster_id
+from ottla_broker.requests.quorum_requests import check_cluster_id, set_auto_join
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -44,5 +45,6 @@ async def add_raft_voter(ctx: RequestContext, request: AddRaftVoterRequest) -> A
     voter = Voter(
         int(request.voter_id), request.voter_directory_id or UUID(int=0), format_host_and_port(at.host, int(at.port))
     )
+    await set_auto_join(ctx, voter.broker, None)
     await ctx.broker.quorum.add_voter(voter, request.timeout.total_seconds())
     return AddRaftVoterResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)

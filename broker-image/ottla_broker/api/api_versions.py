@@ -6,6 +6,8 @@
   cannot be read.
 - v3 is flexible and adds the client's software name and version, which must look like a name, and
   features (KIP-584). v4 differs in features whose lowest version is 0.
+- The APIs of clients' metrics (KIP-714) are listed if the broker can read metrics, with the extra
+  `telemetry`. Kafka lists them with a plugin that receives metrics.
 - Features: `metadata.version`, finalized at Apache Kafka 4.1's level, which cannot be changed; and
   `transaction.version`, by which producers choose the transaction protocol (KIP-890) and which
   UpdateFeatures changes. The epoch of the finalized features is the offset of the last metadata
@@ -30,12 +32,14 @@ from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.telemetry.otlp import is_installed
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
 API = Api(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3, is_served_while_starting=True, rights=())
 
 CLIENT_SOFTWARE_SINCE: Final = 3
+TELEMETRY: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 LOWEST_LEVEL_0_SINCE: Final = 4
 """Clients of older versions cannot read a supported feature whose lowest level is 0
@@ -49,7 +53,7 @@ async def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiV
         name, version = request.client_software_name, request.client_software_version
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=NO_THROTTLE)
-        ctx.connection.software_name = name
+        ctx.connection.software_name, ctx.connection.software_version = name, version
     return api_versions_response(ErrorCode.none, ctx.broker.image, ctx.version)
 
 
@@ -64,7 +68,7 @@ def api_versions_response(
         api_keys=tuple(
             ApiVersion(api_key=i16(key), min_version=i16(first), max_version=i16(last))
             for key, (first, last) in SERVED_VERSIONS.items()
-            if key < FIRST_OWN_KEY
+            if key < FIRST_OWN_KEY and (key not in TELEMETRY or is_installed())
         ),
         throttle_time=NO_THROTTLE,
         supported_features=tuple(

@@ -5,7 +5,8 @@
 - Each config has the source of its value and, if requested, the other values in order of
   precedence.
 - Configs of another broker are INVALID_REQUEST, as in Kafka: only that broker knows them.
-- A group has its settings of the consumer protocol. Client metrics have no configs: an empty list.
+- A group has its settings of the newer protocols, a client-metrics resource the settings of its
+  subscription (KIP-714), both with their defaults if they have none.
 - A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type
   102) has its status, from each broker of the partitions that it leads.
 - No names requested means all. v3 adds types and documentation; v4 is flexible.
@@ -27,6 +28,7 @@ from kio.static.primitive import i8
 from ottla_broker.config import ConfigEntry
 from ottla_broker.config.description import (
     describe_broker,
+    describe_client_metrics,
     describe_cluster_defaults,
     describe_group,
     describe_mirror,
@@ -113,6 +115,10 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             raise KafkaError(ErrorCode.invalid_request, "a group name is required")
         case ConfigResource.GROUP:
             return describe_group(config, current_configs(ctx, kind, name))
+        case ConfigResource.CLIENT_METRICS if name == "":
+            raise KafkaError(ErrorCode.invalid_request, "a name is required")
+        case ConfigResource.CLIENT_METRICS:
+            return describe_client_metrics(current_configs(ctx, kind, name))
         case _:
             return []
 

@@ -28,7 +28,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla_broker.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.value_types import ConfigType, split_list
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_changes import change_configs, change_each_resource
@@ -56,6 +56,7 @@ SETTINGS: Final[Mapping[int, Mapping[str, Setting[object]]]] = {
     ConfigResource.TOPIC: TOPIC_SETTINGS,
     ConfigResource.BROKER: BROKER_SETTINGS,
     ConfigResource.MIRROR: MIRROR_SETTINGS,
+    ConfigResource.CLIENT_METRICS: CLIENT_METRICS_SETTINGS,
 }
 
 

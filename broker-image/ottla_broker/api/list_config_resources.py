@@ -3,9 +3,8 @@
 - Lists what DescribeConfigs can describe: topics, brokers and brokers' loggers (KIP-1142). No types
   requested means all of Kafka's.
 - Mirrors (type 101, Ottla's own) are listed if requested: Kafka's tools do not know the type.
-- Groups and client metrics are known types without resources: they have no configs.
-- v0 was ListClientMetricsResources and knows only those: its response is empty. An unknown type is
-  UNSUPPORTED_VERSION.
+- Groups and client-metrics subscriptions are those that have configs.
+- v0 was ListClientMetricsResources and lists only those. An unknown type is UNSUPPORTED_VERSION.
 """
 
 from collections.abc import Iterator
@@ -66,5 +65,5 @@ def resource_names(ctx: RequestContext, listed: ConfigResource) -> Iterator[str]
             yield from sorted(ctx.broker.image.topics)
         case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER:
             yield from (str(broker) for broker in sorted(ctx.broker.image.brokers))
-        case ConfigResource.MIRROR:
-            yield from sorted(name for kind, name in ctx.broker.image.configs if kind == ConfigResource.MIRROR)
+        case ConfigResource.MIRROR | ConfigResource.GROUP | ConfigResource.CLIENT_METRICS:
+            yield from sorted(name for kind, name in ctx.broker.image.configs if kind == listed)

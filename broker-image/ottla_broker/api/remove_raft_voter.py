@@ -5,8 +5,8 @@
   elections.
 - VOTER_NOT_FOUND when no voter has this id and directory id; INVALID_REQUEST for the only voter.
 - The leader can be removed too: it commits the change, and then another voter is elected.
-- The leader that removed a voter does not add it again by itself; it may add another broker in its
-  place.
+- No leader adds the broker again by itself: `controller.quorum.auto.join.enable` of the broker is
+  set to false, also when the removal then fails. Another broker may take its place.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.quorum_requests import check_cluster_id
+from ottla_broker.requests.quorum_requests import check_cluster_id, set_auto_join
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
@@ -39,5 +39,7 @@ async def remove_raft_voter(ctx: RequestContext, request: RemoveRaftVoterRequest
     ctx.check_authorized(Operation.alter, CLUSTER)
     check_cluster_id(ctx, request.cluster_id)
     key = (int(request.voter_id), request.voter_directory_id or UUID(int=0))
+    if any(voter.key == key for voter in ctx.broker.quorum.describe_replica().voters):
+        await set_auto_join(ctx, key[0], "false")  # before the change: the leader would add it again
     await ctx.broker.quorum.remove_voter(key, TIMEOUT_S)
     return RemoveRaftVoterResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)

@@ -5,13 +5,14 @@
     config.log_config(overrides)  # LogConfig of a topic with these overrides
 
 Every setting is one row of a table: `broker_settings`, `cluster_settings`, `topic_settings` (names
-that start with TOPIC_), `group_settings` and `mirror_settings` (MIRROR_). Validation,
-DescribeConfigs and docs/settings.md are made of the rows.
+that start with TOPIC_), `group_settings`, `client_metrics_settings` and `mirror_settings`
+(MIRROR_). Validation, DescribeConfigs and docs/settings.md are made of the rows.
 """
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress
 from ottla_broker.config.addresses import Listener as Listener
 from ottla_broker.config.broker_settings import *  # noqa: F403 (the rows' constants are this package's face)
+from ottla_broker.config.client_metrics_settings import *  # noqa: F403
 from ottla_broker.config.cluster_settings import *  # noqa: F403
 from ottla_broker.config.config import Config as Config
 from ottla_broker.config.description import ConfigEntry as ConfigEntry
@@ -24,6 +25,7 @@ from ottla_broker.config.security_settings import *  # noqa: F403
 from ottla_broker.config.server_properties import find_setting_problems as find_setting_problems
 from ottla_broker.config.server_properties import has_reference as has_reference
 from ottla_broker.config.setting import BROKER_SETTINGS as BROKER_SETTINGS
+from ottla_broker.config.setting import CLIENT_METRICS_SETTINGS as CLIENT_METRICS_SETTINGS
 from ottla_broker.config.setting import GROUP_SETTINGS as GROUP_SETTINGS
 from ottla_broker.config.setting import MIRROR_SETTINGS as MIRROR_SETTINGS
 from ottla_broker.config.setting import TOPIC_SETTINGS as TOPIC_SETTINGS

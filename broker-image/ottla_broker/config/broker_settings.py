@@ -53,6 +53,11 @@ CLUSTER_FOUND = _quorum.row("cluster.found", boolean(), False,
 CONTROLLER_QUORUM_VOTER_COUNT = _quorum.row("controller.quorum.voter.count", integer_of(1, 3, 5), 3,
     "Number of voters of the metadata log that its leader keeps, if there are as many brokers; with fewer, the next "
     "smaller of 3 and 1.", is_ottla_only=True)
+CONTROLLER_QUORUM_AUTO_JOIN_ENABLE = _quorum.row("controller.quorum.auto.join.enable", boolean(), True,
+    "Whether the leader of the metadata log may make this broker a voter by itself. `kafka-metadata-quorum.sh "
+    "remove-controller` sets it to false for the broker that it removes, and `add-controller` removes that value. Only "
+    "the value that is set dynamically for one broker counts.", UpdateMode.PER_BROKER,
+    differs="Kafka's default is false; here every broker is a controller, and lost voters are replaced by themselves")
 CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS = _quorum.row(
     "controller.quorum.election.timeout.ms", integer(at_least=10), 1000,
     "Time in milliseconds, doubled at random, that a voter without a leader waits for one, or for votes.")
@@ -129,6 +134,8 @@ MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = _network.row(
     "partitions.")
 MAX_REQUEST_PARTITION_SIZE_LIMIT = _network.row("max.request.partition.size.limit", integer(at_least=1), 2000,
     "Maximum number of partitions in one DescribeTopicPartitions response.")
+TELEMETRY_MAX_BYTES = _network.row("telemetry.max.bytes", integer(at_least=1), 1048576,
+    "Maximum bytes of the metrics in one push of a client (KIP-714), before and after decompression.")
 
 _quotas = Section("Client quotas", BROKER_SETTINGS)
 _BURST = "A client that was idle may use what its quota allows in all of them at once."

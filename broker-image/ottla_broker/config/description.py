@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ottla_broker.config.config import Config
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     MIRROR_SETTINGS,
     TOPIC_SETTINGS,
@@ -72,6 +73,16 @@ def describe_group(config: Config, overrides: Mapping[str, str]) -> list[ConfigE
     for name, setting in sorted(GROUP_SETTINGS.items()):
         own = [ConfigSynonym(name, overrides[name], ConfigSource.GROUP_CONFIG)] if name in overrides else []
         entries.append(_entry(setting, own + _broker_synonyms(config, setting, is_overridden=bool(own))))
+    return entries
+
+
+def describe_client_metrics(settings: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a subscription to clients' metrics, by name."""
+    source = ConfigSource.CLIENT_METRICS_CONFIG
+    entries = []
+    for name, setting in sorted(CLIENT_METRICS_SETTINGS.items()):
+        own = [ConfigSynonym(name, settings[name], source)] if name in settings else []
+        entries.append(_entry(setting, [*own, ConfigSynonym(name, setting.default_text, ConfigSource.DEFAULT_CONFIG)]))
     return entries
 
 

@@ -60,7 +60,6 @@ IGNORED_STATIC: dict[str, str] = {
     "remote.": _NO_TIERS,
     "metrics.": _PROMETHEUS,
     "kafka.metrics.": _PROMETHEUS,
-    "telemetry.max.bytes": "clients' own metrics are not collected",
 }
 
 # Those that Kafka can change while brokers run, or does not know. Setting them dynamically is

@@ -112,6 +112,11 @@ def listener_oauth(config: ListenerSettings, listener: str) -> OauthSettings | N
     )
 
 
+def accepts_plaintext(config: ListenerSettings, listener: str) -> bool:
+    """True if a listener with TLS serves clients without it, too."""
+    return listener == config.inter_broker_listener and config(rows.SSL_INTER_BROKER_OPTIONAL)
+
+
 def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
     """How this broker connects to others: by the inter-broker listener's protocol, certificates and
     login. Reads the files of the settings. Raises SettingError.
@@ -122,6 +127,7 @@ def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
         algorithm = config.of_listener(listener, rows.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM)
         try:
             security = listener_tls(config, listener).secure_client(security, verifies_hostname=bool(algorithm))
+            security = replace(security, is_tls_optional=config(rows.SSL_INTER_BROKER_OPTIONAL))
         except TlsConfigError as reason:
             raise SettingError([f"brokers cannot connect to each other on listener {listener}: {reason}"]) from None
     return security

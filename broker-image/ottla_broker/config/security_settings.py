@@ -48,6 +48,10 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = _tls.row(
     "ssl.endpoint.identification.algorithm", one_of("https", "", any_case=True), "https",
     "Whether a broker checks that the certificate of another broker names the host that it connects to. Empty: it does "
     "not.")
+SSL_INTER_BROKER_OPTIONAL = _tls.row("ssl.inter.broker.optional", boolean(), False,
+    "Whether brokers do without TLS where another broker's inter-broker listener has none, and serve clients of their "
+    "own inter-broker listener that do not use it. For the time in which brokers that run get TLS, one restart after "
+    "the other; false before and afterwards.", is_ottla_only=True)
 SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS), "TLSv1.2,TLSv1.3",
     "TLS versions that clients may use.")
 

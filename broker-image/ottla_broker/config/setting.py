@@ -29,6 +29,7 @@ class UpdateMode(Enum):
     PER_TOPIC = "per-topic"
     PER_MIRROR = "per-mirror"
     PER_GROUP = "per-group"
+    PER_CLIENT_METRICS_SUBSCRIPTION = "per-subscription"
 
 
 class SettingError(ValueError):
@@ -97,6 +98,7 @@ BROKER_SETTINGS: dict[str, Setting[object]] = {}
 TOPIC_SETTINGS: dict[str, Setting[object]] = {}
 MIRROR_SETTINGS: dict[str, Setting[object]] = {}
 GROUP_SETTINGS: dict[str, Setting[object]] = {}
+CLIENT_METRICS_SETTINGS: dict[str, Setting[object]] = {}
 
 
 class Rarer(TypedDict, total=False):

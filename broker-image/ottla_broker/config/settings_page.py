@@ -6,7 +6,14 @@ A test fails when they differ.
 
 from itertools import chain, groupby
 
-from ottla_broker.config import BROKER_SETTINGS, GROUP_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla_broker.config import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    MIRROR_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+)
 from ottla_broker.config.ignored_settings import IGNORED_DYNAMIC, IGNORED_STATIC, REFUSED
 
 _START = """\
@@ -55,7 +62,11 @@ missing.
 def settings_page() -> str:
     parts = [_START]
     settings = chain(
-        BROKER_SETTINGS.values(), TOPIC_SETTINGS.values(), GROUP_SETTINGS.values(), MIRROR_SETTINGS.values()
+        BROKER_SETTINGS.values(),
+        TOPIC_SETTINGS.values(),
+        GROUP_SETTINGS.values(),
+        CLIENT_METRICS_SETTINGS.values(),
+        MIRROR_SETTINGS.values(),
     )
     for section, rows in groupby(settings, key=lambda setting: setting.section):
         parts.append(f"\n## {section}\n\n{_TABLE}")

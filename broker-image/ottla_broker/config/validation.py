@@ -1,4 +1,5 @@
-"""Whether the configs of a topic, a broker, a mirror or a group may change as a client requests.
+"""Whether the configs of a topic, a broker, a mirror, a group or a subscription to clients'
+metrics may change as a client requests.
 
 `changes` maps names to texts, None removes a config; `current` is what is set now. Each check
 raises a KafkaError INVALID_CONFIG with a sentence for every problem.
@@ -7,6 +8,7 @@ raises a KafkaError INVALID_CONFIG with a sentence for every problem.
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
+from ottla_broker.config.client_metrics_settings import CLIENT_METRICS_INTERVAL_MS
 from ottla_broker.config.config import Config
 from ottla_broker.config.group_settings import BOUNDS
 from ottla_broker.config.ignored_settings import REFUSED, is_ignored_static
@@ -14,6 +16,7 @@ from ottla_broker.config.mirror_settings import MIRROR_BOOTSTRAP_SERVERS, source
 from ottla_broker.config.server_properties import ALIASES, find_listener_setting
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     MIRROR_SETTINGS,
     TOPIC_SETTINGS,
@@ -43,6 +46,19 @@ def check_mirror_changes(changes: Mapping[str, str | None], current: Mapping[str
 
 def check_group_changes(config: Config, changes: Mapping[str, str | None]) -> None:
     _reject([problem for name, text in changes.items() for problem in _find_group_problems(config, name, text)])
+
+
+def check_client_metrics_changes(changes: Mapping[str, str | None]) -> None:
+    """INVALID_REQUEST for an unknown name and a number out of bounds, as in Kafka."""
+    if unknown := [name for name in changes if name not in CLIENT_METRICS_SETTINGS]:
+        reason = unknown_name(unknown[0], CLIENT_METRICS_SETTINGS, "setting of a client-metrics subscription")
+        raise KafkaError(ErrorCode.invalid_request, reason)
+    interval = CLIENT_METRICS_INTERVAL_MS
+    text = changes.get(interval.name)
+    if text is not None and text.strip().isdigit() and (problems := _find_value_problems(interval, text)):
+        raise KafkaError(ErrorCode.invalid_request, problems[0])
+    settings = CLIENT_METRICS_SETTINGS
+    _reject([problem for name, text in changes.items() for problem in _find_value_problems(settings[name], text)])
 
 
 def _find_group_problems(config: Config, name: str, text: str | None) -> Iterator[str]:

@@ -24,7 +24,7 @@ def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
     """One family of samples after the other, so that the caller can yield to the loop between two
     of them.
     """
-    for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups, _quotas):
+    for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups, _quotas, _client_telemetry):
         yield from collect(broker)
     yield from _server(server)
 
@@ -95,6 +95,13 @@ def _quotas(broker: Broker) -> Iterator[Family]:
     yield single_sample(metrics.AUDIT_DROPPED, broker.audit_log.dropped)
     yield metrics.THROTTLED, [Sample(usage, one.count) for usage, one in throttled]
     yield metrics.THROTTLE_SECONDS, [Sample(usage, one.seconds) for usage, one in throttled]
+
+
+def _client_telemetry(broker: Broker) -> Iterator[Family]:
+    pushed = broker.client_telemetry.metrics
+    yield single_sample(metrics.TELEMETRY_PUSHES, pushed.pushes)
+    yield single_sample(metrics.TELEMETRY_DROPPED, pushed.dropped)
+    yield from pushed.families(broker.runtime.now_ms())
 
 
 def _controller(broker: Broker) -> Iterator[Family]:

@@ -28,6 +28,31 @@ clients, otherwise 503 with the reasons, one per line.
 |---|---|---|---|
 """
 
+_PAGE_END = """
+## Clients' own metrics
+
+Clients of Kafka 3.7 and librdkafka 2.5 and newer push their own metrics to the brokers if a broker
+asks for them (KIP-714). A broker can do that if the extra `telemetry` is installed, as it is in
+Ottla's image. It asks for nothing until a subscription exists:
+
+```sh
+kafka-client-metrics.sh --bootstrap-server localhost:9092 --alter --name slow-consumers \
+  --metrics org.apache.kafka.consumer.fetch.manager.,org.apache.kafka.consumer.coordinator. \
+  --interval 60000 --match client_software_name=librdkafka
+```
+
+Each client pushes to one broker, and `/metrics` of that broker shows its metrics under the names
+that the OpenTelemetry collector would give them:
+`org.apache.kafka.producer.record.send.rate` is `org_apache_kafka_producer_record_send_rate`. Labels
+are the attributes that the client sends, and `client_id`, `client_instance_id` and
+`client_software_name`. Clients send counters as differences, and the broker adds them up from the
+client's first push to it.
+
+A broker shows at most 1000 series of one client and 10000 of all clients. Values of further series
+are counted by `ottla_client_telemetry_dropped_points_total`. The series of a client disappear
+three push intervals after its last push. `telemetry.max.bytes` limits one push.
+"""
+
 
 def format_header(metric: Metric) -> str:
     return f"# HELP {metric.name} {metric.doc}\n# TYPE {metric.name} {metric.kind}\n"
@@ -49,7 +74,7 @@ def _format_value(value: float) -> str:
 
 
 def metrics_page() -> str:
-    return _PAGE_START + "".join(map(_row, METRICS))
+    return _PAGE_START + "".join(map(_row, METRICS)) + _PAGE_END
 
 
 def _row(metric: Metric) -> str:

@@ -43,6 +43,7 @@ from ottla_broker.security.scram import ScramCredential
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 MIRROR_RESOURCE = 101  # Kafka's own resource types are powers of two
 MIRRORED_TOPIC_RESOURCE = 102

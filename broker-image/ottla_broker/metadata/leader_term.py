@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ottla_broker.config import CONTROLLER_QUORUM_AUTO_JOIN_ENABLE
 from ottla_broker.config.addresses import format_host_and_port
-from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataImage
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.raft_rules import ElectionTimeouts
 from ottla_broker.metadata.voter_set import (
-    ReplicaKey,
     Voter,
     VoterCandidate,
     VoterSet,
@@ -36,8 +36,8 @@ the target stays.
 
 
 class LeaderTerm:
-    """`listener`: the name of the inter-broker listener. `excluded`: replicas that an administrator
-    removed from the voters. `writes_voters`: see `LeaderState.establish`."""
+    """`listener`: the name of the inter-broker listener. `writes_voters`: see
+    `LeaderState.establish`."""
 
     def __init__(
         self,
@@ -48,7 +48,6 @@ class LeaderTerm:
         *,
         listener: str,
         max_voters: int,
-        excluded: set[ReplicaKey],
         writes_voters: bool,
     ) -> None:
         self._leader_state = leader_state
@@ -57,7 +56,6 @@ class LeaderTerm:
         self._timeouts = timeouts
         self._listener = listener
         self._max_voters = max_voters
-        self._excluded = excluded
         self._writes_voters = writes_voters
         self._loop = asyncio.get_running_loop()
 
@@ -155,8 +153,15 @@ class LeaderTerm:
             is_caught_up=leader.is_caught_up(voter.key, within_s=self._timeouts.fetch_s),
             is_lost=self._loop.time() - leader.last_fetch_s(voter.key) > VOTER_LOSS_TIMEOUT_S,
             is_shutting_down=self._log.image.brokers[voter.broker].shutting_down,
-            is_excluded=voter.key in self._excluded,
+            may_join=may_join_voters(self._log.image, voter.broker),
         )
+
+
+def may_join_voters(image: MetadataImage, broker: int) -> bool:
+    """False for a broker that an administrator removed from the voters."""
+    setting = CONTROLLER_QUORUM_AUTO_JOIN_ENABLE
+    value = image.configs.get((BROKER_RESOURCE, str(broker)), {}).get(setting.name)
+    return setting.default if value is None else setting.parse(value)
 
 
 def registered_brokers(image: MetadataImage, listener: str) -> list[Voter]:

@@ -94,7 +94,6 @@ class RaftQuorum:
         )
         self._leader_state: LeaderState | None = None
         self._writes_voters = False
-        self._excluded: set[ReplicaKey] = set()
         self._caught_up: asyncio.Future[None] = self._loop.create_future()
         self._is_stopping = False
         self._finder = LeaderFinder(self._peers, self.metadata_log, image, settings.listener, self._observe)
@@ -206,18 +205,11 @@ class RaftQuorum:
             await self._replica.transition(end)
 
     async def add_voter(self, voter: Voter, timeout_s: float) -> None:
-        leader = self._led()
-        self._excluded.discard(voter.key)
-        await voter_changes.add_voter(leader, voter, timeout_s)
+        await voter_changes.add_voter(self._led(), voter, timeout_s)
 
     async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
         leader = self._led()
-        self._excluded.add(key)  # before the change: the leader would add it again
-        try:
-            await voter_changes.remove_voter(leader, key, timeout_s)
-        except KafkaError:
-            self._excluded.discard(key)
-            raise
+        await voter_changes.remove_voter(leader, key, timeout_s)
         if key == self._me.key:
             await self._succession.end_epoch(leader)
             leader.end_term()
@@ -380,7 +372,6 @@ class RaftQuorum:
             self._timeouts,
             listener=self._settings.listener,
             max_voters=self._settings.max_voters,
-            excluded=self._excluded,
             writes_voters=self._writes_voters,
         )
         self._leader_state = leader

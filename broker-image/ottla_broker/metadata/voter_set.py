@@ -117,17 +117,17 @@ def target_voter_count(brokers: int, max_voters: int) -> int:
 class VoterCandidate:
     """A registered broker as the leader observes it. `is_caught_up`: its disk has all committed
     records; `is_lost`: it has not fetched for long; `is_shutting_down`: it has requested a
-    controlled shutdown; `is_excluded`: an administrator removed it from the voters."""
+    controlled shutdown; `may_join`: no administrator has removed it from the voters."""
 
     voter: Voter
     is_caught_up: bool
     is_lost: bool = False
     is_shutting_down: bool = False
-    is_excluded: bool = False
+    may_join: bool = True
 
     @property
     def is_ready(self) -> bool:
-        return self.is_caught_up and not (self.is_lost or self.is_shutting_down or self.is_excluded)
+        return self.is_caught_up and self.may_join and not (self.is_lost or self.is_shutting_down)
 
 
 def next_voter_set(

@@ -14,6 +14,7 @@ import msgspec
 from ottla_broker.config.loggers import find_level_problems, set_levels
 from ottla_broker.config.validation import (
     check_broker_changes,
+    check_client_metrics_changes,
     check_group_changes,
     check_mirror_changes,
     check_topic_changes,
@@ -85,8 +86,10 @@ async def change_configs(
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "a group name is required: groups have no common configs")
             check_group_changes(ctx.broker.config, changes)
-        case ConfigResource.CLIENT_METRICS if changes:
-            raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected")
+        case ConfigResource.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "a name is required: subscriptions have no common configs")
+            check_client_metrics_changes(changes)
     if ctx.broker.controller is not None:
         await ctx.broker.controller.alter_configs(kind, name, changes, validate_only=validate_only)
 

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from enum import IntEnum
 
-from ottla_broker.metadata.image import GROUP_RESOURCE, MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE
+from ottla_broker.metadata.image import (
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    MIRROR_RESOURCE,
+    MIRRORED_TOPIC_RESOURCE,
+)
 from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
@@ -18,7 +23,7 @@ class ConfigResource(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
+    CLIENT_METRICS = CLIENT_METRICS_RESOURCE
     GROUP = GROUP_RESOURCE
     MIRROR = MIRROR_RESOURCE
     MIRRORED_TOPIC = MIRRORED_TOPIC_RESOURCE

@@ -52,10 +52,10 @@ class CloseConnection(Exception):
 class ConnectionState:
     """The client at the other end of a connection, and what the broker remembers of it.
 
-    `software_name`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker that
-    fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a
-    leader has just stepped down. `sasl`: None on a listener without SASL. `last_fetch`: what
-    `api.fetch` remembers of it. `mute`: read nothing more from the
+    `software_name` and `software_version`: what the client said in ApiVersions (KIP-511).
+    `is_follower`: a broker that fetches as a replica. `stepped_down_s`: when the client last heard,
+    by the loop's clock, that a leader has just stepped down. `sasl`: None on a listener without
+    SASL. `last_fetch`: what `api.fetch` remembers of it. `mute`: read nothing more from the
     connection for some seconds.
     """
 
@@ -64,6 +64,7 @@ class ConnectionState:
     listener: str
     principal: Principal = ANONYMOUS
     software_name: str = "unknown"
+    software_version: str = "unknown"
     is_follower: bool = False
     sasl: SaslSession | None = None
     stepped_down_s: float = -inf

@@ -5,6 +5,8 @@ from typing import TypeVar
 
 from kio.schema.types import TopicName
 
+from ottla_broker.config import CONTROLLER_QUORUM_AUTO_JOIN_ENABLE
+from ottla_broker.metadata.image import BROKER_RESOURCE
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -28,3 +30,11 @@ def check_cluster_id(ctx: RequestContext, cluster_id: str | None) -> None:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id, f"the request is for cluster {cluster_id}, not {ctx.broker.cluster_id}"
         )
+
+
+async def set_auto_join(ctx: RequestContext, broker: int, value: str | None) -> None:
+    """Sets, or with None removes, whether leaders of the metadata log make a broker a voter by
+    themselves. Kept in the metadata log, so that the next leader knows it too.
+    """
+    changes = {CONTROLLER_QUORUM_AUTO_JOIN_ENABLE.name: value}
+    await ctx.broker.active_controller().alter_configs(BROKER_RESOURCE, str(broker), changes)

@@ -12,6 +12,7 @@ from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.codec import read_response, request_class, response_class, write_request
+from ottla_broker.wire.connecting import open_connection
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -191,10 +192,7 @@ async def open_channel(
     `software` is the client software name (KIP-511). Raises OSError, ConnectionError; KafkaError if
     authentication fails.
     """
-    context = security.ssl_context()
-    _, channel = await asyncio.get_running_loop().create_connection(
-        lambda: Channel(client_id), host, port, ssl=context, server_hostname=host if context else None
-    )
+    channel = await open_connection(lambda: Channel(client_id), host, port, security)
     try:
         await channel.load_api_versions(software)
         if security.uses_sasl:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_broker.wire.connecting import open_connection
 from ottla_broker.wire.errors import KafkaError, describe_os_error
 
 logger = logging.getLogger(__name__)
@@ -44,12 +45,7 @@ class ChannelBuilder:
         """Connects without logging in: a broker answers ApiVersions to everybody. Raises
         OSError.
         """
-        context = self.security.ssl_context()
-        name, timeout_s = (host, TLS_TIMEOUT_S) if context else (None, None)
-        _, probe = await asyncio.get_running_loop().create_connection(
-            make_protocol, host, port, ssl=context, server_hostname=name, ssl_handshake_timeout=timeout_s
-        )
-        return probe
+        return await open_connection(make_protocol, host, port, self.security, handshake_timeout_s=TLS_TIMEOUT_S)
 
     def _log(self, host: str, port: int, why: str) -> None:
         now = asyncio.get_running_loop().time()

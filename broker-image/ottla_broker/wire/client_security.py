@@ -26,8 +26,9 @@ class ClientSecurity:
     """Certificates and key are PEM. Without `trusted_certificates` the system's authorities are
     trusted.
 
-    `verifies_hostname`: the server's certificate must name the host of the connection.
-    `is_login_optional`: the client goes on without a login where the listener has no SASL.
+    `verifies_hostname`: the server's certificate must name the host of the connection, or
+    `server_name` if it is set. `is_login_optional`: the client goes on without a login where the
+    listener has no SASL. `is_tls_optional`: it goes on without TLS where the listener has none.
     """
 
     protocol: str = PLAINTEXT
@@ -40,6 +41,8 @@ class ClientSecurity:
     password: str = field(default="", repr=False)
     key_password: str = field(default="", repr=False)
     is_login_optional: bool = False
+    is_tls_optional: bool = False
+    server_name: str = ""
 
     def with_login(self, mechanism: str, username: str, password: str) -> "ClientSecurity":
         return replace(self, mechanism=mechanism, username=username, password=password)

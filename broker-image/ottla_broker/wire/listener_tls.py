@@ -201,10 +201,11 @@ def load_certificate(context: ssl.SSLContext, chain: str, key: str, password: st
         raise InvalidCertificate(_describe_load_error(reason)) from None
 
 
-def inspect_certificate(chain: str, key: str, password: str = "") -> ServerCertificate:
+def inspect_certificate(chain: str, key: str, password: str = "", *, trusted: str = "") -> ServerCertificate:
     """Does a TLS handshake in memory, which fails for a certificate that clients cannot accept.
 
-    Raises InvalidCertificate.
+    `trusted`: certificates of authorities that must verify it; empty: it is trusted itself. Raises
+    InvalidCertificate.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_certificate(server, chain, key, password)
@@ -212,7 +213,8 @@ def inspect_certificate(chain: str, key: str, password: str = "") -> ServerCerti
     client.check_hostname = False
     client.verify_flags |= ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME)
     try:
-        client.load_verify_locations(cadata=pem.find_certificates(chain)[0])
+        anchors = pem.find_certificates(trusted) if trusted else pem.find_certificates(chain)[:1]
+        client.load_verify_locations(cadata="\n".join(anchors))
         found = _peer_certificate(server, client)
     except ssl.SSLCertVerificationError as reason:
         raise InvalidCertificate(f"is not a server certificate: {reason.verify_message}") from None

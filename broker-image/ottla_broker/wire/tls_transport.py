@@ -48,7 +48,8 @@ class HandshakeTracker(Protocol):
 class TlsTransport(asyncio.BufferedProtocol):
     """A TLS transport with the methods of asyncio.Transport that a server's connections use.
 
-    `create_protocol` creates the protocol above.
+    `create_protocol` creates the protocol above. `accepts_plaintext`: a client that does not begin
+    with TLS is served without it; the socket's transport then belongs to the protocol above.
     """
 
     def __init__(
@@ -56,11 +57,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         context: ssl.SSLContext,
         handshakes: HandshakeTracker,
         create_protocol: Callable[[], asyncio.BufferedProtocol],
+        *,
+        accepts_plaintext: bool = False,
     ) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._handshakes = handshakes
         self._create_protocol = create_protocol
+        self._accepts_plaintext = accepts_plaintext
         self._above: asyncio.BufferedProtocol | None = None
         self._has_received = False
         self._unsent: deque[memoryview] = deque()  # not encrypted yet
@@ -104,6 +108,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         if not self._has_received:
             self._has_received = True
             if _scratch[0] != HANDSHAKE_RECORD:
+                if self._accepts_plaintext:
+                    self._continue_without_tls(bytes(_scratch[:count]))
+                    return
                 self._refuse("the client does not use TLS, and this listener requires it")
                 return
         self._incoming.write(_scratch[:count])
@@ -149,6 +156,19 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._is_writing_paused:
             self._above.pause_writing()
         self._decrypt()
+
+    def _continue_without_tls(self, received: bytes) -> None:
+        """Hands the connection and what was received to the protocol above."""
+        self._handshakes.complete(self)
+        above = self._create_protocol()
+        self._below.set_protocol(above)
+        above.connection_made(self._below)
+        while received and not self._below.is_closing():
+            buffer = cast(memoryview, above.get_buffer(-1))
+            count = min(len(buffer), len(received))
+            buffer[:count] = received[:count]
+            received = received[count:]
+            above.buffer_updated(count)
 
     def _refuse(self, why: str) -> None:
         if not self._is_closing:

@@ -3,15 +3,15 @@
 import datetime
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.broker_connections import BrokerConnections, check_secret_in_use
 from ottla_operator.kube.founding import may_found_cluster
 from ottla_operator.kube.internal_certificates import InternalCertificates
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE, STATEFUL_SET
-from ottla_operator.kube.login_secrets import ensure_passwords, read_passwords
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
 from ottla_operator.kube.pod_failures import add_start_failures, find_creation_failure
 from ottla_operator.kube.rack_labels import RackLabels
@@ -21,7 +21,8 @@ from ottla_operator.kube.storage_expansion import expand_storage
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker, refuse_settings
 from ottla_operator.plan.conditions import Reconciling, Stalled
-from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswords, operator_security, plan_login
+from ottla_operator.plan.inter_broker_login import plan_login
+from ottla_operator.plan.inter_broker_tls import is_wanted, keep_certificates, plan_tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
 from ottla_operator.plan.objects.config import common_settings, started_with
@@ -62,8 +63,7 @@ class PodPlatform:
         self.images = images
         self.objects = OwnedObjects(api)
         self._racks = RackLabels(api)
-        self._passwords: dict[str, LoginPasswords] = {}
-        """By the Cluster's uid, as its last reconcile has read them."""
+        self._connections = BrokerConnections(api)
         self._internal_certificates = InternalCertificates(api, self.objects)
 
     async def prepare(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> "PodBrokerSet":
@@ -77,6 +77,9 @@ class PodPlatform:
             raise Blocked(Reconciling("Terminating", message), TERMINATING_RETRY_S)
         # An operator that was killed while disks were expanded leaves pods without a StatefulSet.
         existing = stateful_set["spec"]["replicas"] if stateful_set else max(observed.pods, default=0)
+        tls_stage = plan_tls(cluster, [it.tls for it in observed.pods.values()])
+        cluster = keep_certificates(cluster, tls_stage)
+        check_secret_in_use(cluster, observed.pods.values())
         certificates, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
@@ -84,13 +87,13 @@ class PodPlatform:
             said = f"Secret {tls.secret_name(cluster)} is renewed, valid until {certificate.not_after}: brokers read it"
             await self.events.record(resource, "CertificateChanged", said)
         login = plan_login(cluster, [it.login for it in observed.pods.values()])
-        passwords = await self._ensure_passwords(cluster, login, observed)
+        passwords = await self._connections.prepare(cluster, login, observed)
         count = max(existing, cluster.spec.replicas)
         annotations = observed.state_annotations
         if stateful_set is None and await may_found_cluster(self.api, resource, cluster):
             annotations = {**annotations, names.FOUNDING: "true"}
         state = parse_state(annotations)
-        common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over), login)
+        common = common_settings(cluster, broker_count_for_defaults(count, state.spread_over), login, tls_stage)
         inputs = ObjectInputs(
             count,
             _addresses(observed),
@@ -99,6 +102,7 @@ class PodPlatform:
             StartInputs(
                 certificates,
                 login,
+                tls_stage,
                 passwords.digest if passwords else "",
                 due_restart(cluster, datetime.datetime.now(datetime.UTC)),
             ),
@@ -112,7 +116,7 @@ class PodPlatform:
         inputs = replace(inputs, addresses=_addresses(observed))
         creation_error = await find_creation_failure(self.api, cluster, observed)
         await add_start_failures(self.api, cluster, observed)
-        access = _access(observed.pods.values(), passwords)
+        access = await self._connections.access(cluster, observed.pods.values())
         return PodBrokerSet(
             self, cluster, observed, inputs, desired, access, certificate, certificate_error, creation_error
         )
@@ -120,23 +124,7 @@ class PodPlatform:
     async def access(self, cluster: Cluster) -> BrokerAccess:
         """See `Platform.broker_access`."""
         listed = await self.api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
-        pods = broker_pods(cluster, listed).values()
-        passwords = self._passwords.get(cluster.metadata.uid)
-        if passwords is None and any(it.login for it in pods):
-            passwords = await read_passwords(self.api, cluster)
-        return _access(pods, passwords)
-
-    async def _ensure_passwords(
-        self, cluster: Cluster, login: InterBrokerLogin, observed: ClusterObjects
-    ) -> LoginPasswords | None:
-        """None where no broker has a login, or is to get one."""
-        pods = observed.pods.values()
-        if not login and not any(it.login for it in pods):
-            self._passwords.pop(cluster.metadata.uid, None)
-            return None
-        found = await ensure_passwords(self.api, cluster, observed)
-        self._passwords[cluster.metadata.uid] = found
-        return found
+        return await self._connections.access(cluster, broker_pods(cluster, listed).values())
 
     async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
         """Records an event that `kubectl rollout restart` is ignored, and removes its annotation,
@@ -168,6 +156,8 @@ class PodPlatform:
             if found is None:
                 return "", None, ""
             status = tls.check_certificates(found, time.time() if found.digest != in_use else None)
+            if is_wanted(cluster):
+                tls.check_certificates_between_brokers(found, names.pod_host(cluster, names.FIRST_BROKER))
         except SecretUnusable as error:
             return in_use, None, str(error)
         return found.digest, status, ""
@@ -300,15 +290,6 @@ class _Outdated:
         if pod.passwords != start.passwords:
             return f"passwords of Secret {names.login_secret(self.cluster)}"
         return describe_restart(start.restart_at, pod.restart_at)
-
-
-def _access(pods: Iterable[BrokerPod], passwords: LoginPasswords | None) -> BrokerAccess:
-    """How to reach the brokers whose pods are ready, with a login that all running brokers
-    accept.
-    """
-    running = list(pods)
-    addresses = [it.address for it in running if it.is_ready and it.address]
-    return BrokerAccess(addresses, operator_security(passwords, [it.login for it in running]))
 
 
 def parse_state(annotations: Mapping[str, str]) -> ReconcileState:

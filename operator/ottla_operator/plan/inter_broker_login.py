@@ -18,7 +18,7 @@ from typing import Final
 
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.security.scram import ScramMechanism
-from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
+from ottla_broker.wire.client_security import SASL_PROTOCOLS, UNSECURED, ClientSecurity
 from ottla_operator.plan.scram_login import PASSWORD_BYTES, generate_password, scram_login_module
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster import Cluster
@@ -90,14 +90,14 @@ def plan_login(cluster: Cluster, running: Collection[InterBrokerLogin]) -> Inter
 def observed_login(settings: Settings) -> InterBrokerLogin:
     """The login that a broker was started with."""
     protocols = dict(it.split(":", 1) for it in settings.get("listener.security.protocol.map", "").split(",") if it)
-    if protocols.get(settings.get("inter.broker.listener.name", "")) != PROTOCOL:
+    if protocols.get(settings.get("inter.broker.listener.name", "")) not in SASL_PROTOCOLS:
         return InterBrokerLogin.NONE
     is_optional = settings.get(OPTIONAL_SETTING) == "true"
     return InterBrokerLogin.OPTIONAL if is_optional else InterBrokerLogin.REQUIRED
 
 
 def listener_protocol(login: InterBrokerLogin) -> str:
-    """Security protocol of the inter-broker listener."""
+    """Security protocol of the inter-broker listener, without TLS."""
     return PROTOCOL if login else "PLAINTEXT"
 
 

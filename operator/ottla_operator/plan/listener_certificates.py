@@ -24,9 +24,9 @@ AUTHORITIES: Final = "ca.crt"
 
 @dataclass(frozen=True, slots=True)
 class ListenerCertificates:
-    """`authorities`: that may sign client certificates; empty if none are required. `digest`:
-    changes with the certificates; the key cannot change without them, and the digest contains
-    nothing of it."""
+    """`authorities`: of clients' and other brokers' certificates; empty if none are needed.
+    `digest`: changes with the certificates; the key cannot change without them, and the digest
+    contains nothing of it."""
 
     secret: str
     chain: str
@@ -36,7 +36,8 @@ class ListenerCertificates:
 
 
 def has_tls(cluster: Cluster) -> bool:
-    return cluster.spec.tls is not None and any(it.tls for it in cluster.listeners)
+    tls = cluster.spec.tls
+    return tls is not None and (bool(tls.inter_broker) or any(it.tls for it in cluster.listeners))
 
 
 def has_authority(cluster: Cluster) -> bool:
@@ -45,12 +46,12 @@ def has_authority(cluster: Cluster) -> bool:
 
 
 def issues_certificates(cluster: Cluster) -> bool:
-    """True if listeners have certificates of the Cluster's own authority."""
+    """True if brokers have certificates of the Cluster's own authority."""
     return has_tls(cluster) and has_authority(cluster)
 
 
 def secret_name(cluster: Cluster) -> str:
-    """Name of the Secret that the listeners need; empty if none has TLS."""
+    """Name of the Secret that brokers need; empty if no listener has TLS."""
     tls = cluster.spec.tls
     if tls is None or not has_tls(cluster):
         return ""
@@ -59,7 +60,14 @@ def secret_name(cluster: Cluster) -> str:
 
 def required_keys(cluster: Cluster) -> tuple[str, ...]:
     """Keys that the Secret must have."""
-    return (CHAIN, KEY, AUTHORITIES) if requires_client_certificates(cluster) else (CHAIN, KEY)
+    return (CHAIN, KEY, AUTHORITIES) if _needs_authorities(cluster) else (CHAIN, KEY)
+
+
+def _needs_authorities(cluster: Cluster) -> bool:
+    """To check certificates of clients, or of other brokers."""
+    return requires_client_certificates(cluster) or (
+        cluster.spec.tls is not None and bool(cluster.spec.tls.inter_broker)
+    )
 
 
 def requires_client_certificates(cluster: Cluster) -> bool:
@@ -79,7 +87,7 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
         if not values.get(key):
             there = ", ".join(sorted(values)) or "nothing"
             raise SecretUnusable(f"spec.tls: Secret {name} has no {key}; it has: {there}")
-    chain, authorities = values[CHAIN], values[AUTHORITIES] if requires_client_certificates(cluster) else ""
+    chain, authorities = values[CHAIN], values[AUTHORITIES] if _needs_authorities(cluster) else ""
     digest = hashlib.sha256(f"{chain}\0{authorities}".encode()).hexdigest()[:10]
     return ListenerCertificates(name, chain, values[KEY], authorities, digest)
 
@@ -96,6 +104,25 @@ def check_certificates(found: ListenerCertificates, now: float | None) -> Certif
     if now is not None and (why := shown.validity_problem(now)):
         raise SecretUnusable(f"spec.tls: Secret {found.secret}: clients would reject {CHAIN}: {why}")
     return CertificateStatus(not_after=format_time(shown.not_after))
+
+
+def check_certificates_between_brokers(found: ListenerCertificates, host: str) -> None:
+    """Raises SecretUnusable if brokers would reject each other's certificate. `host`: by which
+    another broker connects to one.
+    """
+    where = f"spec.tls.interBroker: Secret {found.secret}"
+    try:
+        names = inspect_certificate(found.chain, found.key, trusted=found.authorities).names
+    except InvalidCertificate as reason:
+        raise SecretUnusable(
+            f"{where}: brokers would reject each other: {AUTHORITIES} does not verify {CHAIN}, which {reason}"
+        ) from None
+    wildcard = f"*.{host.partition('.')[2]}"
+    if not {host, wildcard} & {*names}:
+        there = ", ".join(names) or "none"
+        raise SecretUnusable(
+            f"{where}: brokers would reject each other: {CHAIN} has no name {wildcard}; it has: {there}"
+        )
 
 
 def client_auth_settings(cluster: Cluster) -> dict[str, str]:

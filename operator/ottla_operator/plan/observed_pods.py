@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin
+from ottla_operator.plan.inter_broker_tls import InterBrokerTls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.pipeline import names as pipeline_names
 from ottla_operator.resources.cluster import Cluster
@@ -21,8 +22,9 @@ MAX_MESSAGE_LENGTH: Final = 400
 class BrokerPod:
     """A broker's pod.
 
-    `settings`: name of the ConfigMap that it mounts. `login`: on its inter-broker listener, and
-    `passwords` their digest. `restart_at`: the `spec.restartAt` that it was started after. `since`:
+    `settings`: name of the ConfigMap that it mounts. `login`, `tls`: of its inter-broker
+    listener. `passwords`: the digest of those of the login. `certificates`: name of the Secret of
+    its certificates. `restart_at`: the `spec.restartAt` that it was started after. `since`:
     since when it has been ready, or not ready; of a terminating pod, when it should have gone.
     `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
     pod names none. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
@@ -39,6 +41,8 @@ class BrokerPod:
     settings: str
     login: InterBrokerLogin
     passwords: str
+    tls: InterBrokerTls
+    certificates: str
     restart_at: str
     image: str
     ip: str
@@ -135,6 +139,8 @@ def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
         settings=_mounted_config_map(spec, "settings"),
         login=InterBrokerLogin(annotations.get(names.LOGIN, "")),
         passwords=annotations.get(names.PASSWORDS, ""),
+        tls=InterBrokerTls(annotations.get(names.TLS, "")),
+        certificates=_mounted_secret(spec, "certificates"),
         restart_at=annotations.get(names.RESTART_AT, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
         ip=status.get("podIP") or "",
@@ -173,6 +179,11 @@ def _component(pod: Json) -> str:
 def _mounted_config_map(spec: Json, volume: str) -> str:
     volumes = spec.get("volumes") or []
     return next((str(it["configMap"]["name"]) for it in volumes if it["name"] == volume), "")
+
+
+def _mounted_secret(spec: Json, volume: str) -> str:
+    volumes = spec.get("volumes") or []
+    return next((str(it["secret"]["secretName"]) for it in volumes if it["name"] == volume), "")
 
 
 def _container_port(spec: Json, name: str) -> int:

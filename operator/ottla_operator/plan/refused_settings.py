@@ -32,6 +32,7 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
         ),
         "it follows from spec.listeners",
     ),
+    "ssl.inter.broker.optional": "it follows from spec.tls",
     **dict.fromkeys(("log.dir", "log.dirs"), "the brokers' disks follow from spec.storage"),
     **dict.fromkeys(
         ("schema.registry.listener", "schema.registry.security.listener"), "it follows from spec.schemaRegistry"

@@ -15,14 +15,15 @@ def _validity_s(value: dict[str, Json], field_name: str) -> float:
 
 
 class Tls(Model, frozen=True):
-    """Certificates of the listeners with tls: true: from a Secret, or of the Cluster's own
-    authority.
+    """Certificates of brokers, for listeners with tls: true and between brokers: from a Secret, or
+    of the Cluster's own authority.
     """
 
     secret_ref: Annotated[
         ObjectRef | None,
         doc(
-            "Secret of type kubernetes.io/tls with tls.crt, tls.key and, for client certificates, ca.crt. "
+            "Secret of type kubernetes.io/tls with tls.crt, tls.key and, for client certificates or interBroker, "
+            "ca.crt. "
             "Brokers read a renewed certificate while they run."
         ),
     ] = None
@@ -31,6 +32,13 @@ class Tls(Model, frozen=True):
         doc(
             "Internal: a certificate authority that the operator keeps for this Cluster alone issues the certificates "
             "of brokers and of Users with authentication TLS, and renews them without a restart."
+        ),
+    ] = None
+    inter_broker: Annotated[
+        bool | None,
+        doc(
+            "Whether brokers use TLS among themselves, too. A change restarts each broker twice, one after the other. "
+            "Without effect with `ottla up`, whose brokers are on one machine. Defaults to false."
         ),
     ] = None
     certificate_validity: Annotated[

@@ -13,6 +13,7 @@ import pytest
 import ottla_broker.config.mirror_settings
 from ottla_broker.config import (
     BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     MIRROR_SETTINGS,
     TOPIC_SETTINGS,
@@ -60,8 +61,9 @@ def test_settings_that_kafka_lacks_are_marked() -> None:
     }
     of_the_authorizer = {"super.users", "allow.everyone.if.no.acl.found"}  # StandardAuthorizer reads them itself
     internal = {"group.consumer.regex.refresh.interval.ms"}  # Kafka reads it and describes it nowhere
+    newer = {"controller.quorum.auto.join.enable"}  # since Kafka 4.2
     ours = {name for name, setting in BROKER_SETTINGS.items() if setting.is_ottla_only}
-    assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer - internal
+    assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer - internal - newer
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])
@@ -126,7 +128,7 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     source_security = inspect.getsource(ottla_broker.config.mirror_settings.source_security)
     named |= {name.id for name in ast.walk(ast.parse(source_security)) if isinstance(name, ast.Name)}
     settings = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *MIRROR_SETTINGS.values()]
-    settings += GROUP_SETTINGS.values()
+    settings += [*GROUP_SETTINGS.values(), *CLIENT_METRICS_SETTINGS.values()]
     constants = {value: name for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
     behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.broker_defaults}
     fields = {TOPIC_SETTINGS.get(field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig)}

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataImage
+from ottla_broker.metadata.leader_term import may_join_voters
+from ottla_broker.metadata.records import ConfigRecord
 from ottla_broker.metadata.voter_set import (
     Voter,
     VoterCandidate,
@@ -112,8 +115,18 @@ def test_a_voter_added_by_an_administrator_stays_for_a_while_and_a_removed_one_i
     all_candidates = [candidate(broker) for broker in (1, 2, 3, 4)]
     assert propose(voters(1, 2, 3, 4), *all_candidates) is None
     assert propose(voters(1, 2, 3, 4), *all_candidates, may_remove_surplus=True) == [1, 3, 4]
-    excluded = VoterCandidate(voter(3), is_caught_up=True, is_excluded=True)
+    excluded = VoterCandidate(voter(3), is_caught_up=True, may_join=False)
     assert propose(voters(1, 2), candidate(1), candidate(2), excluded) is None
+
+
+def test_every_leader_knows_from_the_log_which_broker_was_removed() -> None:
+    image = MetadataImage()
+    assert may_join_voters(image, 3)
+    image.apply_records([(0, ConfigRecord(BROKER_RESOURCE, "3", "controller.quorum.auto.join.enable", "false"))])
+    assert not may_join_voters(image, 3)
+    assert may_join_voters(image, 2)
+    image.apply_records([(1, ConfigRecord(BROKER_RESOURCE, "3", "controller.quorum.auto.join.enable", None))])
+    assert may_join_voters(image, 3)
 
 
 keys = st.integers(1, 6)

@@ -13,6 +13,7 @@ from typing import Final
 from ottla_operator.plan import inter_broker_login, listener_security
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin
+from ottla_operator.plan.inter_broker_tls import InterBrokerTls, tls_settings, with_tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.services import ServiceAddresses, advertised_address, external_listeners
 from ottla_operator.plan.settings import BOOTSTRAP_SERVERS, CLUSTER_FOUND, Settings, replication_defaults
@@ -40,12 +41,15 @@ def broker_file(broker: int | str) -> str:
     return f"broker-{broker}.properties"
 
 
-def common_settings(cluster: Cluster, brokers: int, login: InterBrokerLogin) -> dict[str, str]:
+def common_settings(
+    cluster: Cluster, brokers: int, login: InterBrokerLogin, transport: InterBrokerTls = InterBrokerTls.NONE
+) -> dict[str, str]:
     """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
     their number, from which replication defaults and the bootstrap servers of the quorum follow.
+    `login`, `transport`: of the inter-broker listener.
     """
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
-    between = inter_broker_login.listener_protocol(login)
+    between = with_tls(inter_broker_login.listener_protocol(login), transport)
     protocols = {INTER_BROKER: between, **listener_security.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
     made = {
@@ -64,6 +68,7 @@ def common_settings(cluster: Cluster, brokers: int, login: InterBrokerLogin) -> 
         "http.listener": f":{names.http_port(cluster)}",
         **listener_security.security_settings(cluster, login),
         **inter_broker_login.login_settings(login, INTER_BROKER, _LOGIN_MODULE),
+        **tls_settings(transport),
     }
     if (registry_port := cluster.schema_registry_port) is not None:
         made |= {

@@ -67,7 +67,7 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     budget = access.disruption_budget(cluster)
     if waiting := [it for broker in ids for it in services_without_address(cluster, broker, inputs.addresses)]:
         return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
-    common = inputs.common or common_settings(cluster, inputs.brokers, inputs.start.login)
+    common = inputs.common or common_settings(cluster, inputs.brokers, inputs.start.login, inputs.start.tls)
     config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses, founds=inputs.founds))
     template = pod_template(cluster, images, config["metadata"]["name"], inputs.start)
     return DesiredObjects(

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.inter_broker_login import LOGIN_MODULE, InterBrokerLogin
+from ottla_operator.plan.inter_broker_tls import InterBrokerTls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, LOGIN_PATH, broker_file
 from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
@@ -49,13 +50,14 @@ class BrokerImages:
 @dataclass(frozen=True, slots=True)
 class StartInputs:
     """What pods are started with beside settings, each an annotation of theirs. `certificates`:
-    digest of the listeners' certificates. `login`: the login on the inter-broker listener.
-    `passwords`: digest of its passwords. `restart_at`: the last time `restartAt` that has passed.
-    Each is empty if there is none.
+    digest of the listeners' certificates. `login`, `tls`: of the inter-broker listener.
+    `passwords`: digest of the login's passwords. `restart_at`: the last time `restartAt` that has
+    passed. Each is empty if there is none.
     """
 
     certificates: str = ""
     login: InterBrokerLogin = InterBrokerLogin.NONE
+    tls: InterBrokerTls = InterBrokerTls.NONE
     passwords: str = ""
     restart_at: str = ""
 
@@ -69,6 +71,7 @@ def pod_template(cluster: Cluster, images: BrokerImages, settings: str, start: S
     started_with = {
         names.CERTIFICATES: start.certificates,
         names.LOGIN: str(start.login),
+        names.TLS: str(start.tls),
         names.PASSWORDS: start.passwords,
         names.RESTART_AT: start.restart_at,
     }

@@ -1,0 +1,19 @@
+"""The client of a telemetry request, as client-metrics resources select it (KIP-714)."""
+
+from uuid import UUID
+
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.telemetry.client_instances import ClientParameters
+from ottla_broker.telemetry.client_telemetry import format_instance_id
+
+
+def telemetry_client(ctx: RequestContext, instance_id: UUID) -> ClientParameters:
+    connection = ctx.connection
+    return {
+        "client_instance_id": format_instance_id(instance_id),
+        "client_id": ctx.client_id,
+        "client_software_name": connection.software_name,
+        "client_software_version": connection.software_version,
+        "client_source_address": connection.host,
+        "client_source_port": str(connection.port),
+    }

@@ -1,0 +1,46 @@
+"""Clients' own metrics (KIP-714) at one broker: answers their requests, keeps what they push."""
+
+import base64
+from uuid import UUID
+
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.telemetry.client_instances import ClientInstances, ClientParameters, Push
+from ottla_broker.telemetry.pushed_metrics import PushedMetrics
+from ottla_broker.wire.batch import Compression
+from ottla_broker.wire.compression import decompress
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+class ClientTelemetry:
+    """The instances and their metrics. `otlp`, which reads the metrics, is imported with the first
+    push."""
+
+    def __init__(self, image: MetadataImage, max_bytes: int) -> None:
+        self.instances = ClientInstances(image, max_bytes)
+        self.metrics = PushedMetrics()
+
+    def push(self, push: Push, client: ClientParameters, data: bytes, now_ms: int) -> None:
+        """The errors of `ClientInstances.check_push`; INVALID_RECORD for metrics that cannot be
+        read."""
+        instance = self.instances.check_push(push, client, now_ms)
+        if not data:
+            return
+        from ottla_broker.telemetry.otlp import read_points  # with the first push
+
+        try:
+            points = read_points(decompress(Compression(push.compression), data, self.instances.max_bytes))
+        except KafkaError as error:
+            instance.last_error = ErrorCode.invalid_record
+            raise KafkaError(ErrorCode.invalid_record, error.message) from error
+        labels = {
+            "client_id": client.get("client_id") or "",
+            "client_instance_id": format_instance_id(push.instance_id),
+            "client_software_name": client.get("client_software_name") or "",
+        }
+        interval_ms = instance.subscription.interval_ms
+        self.metrics.add(push.instance_id, labels, points, now_ms=now_ms, interval_ms=interval_ms)
+
+
+def format_instance_id(instance_id: UUID) -> str:
+    """As Kafka writes a UUID: in URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(instance_id.bytes).rstrip(b"=").decode()

@@ -1,0 +1,96 @@
+"""The metrics that clients have pushed, as /metrics shows them, under bounded cardinality.
+
+A series is one metric of one client instance with one set of attributes. A client has at most
+`MAX_SERIES_OF_CLIENT`, all clients of the broker together `MAX_SERIES`; what is beyond is counted
+and not kept. A client's series are removed three push intervals after its last push.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+from uuid import UUID
+
+from ottla_broker.metrics import Metric, Sample
+
+MAX_SERIES: Final = 10_000
+MAX_SERIES_OF_CLIENT: Final = 1_000
+INTERVALS_TO_REMOVAL: Final = 3
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name."""
+
+
+class PushedPoint(NamedTuple):
+    """A value of one series. `is_delta`: it adds to the former value."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    labels: Labels
+    value: float
+    is_delta: bool = False
+
+
+@dataclass(slots=True)
+class _Client:
+    labels: Labels
+    expires_ms: int
+    series: dict[tuple[str, Literal["counter", "gauge"], Labels], float] = field(default_factory=dict)
+
+
+class PushedMetrics:
+    """`dropped`: points that were not kept because there were too many series."""
+
+    def __init__(self) -> None:
+        self._clients: dict[UUID, _Client] = {}
+        self._series = 0
+        self.dropped = 0
+        self.pushes = 0
+
+    def add(
+        self,
+        instance_id: UUID,
+        labels: Mapping[str, str],
+        points: Iterable[PushedPoint],
+        *,
+        now_ms: int,
+        interval_ms: int,
+    ) -> None:
+        """`labels`: of all series of the client."""
+        self.remove_expired(now_ms)
+        self.pushes += 1
+        client = self._clients.setdefault(instance_id, _Client(tuple(sorted(labels.items())), 0))
+        client.expires_ms = now_ms + INTERVALS_TO_REMOVAL * interval_ms
+        for point in points:
+            key = point.name, point.kind, point.labels
+            if (former := client.series.get(key)) is None:
+                if self._series >= MAX_SERIES or len(client.series) >= MAX_SERIES_OF_CLIENT:
+                    self.dropped += 1
+                    continue
+                self._series += 1
+            client.series[key] = point.value + (former or 0) if point.is_delta else point.value
+        if not client.series:
+            del self._clients[instance_id]
+
+    def remove_expired(self, now_ms: int) -> None:
+        for instance_id in [one for one, client in self._clients.items() if client.expires_ms <= now_ms]:
+            self._series -= len(self._clients.pop(instance_id).series)
+
+    def families(self, now_ms: int) -> list[tuple[Metric, list[Sample]]]:
+        """Sorted by name. A series without one of its metric's labels has it empty, which
+        Prometheus reads as absent."""
+        self.remove_expired(now_ms)
+        found: dict[str, list[tuple[dict[str, str], float]]] = {}
+        kinds: dict[str, Literal["counter", "gauge"]] = {}
+        for client in self._clients.values():
+            for (name, kind, labels), value in client.series.items():
+                if kinds.setdefault(name, kind) == kind:  # one name has one type in Prometheus
+                    found.setdefault(name, []).append((dict(client.labels + labels), value))
+        return [_family(name, kinds[name], series) for name, series in sorted(found.items())]
+
+
+def _family(
+    name: str, kind: Literal["counter", "gauge"], series: list[tuple[dict[str, str], float]]
+) -> tuple[Metric, list[Sample]]:
+    labels = tuple(sorted({label for values, _ in series for label in values}))
+    metric = Metric(name, kind, "Pushed by clients (KIP-714).", labels)
+    return metric, [Sample([values.get(label, "") for label in labels], value) for values, value in series]

@@ -1,0 +1,91 @@
+"""How the operator connects to the brokers of a Cluster: by the login and the TLS that those have
+which run.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.login_secrets import ensure_passwords, read_passwords
+from ottla_operator.kube.owned_objects import ClusterObjects
+from ottla_operator.kube.secrets import read_secrets
+from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
+from ottla_operator.plan.conditions import Stalled
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswords, operator_security
+from ottla_operator.plan.inter_broker_tls import secure_operator
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.observed_pods import BrokerPod
+from ottla_operator.plan.source_credentials import SecretUnusable
+from ottla_operator.reconcile.platform import Blocked, BrokerAccess
+from ottla_operator.resources.cluster import Cluster
+
+RETRY_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class BrokerConnections:
+    """Passwords and authorities are kept by the Cluster's uid, as its last reconcile has read them:
+    Topics and Users of the Cluster connect often.
+    """
+
+    api: ApiClient
+    _passwords: dict[str, LoginPasswords] = field(default_factory=dict)
+    _authorities: dict[str, str] = field(default_factory=dict)
+
+    async def prepare(
+        self, cluster: Cluster, login: InterBrokerLogin, observed: ClusterObjects
+    ) -> LoginPasswords | None:
+        """Makes the passwords if there are none. None where no broker has a login, or is to get
+        one. Raises Blocked.
+        """
+        self._authorities.pop(cluster.metadata.uid, None)
+        if not login and not any(it.login for it in observed.pods.values()):
+            self._passwords.pop(cluster.metadata.uid, None)
+            return None
+        found = await ensure_passwords(self.api, cluster, observed)
+        self._passwords[cluster.metadata.uid] = found
+        return found
+
+    async def access(self, cluster: Cluster, pods: Collection[BrokerPod]) -> BrokerAccess:
+        """To the brokers whose pods are ready, by a protocol that all have that run. Raises
+        Blocked.
+        """
+        addresses = [it.address for it in pods if it.is_ready and it.address]
+        passwords = self._passwords.get(cluster.metadata.uid)
+        if passwords is None and any(it.login for it in pods):
+            passwords = await read_passwords(self.api, cluster)
+        security = operator_security(passwords, [it.login for it in pods])
+        if addresses and (secret := next((it.certificates for it in pods if it.tls), "")):
+            host = names.pod_host(cluster, names.FIRST_BROKER)
+            authorities = await self._read_authorities(cluster, secret)
+            security = secure_operator(security, [it.tls for it in pods], authorities, host)
+        return BrokerAccess(addresses, security)
+
+    async def _read_authorities(self, cluster: Cluster, secret: str) -> str:
+        uid = cluster.metadata.uid
+        if uid not in self._authorities:
+            try:
+                found = await read_secrets(self.api, cluster.metadata.namespace, [secret])
+            except SecretUnusable as error:
+                raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error)), RETRY_S) from error
+            values = found[secret].values if secret in found else {}
+            if not values.get(tls.AUTHORITIES):
+                said = f"spec.tls: there is no Secret {secret} with {tls.AUTHORITIES}"
+                raise Blocked(Stalled(CERTIFICATE_UNUSABLE, said), RETRY_S)
+            self._authorities[uid] = values[tls.AUTHORITIES]
+        return self._authorities[uid]
+
+
+def check_secret_in_use(cluster: Cluster, pods: Iterable[BrokerPod]) -> None:
+    """Raises Blocked if brokers that use TLS among themselves would have to be restarted with
+    another Secret, whose authority the rest would not trust.
+    """
+    secret = tls.secret_name(cluster)
+    if using := [it for it in pods if it.tls and it.certificates != secret]:
+        said = (
+            f"spec.tls: {', '.join(it.name for it in using)} use Secret {using[0].certificates} for TLS with other "
+            "brokers: restore it in spec.tls; before another one, set interBroker: false and wait until Ready"
+        )
+        raise Blocked(Stalled(CERTIFICATE_UNUSABLE, said), RETRY_S)

@@ -1,0 +1,91 @@
+"""Clients' own metrics (KIP-714): librdkafka and the Java clients push them by default."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.request import urlopen
+
+import confluent_kafka as ck
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.brokers import BrokerProcess
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.jars import java_command
+from tests.ports import free_port
+from tests.waiting import eventually
+
+INTERVAL_MS = 200
+TOOLS = "org.apache.kafka.tools"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A broker whose clients push their metrics."""
+
+    broker: BrokerProcess
+    metrics_url: str
+
+    def metrics_of(self, client_id: str) -> set[str]:
+        """Names of the metrics that a client has pushed."""
+        with urlopen(self.metrics_url) as response:
+            text = response.read().decode()
+        return {
+            sample.name
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.labels.get("client_id") == client_id and "client_instance_id" in sample.labels
+        }
+
+
+@pytest.fixture(scope="module")
+def measured(broker_kind: str, new_broker: NewBroker) -> Iterator[Measured]:
+    if broker_kind == "kafka":
+        pytest.skip("Kafka collects clients' metrics with a plugin only")
+    port = free_port()
+    with new_broker(http_listener=f"127.0.0.1:{port}") as broker:
+        yield Measured(broker, f"http://127.0.0.1:{port}/metrics")
+
+
+def tool_command(measured: Measured, classpath: str, main: str, *arguments: str) -> list[str]:
+    return java_command(classpath, f"{TOOLS}.{main}", "--bootstrap-server", measured.broker.bootstrap, *arguments)
+
+
+def run_tool(measured: Measured, classpath: str, main: str, *arguments: str) -> str:
+    command = tool_command(measured, classpath, main, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
+    measured: Measured, classpath: str, name: str
+) -> None:
+    rd.create_topic(measured.broker.bootstrap, name, 1)
+    subscription = ("--name", name, "--metrics", "org.apache.kafka.", "--interval", str(INTERVAL_MS))
+    run_tool(measured, classpath, "ClientMetricsCommand", "--alter", *subscription)
+    assert name in run_tool(measured, classpath, "ClientMetricsCommand", "--list").split()
+    described = run_tool(measured, classpath, "ClientMetricsCommand", "--describe", "--name", name)
+    assert f"interval.ms={INTERVAL_MS}" in described and "metrics=org.apache.kafka." in described
+
+    producer = ck.Producer({"bootstrap.servers": measured.broker.bootstrap, "client.id": "native"})
+    producer.produce(name, b"x")
+    producer.flush(30)
+    connected = "org_apache_kafka_producer_connection_creation_total"
+    eventually(lambda: connected in measured.metrics_of("native"), message=lambda: f"{measured.metrics_of('native')}")
+
+    java = tool_command(
+        measured, classpath, "ConsoleProducer", "--topic", name, "--producer-property", "client.id=java"
+    )
+    with subprocess.Popen(java, stdin=subprocess.PIPE) as console:
+        assert console.stdin is not None
+        console.stdin.write(b"x\n")
+        console.stdin.flush()
+        eventually(lambda: connected in measured.metrics_of("java"), message=lambda: f"{measured.metrics_of('java')}")
+        console.stdin.close()
+        assert console.wait(timeout=60) == 0
+
+    run_tool(measured, classpath, "ClientMetricsCommand", "--delete", "--name", name)
+    assert name not in run_tool(measured, classpath, "ClientMetricsCommand", "--list").split()
+    eventually(lambda: not measured.metrics_of("native"), message=lambda: f"{measured.metrics_of('native')}")
