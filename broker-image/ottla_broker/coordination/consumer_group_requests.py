@@ -48,7 +48,7 @@ Write = asyncio.Future[ErrorCode]
 
 
 class GroupStore(Protocol):
-    """What a shard offers."""
+    """The part of a shard that these requests use."""
 
     groups: dict[str, Group]
 
@@ -214,7 +214,9 @@ class ConsumerGroupRequests:
         return codes
 
     def delete_empty_group(self, group: ConsumerGroup) -> None:
-        """Makes room for a classic group of the same id. KafkaError when that cannot be written."""
+        """Deletes a group without members, so that a classic group may take its id. Raises
+        KafkaError if the log does not accept that.
+        """
         change = GroupChange(group)
         change.remove_group()
         self._append_or_undo(change)
@@ -265,8 +267,9 @@ class ConsumerGroupRequests:
             raise
 
     def _append(self, change: GroupChange, first: Sequence[Record] = (), last: Sequence[Record] = ()) -> Write | None:
-        """The write of all records. Without any, the group's last write: a response that repeats
-        what it says must not come before it is replicated. None without that, too."""
+        """Appends the records and returns their write. Without records, returns the group's last
+        write, which a response that repeats its content has to wait for; None if there was none.
+        """
         now_ms = self._store.timestamps().wall_ms
         records = [
             Record(

@@ -98,7 +98,7 @@ def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
 
 
 def driver_volumes(pipeline: Pipeline, config_map: str, connection: BrokerConnection) -> list[Json]:
-    """Executors need no login: the connector hands them the driver's."""
+    """The volumes of the driver's pod, with its login: executors get that from the connector."""
     items = [{"key": it, "path": it} for it in connection.keys]
     login = {"name": "login", "secret": {"secretName": connection.secret, "defaultMode": 0o440, "items": items}}
     logins = [login] if connection.secret else []
