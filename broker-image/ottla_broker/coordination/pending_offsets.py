@@ -44,7 +44,7 @@ class PendingOffsets:
             known[key] = commit
 
     def discard(self, keys: Iterable[OffsetCommitKey]) -> None:
-        """A later record replaces these."""
+        """Drops the pending commits of these keys, because a later record replaces them."""
         if not self._by_producer:
             return
         for key in keys:

@@ -25,7 +25,7 @@ LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def examine_machine(folder: Path, ports: Iterable[int]) -> list[Finding]:
-    """`folder`: where `ottla up` keeps its data. `ports`: that brokers are to listen on."""
+    """`folder`: where `ottla up` keeps its data. `ports`: ports of the brokers."""
     existing = next(it for it in (folder.absolute(), *folder.absolute().parents) if it.exists())
     usage = shutil.disk_usage(existing)
     return [
@@ -96,7 +96,7 @@ def java_major(version: str) -> int | None:
 
 
 async def examine_java() -> Finding:
-    """What pipelines need."""
+    """Examines whether Java and PySpark, which pipelines need, are installed."""
     missing, path = find_missing_prerequisite(), find_java()
     if missing is not None or path is None:
         return evaluate_java(missing, "", "")

@@ -192,7 +192,7 @@ class BrokerProcesses:
 
     @property
     def access(self) -> BrokerAccess:
-        """To ready brokers only, because the process of another `ottla up` may have the port of a
+        """How to reach the ready brokers. The process of another `ottla up` may have the port of a
         broker that is not ready.
         """
         addresses = [it.address for it in self.by_id.values() if it.is_ready]

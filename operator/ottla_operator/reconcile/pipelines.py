@@ -1,5 +1,5 @@
-"""Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports how it
-is.
+"""Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports its
+state.
 
 Every decision follows from the observed state. Memory only caches it: an operator may be killed at
 any time, and the next one continues.
