@@ -59,9 +59,10 @@ test: check docs kcat control-plane ## run the checks and every suite but the on
 unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit
 
-sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, as many of its metadata alone and of two clusters
+sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, of its metadata alone, of transactions and of two clusters
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --metadata --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.sim --transactions --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --mirrors --seeds $(SEEDS) --first $(FIRST)
 
 clients: $(VENV)/.installed-test kcat ## test with real clients; AGAINST=kafka runs the same tests against Apache Kafka

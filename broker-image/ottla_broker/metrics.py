@@ -268,6 +268,17 @@ GROUPS_DEAD = _gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupsdead", "Of these, groups that are being removed."
 )
 
+GROUP_COUNT = _gauge(
+    "kafka_server_group_coordinator_metrics_group_count",
+    "Groups that this broker coordinates, by protocol.",
+    "protocol",
+)
+CONSUMER_GROUP_COUNT = _gauge(
+    "kafka_server_group_coordinator_metrics_consumer_group_count",
+    "Groups of the consumer protocol (KIP-848) that this broker coordinates, by state.",
+    "state",
+)
+
 PROCESS_CPU = _counter("process_cpu_seconds_total", "CPU time of the broker's process, in seconds.")
 PROCESS_RESIDENT = _gauge("process_resident_memory_bytes", "Resident memory of the broker's process.")
 PROCESS_VIRTUAL = _gauge("process_virtual_memory_bytes", "Virtual memory of the broker's process.")

@@ -2,8 +2,9 @@
 
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
-only metadata change, and the faults are those of voters. With `--disable RULE` the broker runs
-without a rule, and the checks should detect it.
+only metadata change, and the faults are those of voters. With `--transactions` producers and
+workers use transactions. With `--disable RULE` the broker runs without a rule, and the checks
+should detect it.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from functools import partial
 
 from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed
+from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_transaction_seed
 from tests.sim.simulation import Outcome, SimulatorError, run_or_report
 
 MAX_PRINTED = 12  # violations of one run
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--mirrors", action="store_true", help="simulate two clusters with a mirror")
     parser.add_argument("--metadata", action="store_true", help="simulate elections and voters, without records")
     parser.add_argument("--access", action="store_true", help="--metadata, with rules, credentials and quotas")
+    parser.add_argument("--transactions", action="store_true", help="simulate transactional producers and workers")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--disable", metavar="RULE", help="disable this rule of the broker; all: each in turn")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
@@ -49,11 +51,22 @@ def main() -> int:
         return detect_disabled_rules(rules, range(options.first, options.first + options.seeds), options.jobs)
     if options.mirrors and (options.metadata or options.brokers is not None):
         parser.error("--mirrors cannot be used with --metadata or --brokers")
-    run_cluster = run_access_seed if options.access else run_metadata_seed if options.metadata else run_seed
+    if options.transactions and (options.mirrors or options.metadata or options.access):
+        parser.error("--transactions cannot be used with --mirrors, --metadata or --access")
+    run_cluster = (
+        run_transaction_seed
+        if options.transactions
+        else run_access_seed
+        if options.access
+        else run_metadata_seed
+        if options.metadata
+        else run_seed
+    )
     one: Callable[..., Outcome] = run_mirror_seed if options.mirrors else partial(run_cluster, brokers=options.brokers)
     if options.seed is not None:
         return replay(one, options.seed, getattr(logging, options.log_level.upper()))
     replay_options = " --mirrors" * options.mirrors + " --metadata" * options.metadata + " --access" * options.access
+    replay_options += " --transactions" * options.transactions
     replay_options += f" --brokers {options.brokers}" if options.brokers else ""
     return run_many(one, range(options.first, options.first + options.seeds), replay_options, options.jobs)
 

@@ -68,13 +68,17 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """`high_watermark` is −1 if the leader does not know it yet; `preferred` is the preferred read
-    replica or −1.
+    """`high_watermark` and `last_stable_offset` are −1 if the leader does not know them yet;
+    `preferred` is the preferred read replica or −1. `leader_epoch`: the one the request named.
+    `aborted`: producer id and first offset of each aborted transaction.
     """
 
     records: bytes
     high_watermark: int
     preferred: int
+    last_stable_offset: int
+    leader_epoch: int
+    aborted: tuple[tuple[int, int], ...]
 
 
 class SimulatedClient:
@@ -88,7 +92,7 @@ class SimulatedClient:
         self.loop = process.loop
         self._leaders: dict[TopicPartition, Leader] = {}
         self._epochs: dict[TopicPartition, int] = {}  # newest leader epochs; older metadata are ignored
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}  # by kind and key
         self._fetched_in: dict[TopicPartition, int] = {}  # leader epochs
 
     @property
@@ -102,11 +106,12 @@ class SimulatedClient:
         await asyncio.sleep(self.random.uniform(*PAUSE_S))
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Client]:
-        """Connect through a random broker, because a fixed one might be unreachable."""
+    async def connected(self, timeout_s: float = REQUEST_TIMEOUT_S) -> AsyncIterator[Client]:
+        """Connect through a random broker, because a fixed one might be unreachable. `timeout_s`:
+        for one response."""
         brokers = self.workload.addresses()
         brokers = self.random.sample(brokers, len(brokers))
-        async with Client.connect(",".join(brokers), client_id=self.name, timeout_s=REQUEST_TIMEOUT_S) as client:
+        async with Client.connect(",".join(brokers), client_id=self.name, timeout_s=timeout_s) as client:
             yield client
 
     def record_failure(
@@ -181,15 +186,18 @@ class SimulatedClient:
 
     # --- requests
 
-    async def send_to_coordinator(self, client: Client, group: str, request: Any) -> Any:
-        if group not in self._coordinators:
-            found = await client.send(FindCoordinatorRequest(key=group, key_type=i8(GROUP_KEY_TYPE)))
-            raise_for_error(found.error_code, f"no coordinator of {group}: {found.error_message}")
-            self._coordinators[group] = int(found.node_id)
-        return await client.send(request, broker=self._coordinators[group])
+    async def send_to_coordinator(
+        self, client: Client, key: str, request: Any, *, key_type: int = GROUP_KEY_TYPE
+    ) -> Any:
+        """`key`: a group, or a transactional id."""
+        if (key_type, key) not in self._coordinators:
+            found = await client.send(FindCoordinatorRequest(key=key, key_type=i8(key_type)))
+            raise_for_error(found.error_code, f"no coordinator of {key}: {found.error_message}")
+            self._coordinators[key_type, key] = int(found.node_id)
+        return await client.send(request, broker=self._coordinators[key_type, key])
 
-    def forget_coordinator(self, group: str) -> None:
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, key: str, *, key_type: int = GROUP_KEY_TYPE) -> None:
+        self._coordinators.pop((key_type, key), None)
 
     async def fetch(
         self,
@@ -201,6 +209,7 @@ class SimulatedClient:
         rack: str = "",
         broker: int | None = None,
         records_high_watermark: bool = True,
+        read_committed: bool = False,
     ) -> FetchResult:
         """Fetch from the leader, or from `broker`, which may be a follower. Raises KafkaError.
 
@@ -222,7 +231,7 @@ class SimulatedClient:
             max_wait=to_timedelta_field(max_wait_s),
             min_bytes=i32(1),
             max_bytes=i32(max_bytes),
-            isolation_level=i8(0),
+            isolation_level=i8(read_committed),
             topics=(FetchTopic(topic=TopicName(tp[0]), partitions=(wanted,)),),
             forgotten_topics_data=(),
             rack_id=rack,
@@ -240,9 +249,23 @@ class SimulatedClient:
         high_watermark = int(found.high_watermark)
         if high_watermark >= 0 and broker is None and records_high_watermark:
             history.record_high_watermark(tp, leader.epoch, high_watermark, known)
-        return FetchResult(drop_partial_batch(found.records or b""), high_watermark, int(found.preferred_read_replica))
+        return FetchResult(
+            drop_partial_batch(found.records or b""),
+            high_watermark,
+            int(found.preferred_read_replica),
+            int(found.last_stable_offset),
+            leader.epoch,
+            tuple((int(one.producer_id), int(one.first_offset)) for one in found.aborted_transactions or ()),
+        )
 
-    async def latest_offset(self, client: Client, tp: TopicPartition, *, records_high_watermark: bool = True) -> int:
+    async def latest_offset(
+        self,
+        client: Client,
+        tp: TopicPartition,
+        *,
+        records_high_watermark: bool = True,
+        read_committed: bool = False,
+    ) -> int:
         """The latest offset by ListOffsets, recorded if `records_high_watermark`. Raises
         KafkaError.
         """
@@ -254,7 +277,7 @@ class SimulatedClient:
         )
         request = ListOffsetsRequest(
             replica_id=BrokerId(-1),
-            isolation_level=i8(0),
+            isolation_level=i8(read_committed),
             topics=(ListOffsetsTopic(name=TopicName(tp[0]), partitions=(wanted,)),),
         )
         try:
@@ -269,11 +292,12 @@ class SimulatedClient:
         return int(found.offset)
 
     async def committed_offsets(
-        self, client: Client, group: str, topic_partitions: Sequence[TopicPartition]
+        self, client: Client, group: str, topic_partitions: Sequence[TopicPartition], *, require_stable: bool = False
     ) -> dict[TopicPartition, int]:
         """The committed offsets of a group; −1 for none. Raises KafkaError.
 
-        The offsets and their leader epochs are recorded.
+        The offsets and their leader epochs are recorded. `require_stable`: UNSTABLE_OFFSET_COMMIT
+        while a transaction that has committed one of them is open.
         """
         history = self.workload.history
         known = {tp: history.committed_offsets.get((group, tp), -1) for tp in topic_partitions}
@@ -286,7 +310,7 @@ class SimulatedClient:
                 OffsetFetchRequestTopic(name=TopicName(topic), partition_indexes=tuple(map(i32, partitions)))
                 for topic, partitions in by_topic.items()
             ),
-            require_stable=False,
+            require_stable=require_stable,
         )
         answer = await self.send_to_coordinator(client, group, request)
         raise_for_error(answer.error_code, "OffsetFetch")

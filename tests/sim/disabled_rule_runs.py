@@ -20,9 +20,10 @@ from tests.sim import (
     disabled_quorum_rules,
     disabled_replication_rules,
     disabled_rules,
+    disabled_transaction_rules,
 )
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed
+from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_transaction_seed
 from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
@@ -33,6 +34,14 @@ NEEDS_FIVE_BROKERS: Final = ("min insync replicas ignored", "unclean elections")
 PATCH_ERRORS: Final = ("TypeError(", "AttributeError(", "NameError(", "ImportError(")
 # Part of a violation's description → name of the invariant.
 INVARIANT_BY_TEXT: Final = {
+    "zombie:": "zombie not fenced",
+    "aborted and visible:": "aborted record visible",
+    "partly visible:": "part of a transaction visible",
+    "read and not committed:": "uncommitted record read",
+    "output without offset:": "output without offset",
+    "output of nothing:": "output of an uncommitted record",
+    "hanging:": "hanging transaction",
+    "the last stable offset of": "last stable offset went back",
     "lost:": "lost",
     "replaced:": "replaced",
     "of another topic:": "of another topic",
@@ -91,6 +100,10 @@ RULES: Final = (
         for name, disable in disabled_replication_rules.RULES.items()
     ),
     *(DisabledRule(name, disable, THREE, run_metadata_seed) for name, disable in disabled_quorum_rules.RULES.items()),
+    *(
+        DisabledRule(name, disable, THREE, run_transaction_seed)
+        for name, disable in disabled_transaction_rules.RULES.items()
+    ),
     *(DisabledRule(name, disable, THREE, run_access_seed) for name, disable in disabled_access_rules.RULES.items()),
 )
 NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))

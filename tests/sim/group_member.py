@@ -29,6 +29,7 @@ from tests.sim.history import Commit, TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 HEARTBEAT_S = 0.5
+SESSION_S = 6.0
 LATEST_OFFSET_ONE_IN = 20  # fetches
 PARTITION_CHECK_S = 3.0  # how often the group's leader checks for new partitions
 
@@ -43,6 +44,7 @@ class Member(SimulatedClient):
         self._group = group
         self._topic = topic
         self._rack = rack
+        self._session_s = SESSION_S
         self._id = ""
         self._leads_with: int | None = None  # number of partitions that we assigned as leader; None: not the leader
         self._preferred: dict[TopicPartition, int] = {}
@@ -98,7 +100,7 @@ class Member(SimulatedClient):
         while True:
             request = JoinGroupRequest(
                 group_id=GroupId(self._group),
-                session_timeout=to_timedelta_field(6),
+                session_timeout=to_timedelta_field(self._session_s),
                 rebalance_timeout=to_timedelta_field(3),
                 member_id=self._id,
                 group_instance_id=None,

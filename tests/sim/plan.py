@@ -11,6 +11,8 @@ SELECTORS = ("LeaderSelector", "RackAwareReplicaSelector")
 SYNC_S = (0.004, 0.02, 0.1)
 QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
 QUORUM_FAULTS_FOR_S = (5.0, 15.0)
+TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
+TRANSACTION_FAULTS_FOR_S = (8.0, 18.0)
 
 
 @dataclass
@@ -20,6 +22,7 @@ class Plan:
     `syncs_every_message` is flush.messages=1. `loses_records`: power losses are unlimited, and
     records lost by them are no violation. `only_metadata`: no records are produced, and faults are
     those that matter to the metadata log. `changes_access`: rules, credentials and quotas change.
+    `is_transactional`: transactional producers and workers run.
     """
 
     seed: int
@@ -31,6 +34,7 @@ class Plan:
     loses_records: bool = False
     only_metadata: bool = False
     changes_access: bool = False
+    is_transactional: bool = False
     voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
     partitions: int = 1
     faults_for_s: float = 20.0
@@ -54,6 +58,22 @@ class Plan:
         plan = cls.of_metadata(seed, brokers)
         plan.changes_access = True
         plan.settings |= {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
+        return plan
+
+    @classmethod
+    def of_transactions(cls, seed: int, brokers: int | None) -> "Plan":
+        """A plan with `is_transactional`. `brokers` None: the seed chooses."""
+        random = Random(seed ^ 0x7A05)
+        plan = cls.of(seed, random.choice(TRANSACTION_SIZES) if brokers is None else brokers)
+        plan.is_transactional = True
+        plan.faults_for_s = random.uniform(*TRANSACTION_FAULTS_FOR_S)
+        plan.settings |= {
+            "transaction.state.log.num.partitions": str(random.choice((1, 2, 3))),
+            "transaction.state.log.replication.factor": str(plan.replicas),
+            "transaction.state.log.min.isr": str(plan.min_insync_replicas),
+            "transaction.state.log.segment.bytes": str(random.choice((4 << 10, 1 << 20))),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(random.choice((500, 2_000))),
+        }
         return plan
 
     @classmethod

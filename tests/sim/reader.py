@@ -12,6 +12,7 @@ from tests.sim.checks import Topic
 from tests.sim.client import FAILURES, SimulatedClient, Workload
 from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
+from tests.sim.read_committed import visible_records
 
 READ_BYTES = 1 << 20
 INTERNAL = "__"
@@ -55,7 +56,8 @@ class Reader(SimulatedClient):
             if not fetched.records:
                 return found
             for header, record in iter_records(fetched.records):
-                found[record.offset] = record.value or b""
+                if not header.is_control:
+                    found[record.offset] = record.value or b""
                 offset = header.next_offset
 
 
@@ -72,12 +74,15 @@ def committed_batches(log: PartitionLog, start: int | None = None) -> Iterator[t
 
 
 def latest_values(log: PartitionLog) -> Mapping[bytes | None, bytes]:
-    """The last value of each key below the high watermark, without deleted keys."""
+    """The last value of each key below the high watermark, without deleted keys, and without the
+    records of aborted transactions, which compaction removes on each replica in its own time.
+    """
     found: dict[bytes | None, bytes] = {}
-    for _, batch in committed_batches(log):
-        for _, record in iter_records(batch):
-            if record.value is None:
-                found.pop(record.key, None)
-            else:
-                found[record.key] = bytes(record.value)
+    aborted = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(log.start, log.end)]
+    batches = b"".join(batch for _, batch in committed_batches(log))
+    for _, record in visible_records(batches, aborted):
+        if record.value is None:
+            found.pop(record.key, None)
+        else:
+            found[record.key] = bytes(record.value)
     return found

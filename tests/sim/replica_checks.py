@@ -18,7 +18,7 @@ from tests.sim.reader import committed_batches, latest_values
 from tests.sim.trace import Trace
 
 CHECK_S = 0.1
-COMPACTED = "__consumer_offsets"
+COMPACTED = ("__consumer_offsets", "__transaction_state")
 
 
 def _no_floor(*_: object) -> None:
@@ -140,7 +140,7 @@ def replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> I
     for tp, found in _replicas(cluster).items():
         (first, reference), *others = found
         for node_id, partition in others:
-            if tp[0] == COMPACTED:
+            if tp[0] in COMPACTED:
                 if latest_values(partition.log) != latest_values(reference.log):
                     yield f"replicas of {tp} on brokers {first} and {node_id} have different values"
                 continue

@@ -31,12 +31,15 @@ from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
 from tests.sim.trace import Trace
+from tests.sim.transaction_faults import TransactionFaults
+from tests.sim.transaction_workload import OUTPUTS, TransactionWorkload
 from tests.sim.virtual_loop import Deadlock
 
 TOPIC = "events"
 GROUPS = ("readers", "others")
 CONVERGES_WITHIN_S = 120.0
 SETTLES_WITHIN_S = 30.0
+ENDS_WITHIN_S = 60.0  # longer than any transaction's timeout
 
 
 def run_seed(
@@ -63,6 +66,13 @@ def run_access_seed(
     return _run(Plan.of_access(seed, brokers), on_line, level)
 
 
+def run_transaction_seed(
+    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
+    """Run one seed with transactional producers and workers. Arguments as of `run_seed`."""
+    return _run(Plan.of_transactions(seed, brokers), on_line, level)
+
+
 def _run(plan: Plan, on_line: Callable[[str], None] | None, level: int) -> Outcome:
     return run_simulation(
         plan.seed, lambda loop, trace: ClusterSimulation(loop, plan, trace), on_line=on_line, level=level
@@ -83,6 +93,9 @@ class ClusterSimulation:
         self._election_safety = ElectionSafetyMonitor(self.cluster, trace)
         self._driver = SimulationDriver(loop, trace, self.random)
         self._is_founded = False
+        self._transactions = (
+            TransactionWorkload(plan, self.workload, self.random, TOPIC) if plan.is_transactional else None
+        )
 
     @property
     def network(self) -> SimulatedNetwork:
@@ -98,7 +111,8 @@ class ClusterSimulation:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {**self.workload.counts, "controller elected": self._quorum.epochs}
+        of_transactions = {} if self._transactions is None else self._transactions.counts
+        return {**self.workload.counts, **of_transactions, "controller elected": self._quorum.epochs}
 
     def run(self) -> list[str]:
         monitor = ReplicaMonitor(self.cluster, self.trace)
@@ -129,11 +143,20 @@ class ClusterSimulation:
         if not await self._driver.finishes_within(60, admin.process.run(self._set_up(admin)), "set up"):
             return ["the cluster did not start", *self.history.violations]
         self._is_founded = True
-        clients = self._clients()
+        features = []
+        if self._transactions is not None:
+            features.append(self._transactions.create_version_admin(self._client))
+            setting = features[0].process.run(features[0].set_level(self.random.choice((1, 2))))
+            if not await self._driver.finishes_within(60, setting, "set transaction.version"):
+                return ["transaction.version cannot be set", *self.history.violations]
+        clients = [*features, *self._clients()]
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
         excluded = DATA_FAULTS if plan.only_metadata else ()
-        nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan, excluded)
+        additional: Sequence[Any] = ()
+        if plan.is_transactional:
+            additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64))).weighted
+        nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan, excluded, additional)
         await nemesis.run(self.loop.time() + plan.faults_for_s)
         self.faults = nemesis.fault_counts
         trace.add_line("faults are over")
@@ -160,11 +183,15 @@ class ClusterSimulation:
     async def _set_up(self, admin: TopicAdmin) -> None:
         """Create the topic, which waits until enough brokers have started."""
         await admin.create(TOPIC, self.plan.partitions)
+        if self._transactions is not None:
+            await admin.create(OUTPUTS, self.plan.partitions)
 
     def _clients(self) -> list[Any]:
         if self.plan.only_metadata:
             topics = self._client(partial(TopicAdmin, replicas=self.plan.replicas), "admin-1")
             return [topics, self._client(AccessAdmin, "admin-2")] if self.plan.changes_access else [topics]
+        if self._transactions is not None:
+            return self._transactional_clients(self._transactions)
         random, plan = self.random, self.plan
         topic_partitions: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
         clients: list[Any] = []
@@ -196,6 +223,21 @@ class ClusterSimulation:
             clients.append(self._client(mover, "mover-1"))
         return clients
 
+    def _transactional_clients(self, transactions: TransactionWorkload) -> list[Any]:
+        """Beside these, a plain producer and a group that reads uncommitted records use the input
+        topic."""
+        plan = self.plan
+        inputs: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
+        clients = transactions.create_clients(self._client)
+        settings = ProducerSettings(pause_s=0.4)
+        clients.append(self._client(partial(Producer, topic_partitions=inputs[:1], settings=settings), "producer-0"))
+        clients.append(self._client(partial(Member, group=GROUPS[0], topic=TOPIC, rack=""), f"{GROUPS[0]}-0"))
+        if plan.brokers > 1:
+            moved = [*inputs, (OUTPUTS, 0), ("__consumer_offsets", 0), ("__transaction_state", 0)]
+            mover = partial(ReassignmentAdmin, topic_partitions=moved, brokers=plan.brokers, replicas=plan.replicas)
+            clients.append(self._client(mover, "mover-1"))
+        return clients
+
     def _producer_settings(self) -> list[ProducerSettings]:
         random = self.random
 
@@ -222,6 +264,8 @@ class ClusterSimulation:
         history = self.history
         acks = {name: history.ack_counts[name] for name in self._producers()}
         ends = {tp: history.highest_watermark(tp) for tp in history.high_watermarks if tp[0] == TOPIC}
+        if self._transactions is not None:
+            self._transactions.expect_progress()
 
         def missing() -> list[str]:
             image = newest_image(self.cluster)
@@ -239,6 +283,7 @@ class ClusterSimulation:
                 ),
                 *(f"{broker.host} is not serving" for broker in self.cluster if not broker.is_serving),
                 *missing_voters(self.cluster),
+                *(() if self._transactions is None else self._transactions.missing_progress()),
                 *(["no broker runs"] if image is None else unhealthy_partitions(image)),
             ]
 
@@ -265,6 +310,8 @@ class ClusterSimulation:
         if not await self._driver.finishes_within(60, reader.process.run(reader.run()), "read all records"):
             return ["the contents cannot be read"]
         found = violations(self.history, reader.contents, reader.topics)
+        if self._transactions is not None:
+            found += await self._check_transactions(self._transactions)
         if (image := newest_image(self.cluster)) is not None:
             found += access_is_as_acknowledged(self.history, image)
         if not found:
@@ -272,3 +319,9 @@ class ClusterSimulation:
                 lambda: list(unsettled_replicas(self.cluster)), SETTLES_WITHIN_S, "not settled"
             )
         return found + list(violations_at_rest(self.cluster, self.history))
+
+    async def _check_transactions(self, transactions: TransactionWorkload) -> list[str]:
+        reader = transactions.create_final_reader(self._client)
+        if not await self._driver.finishes_within(ENDS_WITHIN_S, reader.process.run(reader.run()), "read committed"):
+            return ["hanging: a transaction does not end, or committed records cannot be read"]
+        return transactions.violations(reader)

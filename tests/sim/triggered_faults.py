@@ -291,7 +291,7 @@ class TriggeredFaults:
         order = [*after, *(one for one in partition.registration.replicas if one not in after)]
         blocked: Direction = new_member.host, successor.host
         with self._cluster.network.packets_delayed(
-            lambda direction, piece: direction == blocked and _api_key(piece) == FETCH, within_s + FETCH_DELAY_S
+            lambda direction, piece: direction == blocked and api_key(piece) == FETCH, within_s + FETCH_DELAY_S
         ):
             controller.process.run(_transfer_leadership(controller.broker.controller, partition, order))
             await triggers.wait_until(
@@ -359,10 +359,10 @@ class TriggeredFaults:
 
 
 def _is_alter_partition(_: Direction, piece: bytes) -> bool:
-    return _api_key(piece) == ALTER_PARTITION
+    return api_key(piece) == ALTER_PARTITION
 
 
-def _api_key(piece: bytes) -> int:
+def api_key(piece: bytes) -> int:
     """API key of the request at the start of a segment."""
     return int.from_bytes(piece[4:6])
 

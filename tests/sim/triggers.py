@@ -17,6 +17,7 @@ POLL_S: Final = 0.001
 WAIT_S: Final = 5.0
 NEW_WITHIN_MS: Final = 500
 OFFSETS: Final = "__consumer_offsets"
+COORDINATORS_TOPICS: Final = (OFFSETS, "__transaction_state")
 
 PartitionPredicate = Callable[[Partition], bool]
 
@@ -65,7 +66,7 @@ def is_new_with_records(partition: Partition) -> bool:
 
 
 def is_coordinator(partition: Partition) -> bool:
-    return partition.is_leader and partition.topic == OFFSETS
+    return partition.is_leader and partition.topic in COORDINATORS_TOPICS
 
 
 def is_stale_coordinator(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:

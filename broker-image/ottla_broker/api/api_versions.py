@@ -9,8 +9,9 @@
 - The APIs of clients' metrics (KIP-714) are listed if the broker can read metrics, with the extra
   `telemetry`. Kafka lists them with a plugin that receives metrics.
 - Features: `metadata.version`, finalized at Apache Kafka 4.1's level, which cannot be changed; and
-  `transaction.version`, by which producers choose the transaction protocol (KIP-890) and which
-  UpdateFeatures changes. The epoch of the finalized features is the offset of the last metadata
+  those that UpdateFeatures changes: `transaction.version`, by which producers choose the
+  transaction protocol (KIP-890), and `group.version`, without which consumers have the classic
+  protocol alone (KIP-848). The epoch of the finalized features is the offset of the last metadata
   record applied, as in Kafka.
 """
 

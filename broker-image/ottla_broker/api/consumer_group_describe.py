@@ -6,6 +6,7 @@
   DescribeGroups.
 - A group with a topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, without
   members.
+- UNSUPPORTED_VERSION where the consumer protocol is not enabled.
 - v1 adds whether a member uses the classic or the consumer protocol.
 """
 
@@ -26,6 +27,7 @@ from ottla_broker.coordination.assignors import NO_PARTITIONS
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember
 from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -58,6 +60,8 @@ async def consumer_group_describe(
 def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: bool) -> DescribedGroup:
     resource = Resource.group(group_id)
     try:
+        if not is_consumer_protocol_enabled(ctx):
+            raise KafkaError(ErrorCode.unsupported_version)
         ctx.check_authorized(Operation.describe, resource)
         group = ctx.broker.group_coordinator.describe_consumer_group(group_id)
         check_topics_authorized(ctx, group)

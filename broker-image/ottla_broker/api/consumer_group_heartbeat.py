@@ -5,9 +5,10 @@
   changed may be left out.
 - A member of a classic group's id turns that group into a consumer group, as far as
   `group.consumer.migration.policy` allows.
-- Without `consumer` in `group.coordinator.rebalance.protocols` every request is
-  UNSUPPORTED_VERSION: clients fail with the message, or fall back to the classic protocol
-  (franz-go). librdkafka would look for another coordinator for ever if the API were not served.
+- Without `consumer` in `group.coordinator.rebalance.protocols`, and at level 0 of the feature
+  `group.version`, every request is UNSUPPORTED_VERSION: clients fail with the message, or fall back
+  to the classic protocol (franz-go). librdkafka would look for another coordinator for ever if the
+  API were not served.
 - v1 has member ids that the client chooses, and regular expressions, which the broker evaluates.
   In v0 a member without an id is given one.
 """
@@ -28,6 +29,7 @@ from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
 from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -53,7 +55,7 @@ async def consumer_group_heartbeat(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     coordinator = ctx.broker.group_coordinator
-    if not coordinator.config.consumer.is_enabled:
+    if not is_consumer_protocol_enabled(ctx):
         raise KafkaError(
             ErrorCode.unsupported_version,
             f"group {request.group_id!r}: group.protocol=consumer is not enabled; allowed: classic",

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from ottla_broker import metrics
 from ottla_broker.broker import Broker
-from ottla_broker.coordination.classic_group import GroupState
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.metrics import Metric, Sample
@@ -15,6 +16,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 
 STARTING, RUNNING = 1, 3
+PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type)
 
 
 Family = tuple[Metric, list[Sample]]
@@ -147,9 +149,17 @@ def _logs(broker: Broker) -> Iterator[Family]:
 
 def _groups(broker: Broker) -> Iterator[Family]:
     try:
-        states = Counter(group.state for group in broker.group_coordinator.list_groups()) if broker.ready else Counter()
+        groups = broker.group_coordinator.list_groups() if broker.ready else []
     except KafkaError:
-        states = Counter()  # a coordinator is loading: no counts rather than wrong ones
+        groups = []  # a coordinator is loading: no counts rather than wrong ones
+    states = Counter(group.state for group in groups)
+    types = Counter(group.type for group in groups)
+    yield metrics.GROUP_COUNT, [Sample((protocol,), types[protocol]) for protocol in PROTOCOLS]
+    consumer_states = Counter(group.state for group in groups if group.type == ConsumerGroup.type)
+    yield (
+        metrics.CONSUMER_GROUP_COUNT,
+        [Sample((state.lower(),), consumer_states[state]) for state in ConsumerGroupState],
+    )
     yield single_sample(metrics.GROUPS, states.total())
     for metric, state in (
         (metrics.GROUPS_STABLE, GroupState.stable),

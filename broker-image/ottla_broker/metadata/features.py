@@ -30,7 +30,9 @@ TRANSACTION_VERSION: Final = Feature("transaction.version", 0, 2, 2)
 """0, 1: producers keep their epoch (0 without flexible records); 2: each end of a transaction
 raises it (KIP-890).
 """
-FEATURES: Final = {feature.name: feature for feature in (METADATA_VERSION, TRANSACTION_VERSION)}
+GROUP_VERSION: Final = Feature("group.version", 0, 1, 1)
+"""1: the consumer protocol is served (KIP-848)."""
+FEATURES: Final = {feature.name: feature for feature in (METADATA_VERSION, TRANSACTION_VERSION, GROUP_VERSION)}
 
 
 class UpgradeType(IntEnum):

@@ -188,7 +188,8 @@ class TransactionShard:
         await self._write_markers(decided, self._journal.epoch)
         while self.state is ShardState.serving:
             completed = complete(decided, now_ms=self._runtime.now_ms())
-            if await self._write(transactional_id, entry, completed) is ErrorCode.none:
+            # A write outlives this task, which is cancelled when another broker takes over.
+            if await asyncio.shield(self._write(transactional_id, entry, completed)) is ErrorCode.none:
                 break
             entry.pending = True  # until it is written
             await asyncio.sleep(RETRY_PAUSE_S)
@@ -221,7 +222,7 @@ class TransactionShard:
                 del self.entries[transactional_id]
 
         tombstones = [self._record(transactional_id, None) for transactional_id, _ in expired]
-        error = await self._writes.write_records(tombstones, apply=apply)
+        error = await asyncio.shield(self._writes.write_records(tombstones, apply=apply))
         if error is not ErrorCode.none:
             for _, entry in expired:
                 entry.pending = False

@@ -5,21 +5,29 @@ read only changed partitions.
 import asyncio
 from asyncio import Future
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.api.fetch import FetchHandler
+from ottla_broker.api.list_offsets import list_offsets
 from ottla_broker.replication.fetch_reading import ReplicaReader, without_records
 from ottla_broker.replication.fetch_sessions import CachedPartition
 from ottla_broker.replication.followers import Followers
 from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.context import DelayedFetchResponse, Reply
+from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.codec import read_request_header
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition, write_fetch_request
 from ottla_broker.wire.fetch_response import FetchResponse, FetchResponsePartition, read_fetch_response
-from tests.unit.api.brokers import ME, SmallBroker, batch, context
+from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
+from tests.unit.api.brokers import ME, SmallBroker, append, batch, context
 from tests.unit.api.calls import PLENTY, fetch_handler_of
 from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
@@ -73,10 +81,11 @@ def call(
     forget: list[Partition] | None = None,
     authorizer: Any = None,
     replica: int = FOLLOWER,
+    isolation: int = 0,
 ) -> Reply:
     forgotten = [(partition.topic_id, partition.partition) for partition in forget or ()]
     requested = list(partitions.values())
-    request = FetchRequest(replica, wait_ms, 1, 10 << 20, 0, *session, requested, forgotten, None, EPOCH)
+    request = FetchRequest(replica, wait_ms, 1, 10 << 20, isolation, *session, requested, forgotten, None, EPOCH)
     frame = write_fetch_request(17, 1, "broker-2", request)[4:]
     return handler(context(broker, 17, authorizer), frame, read_request_header(frame), PLENTY)
 
@@ -323,3 +332,45 @@ async def test_new_leader_reports_no_high_watermark_to_consumers_before_it_is_kn
     assert without_records(partition, redirected).high_watermark == 3
     response = only_partition(await decode_delayed(waiting))
     assert (response.error, response.high_watermark, len(response.records) > 0) == (ErrorCode.none, 3, True)
+
+
+@async_test
+async def test_last_stable_offset_never_falls_for_consumers_when_the_leader_changes(broker: SmallBroker) -> None:
+    """The new leader does not know yet that the marker is replicated. Its predecessor may have."""
+    (partition,) = add_replicated_topic(broker)
+    partition.append_records(batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), acks=1)
+    marker = encode_end_transaction_marker(True, 0, producer_id=7, producer_epoch=0, timestamp_ms=1_000)
+    partition.append_records(marker, acks=1, from_client=False)
+    partition.leader.record_fetch(FOLLOWER, EPOCH, 1, 0)
+    partition.update_registration(msgspec.structs.replace(partition.registration, leader_epoch=6, partition_epoch=2))
+    assert (partition.log.high_watermark, partition.log.last_stable_offset) == (1, 0)
+    handler = fetch_handler_of(broker)
+
+    def consume(offset: int, wait_ms: int = 0) -> Reply:
+        at = fetch_at(partition, offset, 6)
+        return call(handler, broker, at, (0, -1), wait_ms=wait_ms, replica=-1, isolation=1)
+
+    async def latest() -> Any:
+        wanted = ListOffsetsPartition(
+            partition_index=i32(0), current_leader_epoch=i32(6), timestamp=i64(LATEST_TIMESTAMP)
+        )
+        topic = ListOffsetsTopic(name=TopicName(partition.topic), partitions=(wanted,))
+        request = ListOffsetsRequest(
+            replica_id=BrokerId(-1), isolation_level=i8(1), topics=(topic,), timeout=to_timedelta_field(1)
+        )
+        with patch("ottla_broker.api.list_offsets.MAX_WAIT_S", 0.01):
+            response = await list_offsets(context(broker, 11), request)
+        return response.topics[0].partitions[0]
+
+    below = only_partition(decode_immediate(consume(0)))
+    assert (below.error, below.last_stable_offset, bytes(below.records)) == (ErrorCode.none, -1, b"")
+    assert only_partition(decode_immediate(consume(2))).error is ErrorCode.offset_not_available
+    assert (await latest()).error_code is ErrorCode.offset_not_available
+    waiting = consume(2, 10_000)
+    partition.leader.record_fetch(FOLLOWER, EPOCH, 2, 0)
+    assert (await latest()).offset == 2
+    assert only_partition(decode_immediate(consume(0))).last_stable_offset == 2
+    append(partition, b"next")
+    partition.leader.record_fetch(FOLLOWER, EPOCH, 3, 0)
+    response = only_partition(await decode_delayed(waiting))
+    assert (response.error, response.last_stable_offset) == (ErrorCode.none, 3)

@@ -132,6 +132,21 @@ def test_silent_producers_expire_unless_a_transaction_is_open(folder: LogFolder)
     assert [p.producer_id for p in log.producers] == [2]
 
 
+@pytest.mark.parametrize("restarts", [True, False])
+def test_marker_keeps_its_producer_as_a_batch_does(folder: LogFolder, restarts: bool) -> None:
+    """KAFKA-9144: a producer that expires after its marker would begin a transaction with any
+    epoch."""
+    log = folder.create()
+    append_committed(log, batch(1, producer=(1, 3, 0), transactional=True))
+    folder.clock.now_ms += 900
+    append_committed(log, marker(True, 1, producer_epoch=3), from_client=False)
+    if restarts:
+        log = folder.reopen()
+    assert log.producers.remove_expired(NOW + 1_899, 1_000) == 0
+    assert code_of(log, batch(1, producer=(1, 2, 0))) is ErrorCode.invalid_producer_epoch
+    assert log.producers.remove_expired(NOW + 1_900, 1_000) == 1
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_rule_8_producers_survive_a_restart(folder: LogFolder, clean: bool) -> None:
     log = folder.create()

@@ -132,6 +132,24 @@ def test_next_coordinator_completes_the_decision_of_a_failed_one() -> None:
     scenario(test)
 
 
+def test_coordinator_that_is_replaced_while_it_writes_a_completion_fails_nowhere() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        producer = await broker.begin()
+        broker.can_write_markers.clear()
+        await broker.end(producer)
+        broker.journal.delay_s = 1
+        broker.can_write_markers.set()
+        await asyncio.sleep(0.5)  # the completion is being written
+        await broker.fail_over()
+        await asyncio.sleep(2)
+        assert failures == []
+        assert broker.state() is TransactionState.complete_commit
+
+    scenario(test)
+
+
 def test_open_transaction_survives_a_change_of_coordinators() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         producer = await broker.begin()

@@ -1,0 +1,10 @@
+"""Whether clients may use the consumer protocol (KIP-848)."""
+
+from ottla_broker.metadata.features import GROUP_VERSION
+from ottla_broker.requests.context import RequestContext
+
+
+def is_consumer_protocol_enabled(ctx: RequestContext) -> bool:
+    """By this broker's settings and by the cluster's finalized feature."""
+    is_finalized = ctx.broker.image.feature_level(GROUP_VERSION) >= 1
+    return is_finalized and ctx.broker.group_coordinator.config.consumer.is_enabled

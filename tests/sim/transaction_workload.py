@@ -1,0 +1,167 @@
+"""Transactional producers, workers and readers of committed records in one run, what they need, and
+what is checked of them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kio.static.primitive import i8, i16
+
+from ottla_broker.metadata.features import TRANSACTION_VERSION
+from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from tests.sim.admin import SimulatedAdmin
+from tests.sim.client import FAILURES, Workload
+from tests.sim.history import TopicPartition
+from tests.sim.plan import Plan
+from tests.sim.processes import SimulatedProcess
+from tests.sim.read_committed import CommittedRecordsReader
+from tests.sim.transaction_checks import transaction_violations
+from tests.sim.transaction_history import TransactionHistory
+from tests.sim.transactional_producer import TransactionalProducer
+from tests.sim.transforming_worker import TransformingWorker
+
+OUTPUTS = "outputs"
+GROUP = "workers"
+VERSION_CHANGE_S = (1.0, 10.0)
+READ_BYTES = 1 << 20
+UPGRADE, DOWNGRADE = 1, 2
+
+NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str], Any]
+"""Creates a client in a process of its own, of the given name."""
+
+
+class TransactionVersionAdmin(SimulatedAdmin):
+    """Lowers and raises `transaction.version`, for clients and coordinators that run."""
+
+    def __init__(self, workload: Workload, process: SimulatedProcess, random: Random, *, changes: bool) -> None:
+        super().__init__(workload, process, random)
+        self._changes = changes
+        self._level = TRANSACTION_VERSION.default
+
+    async def run(self) -> None:
+        while self._changes and not self.stopping:
+            await asyncio.sleep(self.random.uniform(*VERSION_CHANGE_S))
+            await self.set_level(self.random.choice((1, 2)))
+
+    async def set_level(self, level: int) -> None:
+        if level == self._level:
+            return
+        kind = UPGRADE if level > self._level else DOWNGRADE
+
+        async def attempt(client: Client) -> bool:
+            key = FeatureUpdateKey(
+                feature=TRANSACTION_VERSION.name, max_version_level=i16(level), upgrade_type=i8(kind)
+            )
+            request = UpdateFeaturesRequest(timeout=to_timedelta_field(3), feature_updates=(key,), validate_only=False)
+            answer = await self.send_to_controller(client, request)
+            raise_for_error(answer.error_code, f"transaction.version {level}: {answer.error_message}")
+            return True
+
+        if await self.retry_until_done(f"set transaction.version to {level}", attempt):
+            self._level = level
+            self.count("transaction version changed")
+
+
+class FinalReader(CommittedRecordsReader):
+    """Reads all committed records when no client runs any more, and the workers' offsets."""
+
+    group_offsets: dict[TopicPartition, int]
+
+    async def run(self) -> None:
+        self.group_offsets = {}
+        waiting = list(self._topic_partitions)
+        while True:
+            try:
+                async with self.connected() as client:
+                    while waiting:
+                        if await self._has_read(client, waiting[-1]):
+                            waiting.pop()
+                    inputs = [tp for tp in self._topic_partitions if tp[0] != OUTPUTS]
+                    found = await self.committed_offsets(client, GROUP, inputs, require_stable=True)
+                    self.group_offsets = {tp: max(offset, 0) for tp, offset in found.items()}
+                return
+            except FAILURES as reason:
+                self.record_failure("read everything that is committed", reason)
+                self.forget_coordinator(GROUP)
+                await self.pause()
+
+    async def _has_read(self, client: Client, tp: TopicPartition) -> bool:
+        """True if everything is read, and no transaction is open."""
+        fetched = await self.read(client, tp, max_bytes=READ_BYTES)
+        end = await self.latest_offset(client, tp)
+        position = self._transactions.positions[self.name].get(tp, 0)
+        if position < end and not fetched.records:
+            await asyncio.sleep(0.2)
+        return position >= end
+
+
+class TransactionWorkload:
+    def __init__(self, plan: Plan, workload: Workload, random: Random, topic: str) -> None:
+        self.history = TransactionHistory(workload.history.record_violation)
+        self._plan = plan
+        self._workload = workload
+        self._random = random
+        self._topic = topic
+        self._inputs = [(topic, partition) for partition in range(plan.partitions)]
+        self._all = [*self._inputs, *((OUTPUTS, partition) for partition in range(plan.partitions))]
+        self._producers: list[str] = []
+        self._wanted: dict[str, int] = {}
+        self._wanted_offsets: dict[TopicPartition, int] = {}
+
+    def create_version_admin(self, create: NewClient) -> TransactionVersionAdmin:
+        changes = self._random.randrange(4) == 0
+        admin: TransactionVersionAdmin = create(partial(TransactionVersionAdmin, changes=changes), "features-1")
+        return admin
+
+    def create_clients(self, create: NewClient) -> list[Any]:
+        random = self._random
+        clients = []
+        for number in range(random.choice((1, 2, 2, 3))):
+            mine = random.sample(self._inputs, random.randrange(1, len(self._inputs) + 1))
+            name = f"txn-{number}"
+            self._producers.append(name)
+            clients.append(
+                create(partial(TransactionalProducer, transactions=self.history, topic_partitions=mine), name)
+            )
+        worker = partial(TransformingWorker, transactions=self.history, group=GROUP, topic=self._topic, outputs=OUTPUTS)
+        clients += [create(worker, f"worker-{number}") for number in range(random.choice((1, 2, 2, 3)))]
+        reader = partial(CommittedRecordsReader, transactions=self.history, topic_partitions=self._all)
+        clients += [create(reader, f"auditor-{number}") for number in range(random.randrange(1, 3))]
+        return clients
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {
+            "transaction begun": len(self.history.transactions),
+            "transaction committed": sum(self.history.commits.values()),
+        }
+
+    # --- after the faults
+
+    def expect_progress(self) -> None:
+        """Called when the faults are over: from now on every producer must commit, and the workers
+        must come to the present end."""
+        self._wanted = {name: self.history.commits[name] + 1 for name in self._producers}
+        stable = self.history.last_stable_offsets
+        self._wanted_offsets = {tp: max(stable[tp].values(), default=0) for tp in self._inputs}
+
+    def missing_progress(self) -> list[str]:
+        done, offsets = self.history.commits, self.history.group_offsets
+        return [
+            *(f"{name} commits nothing" for name, count in self._wanted.items() if done[name] < count),
+            *(f"{GROUP} lag at {tp}" for tp, end in self._wanted_offsets.items() if offsets.get(tp, 0) < end),
+        ]
+
+    def create_final_reader(self, create: NewClient) -> FinalReader:
+        reader: FinalReader = create(
+            partial(FinalReader, transactions=self.history, topic_partitions=self._all), "final-reader"
+        )
+        return reader
+
+    def violations(self, reader: FinalReader) -> list[str]:
+        committed = self.history.visible[reader.name]
+        return transaction_violations(self.history, committed, reader.group_offsets, GROUP)
