@@ -49,9 +49,9 @@ def doctor(
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Find out what is wrong on this machine, with the brokers and in Kubernetes.
+    """Diagnose this machine, the brokers and Kubernetes.
 
-    Each problem is printed with why it matters and the next command. Exits with 1 if there is one.
+    Each problem is printed with its impact and the next step. Exits with 1 if there is a problem.
     """
     security = read_security(command_config)
     try:
