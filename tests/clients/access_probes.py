@@ -124,6 +124,9 @@ def group_probes(of: Names) -> Iterator[Probe]:
     leaves = {"group_id": of.group, "member_id": "nobody", "member_epoch": -1}
     yield "consumer_group_heartbeat", "an unknown member leaves", {**leaves, **subscribed}
     yield "consumer_group_describe", "a group", {"group_ids": [of.group], "include_authorized_operations": True}
+    streams = {"group_id": of.group, "member_id": "nobody", "member_epoch": -1, "endpoint_information_epoch": -1}
+    yield "streams_group_heartbeat", "an unknown member leaves", streams
+    yield "streams_group_describe", "a group", {"group_ids": [of.group], "include_authorized_operations": True}
     deleted = of.topics(partitions=[{"partition_index": 0}])
     yield "offset_delete", "two topics", {"group_id": of.group, "topics": deleted}
     yield "delete_groups", "two groups", {"groups_names": [of.group, f"{of.user}.nothing"]}

@@ -1,5 +1,5 @@
 """Kafka Streams: a word count with `at_least_once` and `exactly_once_v2`, a repartition topic and a
-changelog topic.
+changelog topic, in the classic protocol and in the streams protocol (KIP-1071).
 
 The application is built from Python (py4j, which PySpark includes) in its own JVM, so no Java is
 compiled.
@@ -17,11 +17,16 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import Message
 from tests.jars import QUIET, SHORT_LIVED_JVM, STREAMS, java_program, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 3
+CLASSIC = {
+    "session.timeout.ms": "3000",  # Streams does not leave the group when it closes: a restart waits for this
+    "heartbeat.interval.ms": "500",
+}
 LINES = ("the hen and the egg", "the egg", "a hen", "and the hen and")
 
 
@@ -77,7 +82,7 @@ def gateway() -> Iterator[JavaGateway]:
 
 @contextmanager
 def run_word_count(
-    gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str
+    gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str = "classic"
 ) -> Iterator[None]:
     """Run the application: from lines in topic `name` to counts in `name`-counts."""
     streams = gateway.jvm.org.apache.kafka.streams
@@ -96,8 +101,8 @@ def run_word_count(
         "commit.interval.ms": "100",
         "processing.guarantee": guarantee,
         "num.stream.threads": "2",
-        "session.timeout.ms": "3000",  # Streams does not leave the group when it closes: a restart waits for this
-        "heartbeat.interval.ms": "500",
+        "group.protocol": protocol,
+        **(CLASSIC if protocol == "classic" else {}),
     }.items():
         properties.put(key, value)
     application = streams.KafkaStreams(builder.build(), properties)
@@ -119,10 +124,27 @@ def counts(broker: BrokerProcess, name: str) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.fixture(scope="module")
+def streams_broker(new_broker: NewBroker) -> Iterator[BrokerProcess]:
+    """A broker with short heartbeats in the streams protocol."""
+    with new_broker(
+        num_partitions=1,
+        group_streams_min_heartbeat_interval_ms=200,
+        group_streams_heartbeat_interval_ms=200,
+        group_streams_initial_rebalance_delay_ms=0,
+        group_initial_rebalance_delay_ms=0,
+    ) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "protocol"),
+    [("at_least_once", "classic"), ("exactly_once_v2", "classic"), ("exactly_once_v2", "streams")],
+)
 def test_words_are_counted_and_counts_restored_from_the_changelog(
-    gateway: JavaGateway, broker: BrokerProcess, name: str, tmp_path: Path, guarantee: str
+    gateway: JavaGateway, streams_broker: BrokerProcess, name: str, tmp_path: Path, guarantee: str, protocol: str
 ) -> None:
+    broker = streams_broker
     for topic in (name, f"{name}-counts"):
         rd.create_topic(broker.bootstrap, topic, PARTITIONS)
     wanted: Counter[str] = Counter()
@@ -131,7 +153,7 @@ def test_words_are_counted_and_counts_restored_from_the_changelog(
             lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
             rd.produce(broker.bootstrap, name, lines, partition=partition)
             wanted.update(" ".join(LINES * 10).split())
-        with run_word_count(gateway, broker, name, tmp_path / start, guarantee):
+        with run_word_count(gateway, broker, name, tmp_path / start, guarantee, protocol):
             eventually(
                 lambda: counts(broker, name) == wanted,
                 within_s=60,

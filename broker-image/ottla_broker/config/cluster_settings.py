@@ -110,7 +110,8 @@ GROUP_MAX_SIZE = _groups.row("group.max.size", integer(at_least=1), MAX_INT32,
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = _groups.row(
     "group.coordinator.rebalance.protocols", list_of("classic", "consumer", "share", "streams"), "classic,consumer",
     "Group protocols that are enabled. The classic protocol always is. Without `consumer` the broker refuses consumers "
-    "with `group.protocol=consumer`.", differs="share groups and streams groups are not implemented")
+    "with `group.protocol=consumer`. Streams groups need level 1 of the feature `streams.version` instead.",
+    differs="share groups are not implemented")
 GROUP_CONSUMER_SESSION_TIMEOUT_MS = _groups.row("group.consumer.session.timeout.ms", integer(at_least=1), 45000,
     "Time in milliseconds without a heartbeat after which a member of a consumer group is removed.")
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = _groups.row("group.consumer.min.session.timeout.ms", integer(at_least=1), 45000,
@@ -139,6 +140,39 @@ GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = _groups.row(
     "group.consumer.regex.refresh.interval.ms", integer(at_least=10000), 600000,
     "Interval in milliseconds at which the topics of regular expressions are found again, in case authorizations have "
     "changed. New topics are found within 10 s in any case.")
+
+_streams = Section("Streams groups", BROKER_SETTINGS)
+
+GROUP_STREAMS_SESSION_TIMEOUT_MS = _streams.row("group.streams.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of a streams group is removed.")
+GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS = _streams.row(
+    "group.streams.min.session.timeout.ms", integer(at_least=1), 45000,
+    "Minimum of a group's `streams.session.timeout.ms`.")
+GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS = _streams.row(
+    "group.streams.max.session.timeout.ms", integer(at_least=1), 60000,
+    "Maximum of a group's `streams.session.timeout.ms`.")
+GROUP_STREAMS_HEARTBEAT_INTERVAL_MS = _streams.row(
+    "group.streams.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of streams groups send heartbeats. A member learns of new tasks with "
+    "its next heartbeat.")
+GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS = _streams.row(
+    "group.streams.min.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Minimum of a group's `streams.heartbeat.interval.ms`.")
+GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS = _streams.row(
+    "group.streams.max.heartbeat.interval.ms", integer(at_least=1), 15000,
+    "Maximum of a group's `streams.heartbeat.interval.ms`.")
+GROUP_STREAMS_MAX_SIZE = _streams.row("group.streams.max.size", integer(at_least=1), MAX_INT32,
+    "Maximum number of members of a streams group.")
+GROUP_STREAMS_NUM_STANDBY_REPLICAS = _streams.row(
+    "group.streams.num.standby.replicas", integer(at_least=0), 0,
+    "Number of standby copies of each task with state. Each needs a process that does not run the task.")
+GROUP_STREAMS_MAX_STANDBY_REPLICAS = _streams.row(
+    "group.streams.max.standby.replicas", integer(at_least=0), 2,
+    "Maximum of a group's `streams.num.standby.replicas`.")
+GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS = _streams.row(
+    "group.streams.initial.rebalance.delay.ms", integer(at_least=0), 3000,
+    "Time in milliseconds that the first assignment of an empty streams group waits for more members. 0 suits "
+    "development.")
 
 _offsets = Section("Committed offsets", BROKER_SETTINGS)
 

@@ -15,7 +15,6 @@ _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothi
 _NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
 _NO_SHARE_GROUPS = "share groups are not implemented"
-_NO_STREAMS_GROUPS = "streams groups are not implemented"
 _NO_TIERS = "tiered storage is not implemented"
 _PROMETHEUS = "metrics are served for Prometheus on `http.listener`"
 _ONE_VERSION = "records have one format, and brokers agree on versions by themselves"
@@ -51,7 +50,6 @@ IGNORED_STATIC: dict[str, str] = {
     "group.coordinator.threads": _ONE_THREAD,
     "group.coordinator.append.linger.ms": "commits that arrive together are written together without waiting",
     "group.share.": _NO_SHARE_GROUPS,
-    "group.streams.": _NO_STREAMS_GROUPS,
     "share.coordinator.": _NO_SHARE_GROUPS,
     "offsets.load.buffer.size": "commits are read segment by segment",
     "offsets.topic.compression.codec": "commits are written uncompressed",

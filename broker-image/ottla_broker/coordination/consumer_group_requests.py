@@ -38,12 +38,13 @@ from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoo
 from ottla_broker.coordination.group_migration import can_downgrade, check_upgrade, downgrade_group, upgrade_group
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
+from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 Write = asyncio.Future[ErrorCode]
 
 
@@ -124,6 +125,8 @@ class ConsumerGroupRequests:
             return GroupChange(self._find_group(group_id)), []
         if group is None:
             return GroupChange(ConsumerGroup(group_id)), []
+        if isinstance(group, StreamsGroup):
+            return GroupChange(self._find_group(group_id)), []
         if group.state is GroupState.empty:
             return GroupChange(ConsumerGroup(group_id)), self._classic_tombstone(group)
         check_upgrade(group, self._config.consumer)

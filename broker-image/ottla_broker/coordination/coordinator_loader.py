@@ -28,6 +28,13 @@ from ottla_broker.coordination.records import (
     decode_offset_commit,
     decode_value,
 )
+from ottla_broker.coordination.streams_group import StreamsGroup
+from ottla_broker.coordination.streams_group_records import (
+    StreamsGroupKey,
+    StreamsRecordKey,
+    decode_streams_group_key,
+    decode_streams_group_value,
+)
 from ottla_broker.wire.batch import BatchHeader, Buffer
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
 from ottla_broker.wire.records import Record
@@ -38,7 +45,7 @@ class CoordinatorLoader:
 
     def __init__(self, config: GroupCoordinatorConfig) -> None:
         self._config = config
-        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
+        self.groups: dict[str, ClassicGroup | ConsumerGroup | StreamsGroup] = {}
         self.offsets = CommittedOffsets()
         self.records = 0
         self.unknown_records = 0
@@ -70,6 +77,8 @@ class CoordinatorLoader:
                 self.groups[key.group] = restore_group(key.group, self._config, decode_value(GROUP_METADATA, raw_value))
         elif raw_key is not None and (consumer_key := decode_consumer_group_key(raw_key)) is not None:
             self._apply_to_consumer_group(consumer_key, raw_value)
+        elif raw_key is not None and (streams_key := decode_streams_group_key(raw_key)) is not None:
+            self._apply_to_streams_group(streams_key, raw_value)
         else:
             self.unknown_records += 1
         return None
@@ -88,6 +97,18 @@ class CoordinatorLoader:
             group.has_partition_metadata = raw_value is not None
         else:
             group.apply(key, decode_record(key, raw_value))
+
+    def _apply_to_streams_group(self, key: StreamsRecordKey, raw_value: bytes | None) -> None:
+        """Like `_apply_to_consumer_group`. The topology's tombstone is the last of a group."""
+        group = self.groups.get(key.group)
+        if not isinstance(group, StreamsGroup):
+            if raw_value is None:
+                return
+            group = self.groups[key.group] = StreamsGroup(key.group)
+        if raw_value is None and isinstance(key, StreamsGroupKey):
+            del self.groups[key.group]
+            return
+        group.apply(key, decode_streams_group_value(key, raw_value))
 
     def _end_transaction(self, producer_id: int, how: ControlRecordType) -> None:
         commits = self.pending_offsets.end(producer_id)

@@ -38,6 +38,11 @@ class CoordinatorMetadata:
         topic = self._image.topic_by_id(topic_id)
         return 0 if topic is None else len(topic.partitions)
 
+    def partition_count_of(self, name: str) -> int | None:
+        """None for a topic that does not exist."""
+        topic = self._image.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
     def hash_topics(self, names: Iterable[str]) -> int:
         """A signed 64-bit hash of the ids and partition counts of those topics that exist; 0
         without any. It need not be the hash that Kafka computes: a group whose hash changes is

@@ -33,6 +33,8 @@ from ottla_broker.coordination.records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from ottla_broker.coordination.streams_group import StreamsGroup
+from ottla_broker.coordination.streams_group_requests import StreamsGroupRequests
 from ottla_broker.log.transaction_verification import VerificationGuards
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.control_records import encode_end_transaction_marker
@@ -54,6 +56,7 @@ class GroupCoordinatorShard:
         self.state = ShardState.loading
         self.groups: dict[str, Group] = {}
         self.consumer_groups = ConsumerGroupRequests(self, metadata, config)
+        self.streams_groups = StreamsGroupRequests(self, metadata, config)
         self.offsets = CommittedOffsets()
         self.pending_offsets = PendingOffsets()
         self.verifications = VerificationGuards()
@@ -111,6 +114,10 @@ class GroupCoordinatorShard:
                 self.consumer_groups.restart_sessions(group)
                 yield
                 continue
+            if isinstance(group, StreamsGroup):
+                self.streams_groups.restart_sessions(group)
+                yield
+                continue
             for member in group.members.values():
                 group.schedule_session_timeout(member, now)
             if len(group.members) > self._config.group_max_size:
@@ -161,6 +168,20 @@ class GroupCoordinatorShard:
         assert isinstance(group, ClassicGroup)
         return group
 
+    def put_group(self, group: Group) -> None:
+        self.groups[group.id] = group
+
+    def drop_group(self, group_id: str) -> None:
+        del self.groups[group_id]
+
+    def take_empty_classic_group(self, group_id: str) -> list[Record]:
+        """The records to write before a streams group takes the place of the group.
+        GROUP_ID_NOT_FOUND for a group of another protocol or with members."""
+        group = self.groups[group_id]
+        if not isinstance(group, ClassicGroup) or group.state is not GroupState.empty:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a streams group.")
+        return [Record(self._runtime.now_ms(), encode_group_metadata_key(group_id), None)] if group.has_records else []
+
     def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
         """Appends the records to the log before it returns. The future completes when they are
         replicated. Raises KafkaError if the log does not accept them.
@@ -210,6 +231,8 @@ class GroupCoordinatorShard:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self.consumer_groups.expire_members(group)
+        elif isinstance(group, StreamsGroup):
+            self.streams_groups.expire_members(group)
         elif group is not None:
             self.run_effects(group, rebalance.expire_deadlines(group, self.timestamps()))
 
@@ -327,9 +350,12 @@ class GroupCoordinatorShard:
     def _delete_group(self, group: Group, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
         """Writes tombstones for a group and its offsets. The group is removed at once, so that a
         member that joins now creates a new one; it is restored if the write fails."""
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             try:
-                self.consumer_groups.delete_empty_group(group)
+                if isinstance(group, ConsumerGroup):
+                    self.consumer_groups.delete_empty_group(group)
+                else:
+                    self.streams_groups.delete_empty_group(group)
             except KafkaError as error:
                 return self._completed_write(error.code)
             return self._writes.write_records(self._tombstones(keys), apply=partial(self._remove_offsets, keys))
@@ -370,7 +396,7 @@ class GroupCoordinatorShard:
             ):
                 continue
             keys = expired_offsets(group, self.offsets, retention_ms=retention_ms, now_ms=self._runtime.now_ms())
-            is_over = group.is_empty and (isinstance(group, ConsumerGroup) or not group.pending_joins)
+            is_over = group.is_empty and (not isinstance(group, ClassicGroup) or not group.pending_joins)
             if is_over and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
                 error = await self._delete_group(group, keys)
             elif keys:

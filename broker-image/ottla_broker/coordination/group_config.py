@@ -23,12 +23,28 @@ from ottla_broker.config import (
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_MAX_SIZE,
+    GROUP_STREAMS_MAX_STANDBY_REPLICAS,
+    GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_NUM_STANDBY_REPLICAS,
+    GROUP_STREAMS_SESSION_TIMEOUT_MS,
     OFFSET_METADATA_MAX_BYTES,
     OFFSETS_COMMIT_TIMEOUT_MS,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
+    STREAMS_HEARTBEAT_INTERVAL_MS,
+    STREAMS_INITIAL_REBALANCE_DELAY_MS,
+    STREAMS_NUM_STANDBY_REPLICAS,
+    STREAMS_SESSION_TIMEOUT_MS,
     Config,
+    Setting,
 )
+from ottla_broker.coordination.streams_group_records import KeyValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +109,67 @@ class ConsumerGroupConfig:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StreamsGroupConfig:
+    """Settings of the streams protocol (KIP-1071), of all groups or of one. Those of single groups
+    have bounds."""
+
+    session_timeout_ms: int = 45_000
+    session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
+    heartbeat_interval_ms: int = 5_000
+    heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
+    num_standby_replicas: int = 0
+    max_standby_replicas: int = 2
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1  # members
+
+    def assignment_configs(self) -> tuple[KeyValue, ...]:
+        """What the assignor is configured with: another value begins a new group epoch."""
+        return (KeyValue("num.standby.replicas", str(self.num_standby_replicas)),)
+
+    def of_group(self, configs: Mapping[str, str]) -> "StreamsGroupConfig":
+        """With a group's own configs, within the broker's bounds."""
+        if not configs:
+            return self
+
+        def own(setting: Setting[int], default: int, bounds: tuple[int, int]) -> int:
+            text = configs.get(setting.name)
+            return default if text is None else _clamp(setting.parse(text), bounds)
+
+        standby_bounds = (0, self.max_standby_replicas)
+        delay_bounds = (0, 2**31 - 1)
+        return replace(
+            self,
+            session_timeout_ms=own(STREAMS_SESSION_TIMEOUT_MS, self.session_timeout_ms, self.session_timeout_bounds_ms),
+            heartbeat_interval_ms=own(
+                STREAMS_HEARTBEAT_INTERVAL_MS, self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
+            ),
+            num_standby_replicas=own(STREAMS_NUM_STANDBY_REPLICAS, self.num_standby_replicas, standby_bounds),
+            initial_rebalance_delay_ms=own(
+                STREAMS_INITIAL_REBALANCE_DELAY_MS, self.initial_rebalance_delay_ms, delay_bounds
+            ),
+        )
+
+    @classmethod
+    def from_config(cls, config: Config) -> "StreamsGroupConfig":
+        return cls(
+            session_timeout_ms=config(GROUP_STREAMS_SESSION_TIMEOUT_MS),
+            session_timeout_bounds_ms=(
+                config(GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS),
+                config(GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS),
+            ),
+            heartbeat_interval_ms=config(GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),
+            heartbeat_interval_bounds_ms=(
+                config(GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS),
+                config(GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),
+            ),
+            num_standby_replicas=config(GROUP_STREAMS_NUM_STANDBY_REPLICAS),
+            max_standby_replicas=config(GROUP_STREAMS_MAX_STANDBY_REPLICAS),
+            initial_rebalance_delay_ms=config(GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),
+            max_size=config(GROUP_STREAMS_MAX_SIZE),
+        )
+
+
 def _clamp(value: int, bounds: tuple[int, int]) -> int:
     return min(max(value, bounds[0]), bounds[1])
 
@@ -110,6 +187,7 @@ class GroupCoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -127,4 +205,5 @@ class GroupCoordinatorConfig:
             offsets_retention_check_interval_ms=config(OFFSETS_RETENTION_CHECK_INTERVAL_MS),
             offsets_commit_timeout_ms=config(OFFSETS_COMMIT_TIMEOUT_MS),
             consumer=ConsumerGroupConfig.from_config(config),
+            streams=StreamsGroupConfig.from_config(config),
         )

@@ -26,6 +26,8 @@ from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState
 from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_of
+from ottla_broker.coordination.streams_group import StreamsGroup
+from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -126,6 +128,10 @@ class GroupCoordinator:
             if not group.is_empty:
                 return await shard.consumer_groups.join_classic(group, request)
             shard.consumer_groups.delete_empty_group(group)
+        elif isinstance(group, StreamsGroup):
+            if not group.is_empty:
+                raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a streams group.")
+            shard.streams_groups.delete_empty_group(group)
         group = shard.get_or_create_classic_group(group_id)
         pending: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
         shard.run_effects(group, membership.join_group(group, request, pending, shard.timestamps()))
@@ -153,10 +159,15 @@ class GroupCoordinator:
         """Returns when what the heartbeat has changed is replicated."""
         return await self._shard_of_named_group(group_id).consumer_groups.heartbeat(group_id, request)
 
+    async def streams_group_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
+        """Returns when what the heartbeat has changed is replicated."""
+        return await self._shard_of_named_group(group_id).streams_groups.heartbeat(group_id, request)
+
     async def leave_group(self, group_id: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
         """One error code for each, in their order. Returns when an empty group has been written."""
         shard = self._shard_of_named_group(group_id)
-        if (group := shard.groups.get(group_id)) is None:
+        group = shard.groups.get(group_id)
+        if group is None or isinstance(group, StreamsGroup):
             return [ErrorCode.unknown_member_id] * len(members)
         if isinstance(group, ConsumerGroup):
             return await shard.consumer_groups.leave_classic(group, members)
@@ -165,8 +176,9 @@ class GroupCoordinator:
             await asyncio.shield(write)  # if it fails, the members have left all the same
         return codes
 
-    def _existing_group(self, shard: GroupCoordinatorShard, group_id: str) -> Group:
-        if (group := shard.groups.get(group_id)) is None:
+    def _existing_group(self, shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup | ConsumerGroup:
+        group = shard.groups.get(group_id)
+        if group is None or isinstance(group, StreamsGroup):
             raise KafkaError(ErrorCode.unknown_member_id, f"no group {group_id!r}")
         return group
 
@@ -186,7 +198,7 @@ class GroupCoordinator:
         version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
         group = shard.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             group.check_commit(member_id, generation, version)
         elif group is not None:
             group.check_commit(member_id, group_instance_id, generation)
@@ -241,7 +253,7 @@ class GroupCoordinator:
         if group is None:
             if generation >= 0:
                 raise KafkaError(ErrorCode.illegal_generation, f"no group {group_id!r}")
-        elif isinstance(group, ConsumerGroup):
+        elif isinstance(group, ConsumerGroup | StreamsGroup):
             if generation >= 0 or member_id or group_instance_id is not None:
                 _check_member_epoch(group, member_id, generation)
         elif group.state is GroupState.dead:
@@ -273,7 +285,7 @@ class GroupCoordinator:
         change it. UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group.
         """
         shard = self._shard_of(group_id)
-        if isinstance(group := shard.groups.get(group_id), ConsumerGroup):
+        if isinstance(group := shard.groups.get(group_id), ConsumerGroup | StreamsGroup):
             group.check_fetch(member_id, member_epoch)
         return shard.offsets.group_offsets(group_id)
 
@@ -339,6 +351,10 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return group
 
+    def describe_streams_group(self, group_id: str) -> StreamsGroup:
+        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+        return self._shard_of_named_group(group_id).streams_groups.find_group(group_id)
+
     def _find_group(self, group_id: str) -> Group:
         if (group := self._shard_of(group_id).groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
@@ -370,7 +386,7 @@ class GroupCoordinator:
         return [shard for shard in self._shards.values() if shard.state is ShardState.serving]
 
 
-def _check_member_epoch(group: ConsumerGroup, member_id: str, epoch: int) -> None:
+def _check_member_epoch(group: ConsumerGroup | StreamsGroup, member_id: str, epoch: int) -> None:
     """Validates the member epoch of a commit inside a transaction. Raises ILLEGAL_GENERATION for a
     stale epoch.
     """

@@ -6,6 +6,7 @@ from uuid import UUID
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey
+from ottla_broker.coordination.streams_group import StreamsGroup
 
 TopicOffsets = dict[str, dict[int, OffsetCommit]]
 
@@ -72,16 +73,16 @@ class CommittedOffsets:
 
 
 def expired_offsets(
-    group: ClassicGroup | ConsumerGroup, offsets: CommittedOffsets, *, retention_ms: int, now_ms: int
+    group: ClassicGroup | ConsumerGroup | StreamsGroup, offsets: CommittedOffsets, *, retention_ms: int, now_ms: int
 ) -> list[OffsetCommitKey]:
     """Offsets that have expired at `now_ms` (wall clock).
 
     While a group has members, only offsets of topics without a subscriber expire, and only if the
     subscriptions are known. Offsets of an empty group expire `retention_ms` after it became empty,
-    those of a consumer group (KIP-848), and of a group that only stores offsets, `retention_ms`
-    after their commit.
+    those of a consumer or streams group (KIP-848, KIP-1071), and of a group that only stores
+    offsets, `retention_ms` after their commit.
     """
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+    if isinstance(group, ConsumerGroup | StreamsGroup) or group.protocol_type is None:
         empty_since_ms = -1
     elif group.state is GroupState.empty:
         empty_since_ms = group.state_since_ms

@@ -24,9 +24,9 @@ _VERSION: Final = struct.Struct(">h")
 @dataclass(frozen=True, slots=True)
 class Field:
     """`kind`: kio's name of the wire type, or another format: then the field is an array of it, or
-    with a `tag` one of it or None. `default` is the value in versions without the field. A field
-    with a `tag` is a tagged field, which is written only when it differs from its default. `array`:
-    of values of the wire type."""
+    with a `tag` or `single` one of it or None. `default` is the value in versions without the
+    field. A field with a `tag` is a tagged field, which is written only when it differs from its
+    default. `array`: of values of the wire type, or with a `tag` of the format."""
 
     kind: "str | RecordFormat[Any]"
     nullable: bool = False
@@ -35,6 +35,7 @@ class Field:
     default: Any = None
     tag: int | None = None
     array: bool = False
+    single: bool = False
 
 
 class RecordFormat(Generic[T]):
@@ -86,7 +87,8 @@ class RecordFormat(Generic[T]):
                 schema = FieldSchema(name, field.kind, None, field.array, field.nullable, field.tag, field.default)
                 carried.append(schema)
             else:
-                entity, is_array = field.kind.schema(version), field.tag is None
+                entity = field.kind.schema(version)
+                is_array = field.array or not (field.single or field.tag is not None)
                 kind, default = ("entity", ()) if is_array else (MARKED_ENTITY, field.default)
                 carried.append(FieldSchema(name, kind, entity, is_array, field.nullable, field.tag, default))
         return MessageSchema(

@@ -82,6 +82,8 @@ SERVED_VERSIONS: Final[dict[int, tuple[int, int]]] = {
     ApiKey.ADD_RAFT_VOTER: (0, 1),
     ApiKey.REMOVE_RAFT_VOTER: (0, 0),
     ApiKey.UPDATE_RAFT_VOTER: (0, 0),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 0),
     ApiKey.DESCRIBE_METADATA_REPLICA: (0, 0),
     ApiKey.RECOVER_QUORUM: (0, 0),
 }

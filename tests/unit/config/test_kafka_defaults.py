@@ -61,7 +61,7 @@ def test_settings_that_kafka_lacks_are_marked() -> None:
     }
     of_the_authorizer = {"super.users", "allow.everyone.if.no.acl.found"}  # StandardAuthorizer reads them itself
     internal = {"group.consumer.regex.refresh.interval.ms"}  # Kafka reads it and describes it nowhere
-    newer = {"controller.quorum.auto.join.enable"}  # since Kafka 4.2
+    newer = {"controller.quorum.auto.join.enable", "group.streams.initial.rebalance.delay.ms"}  # since Kafka 4.2
     ours = {name for name, setting in BROKER_SETTINGS.items() if setting.is_ottla_only}
     assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer - internal - newer
 

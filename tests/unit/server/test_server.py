@@ -51,12 +51,17 @@ async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> 
         assert [(it.name, it.min_version, it.max_version) for it in response.supported_features] == [
             ("metadata.version", 27, 27),
             # Older clients cannot read a lowest level of 0.
-            *([("transaction.version", 0, 2), ("group.version", 0, 1)] if version >= 4 else []),
+            *(
+                [("transaction.version", 0, 2), ("group.version", 0, 1), ("streams.version", 0, 1)]
+                if version >= 4
+                else []
+            ),
         ]
         assert [(it.name, it.min_version_level, it.max_version_level) for it in response.finalized_features] == [
             ("metadata.version", 27, 27),
             ("transaction.version", 2, 2),
             ("group.version", 1, 1),
+            ("streams.version", 1, 1),
         ]
         assert response.finalized_features_epoch == 12
     await server.close()

@@ -1,0 +1,249 @@
+"""The records of streams groups (KIP-1071) in `__consumer_offsets`, in Kafka's own formats.
+
+Source: `group-coordinator/src/main/resources/common/message/StreamsGroup*.json` of Apache Kafka
+4.2, whose tagged fields Kafka 4.1 ignores. Keys and values begin as those of `records.py`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ottla_broker.coordination.record_format import Field, RecordFormat
+from ottla_broker.coordination.records import decode_value
+
+
+class StreamsGroupKey(NamedTuple):
+    group: str
+
+
+class StreamsMemberKey(NamedTuple):
+    group: str
+    member_id: str
+
+
+class StreamsTargetEpochKey(NamedTuple):
+    group: str
+
+
+class StreamsTargetKey(NamedTuple):
+    group: str
+    member_id: str
+
+
+class StreamsCurrentKey(NamedTuple):
+    group: str
+    member_id: str
+
+
+class StreamsTopologyKey(NamedTuple):
+    group: str
+
+
+StreamsRecordKey = (
+    StreamsGroupKey
+    | StreamsMemberKey
+    | StreamsTargetEpochKey
+    | StreamsTargetKey
+    | StreamsCurrentKey
+    | StreamsTopologyKey
+)
+
+
+class KeyValue(NamedTuple):
+    key: str
+    value: str
+
+
+class StreamsEpochValue(NamedTuple):
+    """`validated_topology_epoch`: of the topology whose topics were last found to be right; −1:
+    none. `assignment_configs`: those of the last assignment."""
+
+    epoch: int
+    metadata_hash: int
+    validated_topology_epoch: int = -1
+    assignment_configs: tuple[KeyValue, ...] = ()
+
+
+class UserEndpoint(NamedTuple):
+    """Where the application serves queries of its state."""
+
+    host: str
+    port: int
+
+
+class StreamsMemberValue(NamedTuple):
+    group_instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topology_epoch: int
+    process_id: str
+    user_endpoint: UserEndpoint | None
+    client_tags: tuple[KeyValue, ...]
+
+
+class StreamsTargetEpochValue(NamedTuple):
+    epoch: int
+
+
+class TaskIds(NamedTuple):
+    subtopology_id: str
+    partitions: tuple[int, ...]
+
+
+class StreamsTargetValue(NamedTuple):
+    active: tuple[TaskIds, ...]
+    standby: tuple[TaskIds, ...]
+    warmup: tuple[TaskIds, ...]
+
+
+class StreamsCurrentValue(NamedTuple):
+    """`state`: a StreamsMemberState."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    active: tuple[TaskIds, ...]
+    standby: tuple[TaskIds, ...]
+    warmup: tuple[TaskIds, ...]
+    active_pending_revocation: tuple[TaskIds, ...]
+    standby_pending_revocation: tuple[TaskIds, ...]
+    warmup_pending_revocation: tuple[TaskIds, ...]
+
+
+class InternalTopic(NamedTuple):
+    """`partitions`: 0: as many as the topology implies. `replication_factor`: 0: the default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: tuple[KeyValue, ...]
+
+
+class CopartitionGroup(NamedTuple):
+    """Topics that need the same number of partitions, by their places in the subtopology."""
+
+    source_topics: tuple[int, ...]
+    source_topic_regex: tuple[int, ...]
+    repartition_source_topics: tuple[int, ...]
+
+
+class Subtopology(NamedTuple):
+    """A part of the application whose tasks read partitions of the same number of its topics."""
+
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    source_topic_regex: tuple[str, ...]
+    changelog_topics: tuple[InternalTopic, ...]
+    repartition_sink_topics: tuple[str, ...]
+    repartition_source_topics: tuple[InternalTopic, ...]
+    copartition_groups: tuple[CopartitionGroup, ...]
+
+
+class StreamsTopologyValue(NamedTuple):
+    epoch: int
+    subtopologies: tuple[Subtopology, ...]
+
+
+StreamsRecordValue = (
+    StreamsEpochValue
+    | StreamsMemberValue
+    | StreamsTargetEpochValue
+    | StreamsTargetValue
+    | StreamsCurrentValue
+    | StreamsTopologyValue
+)
+
+
+def _format(record: Any, *fields: Field) -> RecordFormat[Any]:
+    return RecordFormat(record, fields, latest=0, flexible_from=0)
+
+
+_STRING, _STRINGS = Field("string"), Field("string", array=True)
+_OPTIONAL, _INT32 = Field("string", nullable=True), Field("int32")
+_INT16S = Field("int16", array=True)
+_KEY_VALUE: Final = _format(KeyValue, _STRING, _STRING)
+_ENDPOINT: Final = _format(UserEndpoint, _STRING, Field("uint16"))
+_TASKS: Final = Field(_format(TaskIds, _STRING, Field("int32", array=True)))
+_INTERNAL_TOPIC: Final = _format(InternalTopic, _STRING, _INT32, Field("int16"), Field(_KEY_VALUE))
+_COPARTITION_GROUP: Final = _format(CopartitionGroup, _INT16S, _INT16S, _INT16S)
+_SUBTOPOLOGY: Final = _format(
+    Subtopology,
+    _STRING,
+    _STRINGS,
+    _STRINGS,
+    Field(_INTERNAL_TOPIC),
+    _STRINGS,
+    Field(_INTERNAL_TOPIC),
+    Field(_COPARTITION_GROUP),
+)
+_GROUP_EPOCH: Final = _format(
+    StreamsEpochValue,
+    _INT32,
+    Field("int64"),
+    Field("int32", tag=0, default=-1),
+    Field(_KEY_VALUE, tag=1, array=True, default=()),
+)
+_MEMBER: Final = _format(
+    StreamsMemberValue,
+    _OPTIONAL,
+    _OPTIONAL,
+    _STRING,
+    _STRING,
+    _INT32,
+    _INT32,
+    _STRING,
+    Field(_ENDPOINT, single=True),
+    Field(_KEY_VALUE),
+)
+
+
+class _RecordType(NamedTuple):
+    number: int
+    key: Callable[..., StreamsRecordKey]
+    key_format: RecordFormat[Any]
+    value_format: RecordFormat[Any]
+
+
+def _record_type(number: int, key: type[StreamsRecordKey], value_format: RecordFormat[Any]) -> _RecordType:
+    fields = [Field("string")] * len(key._fields)
+    return _RecordType(number, key, RecordFormat(key, fields, latest=number), value_format)
+
+
+_TYPES: Final = (
+    _record_type(17, StreamsGroupKey, _GROUP_EPOCH),
+    _record_type(19, StreamsMemberKey, _MEMBER),
+    _record_type(20, StreamsTargetEpochKey, _format(StreamsTargetEpochValue, _INT32)),
+    _record_type(21, StreamsTargetKey, _format(StreamsTargetValue, _TASKS, _TASKS, _TASKS)),
+    _record_type(
+        22,
+        StreamsCurrentKey,
+        _format(StreamsCurrentValue, _INT32, _INT32, Field("int8"), _TASKS, _TASKS, _TASKS, _TASKS, _TASKS, _TASKS),
+    ),
+    _record_type(23, StreamsTopologyKey, _format(StreamsTopologyValue, _INT32, Field(_SUBTOPOLOGY))),
+)
+_BY_NUMBER: Final[Mapping[int, _RecordType]] = {one.number: one for one in _TYPES}
+_BY_KEY: Final[Mapping[object, _RecordType]] = {one.key: one for one in _TYPES}
+
+
+def encode_streams_group_key(key: StreamsRecordKey) -> bytes:
+    kind = _BY_KEY[type(key)]
+    return kind.key_format.write(key, kind.number)
+
+
+def encode_streams_group_value(key: StreamsRecordKey, value: StreamsRecordValue) -> bytes:
+    return _BY_KEY[type(key)].value_format.write(value, 0)
+
+
+def decode_streams_group_key(key: bytes) -> StreamsRecordKey | None:
+    """None for a record that is no streams group's. `key` has a type."""
+    kind = _BY_NUMBER.get(int.from_bytes(key[:2], "big", signed=True))
+    return None if kind is None else kind.key_format.read(key, 2, kind.number)
+
+
+def decode_streams_group_value(key: StreamsRecordKey, value: bytes | None) -> StreamsRecordValue | None:
+    """None for a tombstone. Raises MalformedMessage."""
+    if value is None:
+        return None
+    decoded: StreamsRecordValue = decode_value(_BY_KEY[type(key)].value_format, value)
+    return decoded

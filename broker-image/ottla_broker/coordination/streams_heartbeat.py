@@ -1,0 +1,353 @@
+"""StreamsGroupHeartbeat as a streams group handles it (KIP-1071). No I/O.
+
+A heartbeat creates or updates its member, checks the topology against the topics that there are,
+begins a new group epoch if any of it has changed, computes the target assignment of a new epoch,
+and moves its own member one step towards the target.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.effects import Timestamps
+from ottla_broker.coordination.group_config import StreamsGroupConfig
+from ottla_broker.coordination.streams_change import StreamsChange
+from ottla_broker.coordination.streams_group import LEFT, StreamsGroup, StreamsMember, StreamsMemberState
+from ottla_broker.coordination.streams_group_records import (
+    InternalTopic,
+    KeyValue,
+    StreamsEpochValue,
+    StreamsGroupKey,
+    StreamsTargetEpochKey,
+    StreamsTargetEpochValue,
+    StreamsTopologyKey,
+    StreamsTopologyValue,
+    UserEndpoint,
+)
+from ottla_broker.coordination.streams_tasks import NOTHING_ASSIGNED, TaskAssignment
+from ottla_broker.coordination.streams_topology import (
+    ConfiguredTopology,
+    Status,
+    StreamsStatus,
+    configure_topology,
+    internal_topic_names,
+)
+from ottla_broker.coordination.task_assignor import StreamsAssignee, assign_tasks
+from ottla_broker.coordination.task_reconciliation import reconcile_streams_member
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+JOINING_EPOCH = 0
+WAITING_EPOCH = 1  # of members before the first assignment, as in Kafka 4.2
+FIRST_EPOCH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsHeartbeat:
+    """What a member sends. None, and −1 for the timeout: the same as in its last heartbeat."""
+
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: StreamsTopologyValue | None = None
+    owned: TaskAssignment | None = None
+    process_id: str | None = None
+    user_endpoint: UserEndpoint | None = None
+    client_tags: tuple[KeyValue, ...] | None = None
+    shuts_down_application: bool = False
+    endpoint_epoch: int = -1
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsHeartbeatResult:
+    """`tasks`: what the member may run; None when that has not changed. `missing_topics`: internal
+    topics that the caller creates. `endpoints`: the members that serve queries; None when the
+    client knows them."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    tasks: TaskAssignment | None = None
+    statuses: tuple[Status, ...] = ()
+    missing_topics: tuple[InternalTopic, ...] = ()
+    endpoint_epoch: int = 0
+    endpoints: tuple[StreamsMember, ...] | None = None
+
+
+def heartbeat(
+    change: StreamsChange,
+    request: StreamsHeartbeat,
+    metadata: CoordinatorMetadata,
+    config: StreamsGroupConfig,
+    now: Timestamps,
+) -> StreamsHeartbeatResult:
+    """GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
+    STREAMS_INVALID_TOPOLOGY."""
+    group = change.group
+    was_empty = group.is_empty
+    before = _find_or_create_member(group, request, config)
+    member = _updated_member(before, request)
+    has_changed = member.metadata_value() != before.metadata_value() or member.id not in group.members
+    if has_changed:
+        change.write_member(member)
+    topology = _update_topology(change, request)
+    statuses = _stale_topology(member, topology)
+    configured, metadata_hash = _configure(group, topology, metadata)
+    validated = topology.epoch if configured.is_ready else -1
+    configs = config.assignment_configs()
+    has_changed |= metadata_hash != group.metadata_hash or validated != group.validated_topology_epoch
+    if has_changed or configs != group.assignment_configs or group.epoch == 0:
+        epoch = max(FIRST_EPOCH, group.epoch + 1)
+        change.write(StreamsGroupKey(group.id), StreamsEpochValue(epoch, metadata_hash, validated, configs))
+        logger.info("streams group %s: epoch %d begins", group.id, epoch)
+    if was_empty and config.initial_rebalance_delay_ms:
+        group.delayed_until_ms = now.loop_ms + config.initial_rebalance_delay_ms
+    target_epoch, target = group.assignment_epoch, group.targets.get(member.id, NOTHING_ASSIGNED)
+    if group.epoch > group.assignment_epoch:
+        if group.delayed_until_ms is not None and now.loop_ms < group.delayed_until_ms:
+            target_epoch, target = max(WAITING_EPOCH, group.assignment_epoch), NOTHING_ASSIGNED
+            detail = "Assignment delayed due to the configured initial rebalance delay."
+            statuses.append(Status(StreamsStatus.assignment_delayed, detail))
+        else:
+            group.delayed_until_ms = None
+            compute_target_assignment(change, configured, config)
+            target_epoch, target = group.assignment_epoch, group.targets.get(member.id, NOTHING_ASSIGNED)
+    after = _reconcile(change, group.members[member.id], target_epoch, target, request.owned)
+    _schedule_deadlines(group, after, config, now)
+    if request.shuts_down_application:
+        group.shutdown_requested_by = member.id
+    is_told = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
+    if is_told and after.user_endpoint is not None:
+        group.endpoint_epoch += 1
+    statuses += _problems(group, configured)
+    return StreamsHeartbeatResult(
+        after.id,
+        after.epoch,
+        config.heartbeat_interval_ms,
+        after.assigned if is_told else None,
+        tuple(statuses),
+        configured.missing,
+        group.endpoint_epoch,
+        None
+        if request.endpoint_epoch == group.endpoint_epoch
+        else tuple(one for one in group.members.values() if one.user_endpoint is not None),
+    )
+
+
+# -- the member ------------------------------------------------------------------------------------
+
+
+def _find_or_create_member(group: StreamsGroup, request: StreamsHeartbeat, config: StreamsGroupConfig) -> StreamsMember:
+    if request.member_epoch != JOINING_EPOCH:
+        member = group.find_member(request.member_id)
+        _check_epoch(member, request)
+        return member
+    if (known := group.members.get(request.member_id)) is not None:
+        return known
+    if len(group.members) >= config.max_size:
+        raise KafkaError(
+            ErrorCode.group_max_size_reached,
+            f"The streams group has reached its maximum capacity of {config.max_size} members.",
+        )
+    logger.info("streams group %s: member %s joins", group.id, request.member_id)
+    return StreamsMember(request.member_id)
+
+
+def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
+    """FENCED_MEMBER_EPOCH for an epoch that the member cannot be in. The previous one is accepted
+    from a member that may have lost the response which raised it."""
+    epoch = request.member_epoch
+    has_lost_response = (
+        epoch == member.previous_epoch and request.owned is not None and request.owned.is_within(member.assigned)
+    )
+    if epoch == member.epoch or (epoch < member.epoch and has_lost_response):
+        return
+    kind = "greater" if epoch > member.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.fenced_member_epoch,
+        f"The streams group member has a {kind} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _updated_member(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
+    return replace(
+        member,
+        rack_id=request.rack_id if request.rack_id is not None else member.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+        process_id=request.process_id if request.process_id is not None else member.process_id,
+        user_endpoint=request.user_endpoint if request.user_endpoint is not None else member.user_endpoint,
+        client_tags=request.client_tags if request.client_tags is not None else member.client_tags,
+        client_id=request.client_id,
+        client_host=request.client_host,
+    )
+
+
+# -- the topology ----------------------------------------------------------------------------------
+
+
+def _update_topology(change: StreamsChange, request: StreamsHeartbeat) -> StreamsTopologyValue:
+    """The group's topology, which the first member sets. Changing it is INVALID_REQUEST, as in
+    Kafka 4.2; a member with an older one is told by a status."""
+    group, sent = change.group, request.topology
+    if group.topology is None:
+        if sent is None:
+            raise KafkaError(ErrorCode.invalid_request, "The group has no topology yet: a member must join with one.")
+        change.write(StreamsTopologyKey(group.id), sent)
+        logger.info("streams group %s: member %s set the topology of epoch %d", group.id, request.member_id, sent.epoch)
+        return sent
+    if sent is not None and sent.epoch >= group.topology.epoch and sent != group.topology:
+        raise KafkaError(ErrorCode.invalid_request, "Topology updates are not supported yet.")
+    return group.topology
+
+
+def _stale_topology(member: StreamsMember, topology: StreamsTopologyValue) -> list[Status]:
+    if member.topology_epoch >= topology.epoch:
+        return []
+    detail = (
+        f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch {topology.epoch}."
+    )
+    return [Status(StreamsStatus.stale_topology, detail)]
+
+
+def _configure(
+    group: StreamsGroup, topology: StreamsTopologyValue, metadata: CoordinatorMetadata
+) -> tuple[ConfiguredTopology, int]:
+    """The configured topology, and the hash of the topics that it was configured with. Topics are
+    looked at again when any topic has changed."""
+    if group.configured is None or group.metadata_version != metadata.version:
+        before = group.configured
+        group.configured = configure_topology(topology, metadata.partition_count_of)
+        group.metadata_version = metadata.version
+        if group.configured.problem and (before is None or before.problem != group.configured.problem):
+            logger.info("streams group %s: %s", group.id, group.configured.problem.detail)
+    names = {name for part in topology.subtopologies for name in part.source_topics}
+    return group.configured, metadata.hash_topics(names.union(internal_topic_names(topology)))
+
+
+def _problems(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
+    found = [] if configured.problem is None else [configured.problem]
+    if (member_id := group.shutdown_requested_by) is not None:
+        detail = (
+            f"Streams group member {member_id} encountered a fatal error and requested a shutdown for the entire "
+            "application."
+        )
+        found.append(Status(StreamsStatus.shutdown_application, detail))
+    return found
+
+
+# -- assignment ------------------------------------------------------------------------------------
+
+
+def compute_target_assignment(
+    change: StreamsChange, configured: ConfiguredTopology, config: StreamsGroupConfig
+) -> None:
+    """Writes what changes of the targets, then the assignment epoch. Nothing is assigned while the
+    topology is not ready."""
+    group = change.group
+    members = {
+        one.id: StreamsAssignee(one.process_id, group.targets.get(one.id, NOTHING_ASSIGNED))
+        for one in group.members.values()
+    }
+    if configured.is_ready:
+        targets = assign_tasks(members, configured.task_counts, configured.stateful, config.num_standby_replicas)
+    else:
+        targets = dict.fromkeys(members, NOTHING_ASSIGNED)
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            change.write_target(member_id, target)
+    change.write(StreamsTargetEpochKey(group.id), StreamsTargetEpochValue(group.epoch))
+    logger.info("streams group %s: target assignment of epoch %d computed", group.id, group.epoch)
+
+
+def _reconcile(
+    change: StreamsChange,
+    member: StreamsMember,
+    target_epoch: int,
+    target: TaskAssignment,
+    owned: TaskAssignment | None,
+) -> StreamsMember:
+    group = change.group
+    if member.is_reconciled_to(target_epoch):
+        return member
+    after = reconcile_streams_member(
+        member,
+        target=target,
+        target_epoch=target_epoch,
+        active_owners=group.active_owners,
+        held_by_process=group.tasks_held_by_process(member),
+        owned=owned,
+    )
+    if after is not member:
+        change.write_current(after)
+    return after
+
+
+# -- deadlines and leaving -------------------------------------------------------------------------
+
+
+def _schedule_deadlines(
+    group: StreamsGroup, member: StreamsMember, config: StreamsGroupConfig, now: Timestamps
+) -> None:
+    schedule_session_timeout(group, member, config.session_timeout_ms, now)
+    schedule_revocation_timeout(group, member, now)
+
+
+def schedule_session_timeout(group: StreamsGroup, member: StreamsMember, timeout_ms: int, now: Timestamps) -> None:
+    deadlines = group.deadlines_of(member.id)
+    deadlines.session = now.loop_ms + timeout_ms
+    group.lower_next_deadline(deadlines.session)
+
+
+def schedule_revocation_timeout(group: StreamsGroup, member: StreamsMember, now: Timestamps) -> None:
+    """A member must give up its tasks within its rebalance timeout."""
+    deadlines = group.deadlines_of(member.id)
+    if member.state is not StreamsMemberState.unrevoked_tasks:
+        deadlines.revocation = None
+    elif deadlines.revocation is None or deadlines.revocation_epoch != member.epoch:
+        deadlines.revocation, deadlines.revocation_epoch = now.loop_ms + member.rebalance_timeout_ms, member.epoch
+        group.lower_next_deadline(deadlines.revocation)
+
+
+def take_expired_members(group: StreamsGroup, now: Timestamps) -> dict[str, str]:
+    """Members one of whose deadlines has passed, each with the reason. Finds the next deadline of
+    the others."""
+    expired: dict[str, str] = {}
+    remaining: list[int] = []
+    for member_id, deadlines in list(group.deadlines.items()):
+        if member_id not in group.members:
+            del group.deadlines[member_id]
+            continue
+        reasons = (
+            (deadlines.session, "its session expired"),
+            (deadlines.revocation, "it did not give up its tasks within the rebalance timeout"),
+        )
+        passed = [text for deadline, text in reasons if deadline is not None and deadline <= now.loop_ms]
+        if passed:
+            expired[member_id] = passed[0]
+        else:
+            remaining += [deadline for deadline, _ in reasons if deadline is not None]
+    group.next_deadline_ms = min(remaining, default=None)
+    return expired
+
+
+def fence_members(change: StreamsChange, member_ids: list[str]) -> None:
+    """Removes members, whose tasks are free at once, and begins a new group epoch."""
+    group = change.group
+    for member_id in member_ids:
+        change.remove_member(member_id)
+    value = StreamsEpochValue(
+        group.epoch + 1, group.metadata_hash, group.validated_topology_epoch, group.assignment_configs
+    )
+    change.write(StreamsGroupKey(group.id), value)
+
+
+def left_result(member_id: str, epoch: int = LEFT) -> StreamsHeartbeatResult:
+    return StreamsHeartbeatResult(member_id, epoch)

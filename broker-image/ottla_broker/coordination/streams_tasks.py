@@ -1,0 +1,76 @@
+"""Tasks of a Kafka Streams application: a subtopology, and the number of the partitions that it
+reads. Active tasks process records; standby and warm-up tasks keep copies of their state."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla_broker.coordination.streams_group_records import TaskIds
+
+
+class Task(NamedTuple):
+    subtopology_id: str
+    partition: int
+
+
+Tasks = Mapping[str, frozenset[int]]
+"""Partitions by subtopology; no empty sets."""
+NO_TASKS: Final[Tasks] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAssignment:
+    active: Tasks
+    standby: Tasks
+    warmup: Tasks
+
+    @property
+    def kinds(self) -> tuple[Tasks, Tasks, Tasks]:
+        return self.active, self.standby, self.warmup
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.kinds)
+
+    def all_tasks(self) -> Iterator[Task]:
+        for tasks in self.kinds:
+            yield from tasks_of(tasks)
+
+    def contains_any(self, other: "TaskAssignment") -> bool:
+        """Of the same kind."""
+        return any(
+            mine.get(subtopology, frozenset()) & partitions
+            for mine, theirs in zip(self.kinds, other.kinds, strict=True)
+            for subtopology, partitions in theirs.items()
+        )
+
+    def is_within(self, other: "TaskAssignment") -> bool:
+        return all(
+            partitions <= theirs.get(subtopology, frozenset())
+            for mine, theirs in zip(self.kinds, other.kinds, strict=True)
+            for subtopology, partitions in mine.items()
+        )
+
+
+NOTHING_ASSIGNED: Final = TaskAssignment(NO_TASKS, NO_TASKS, NO_TASKS)
+
+
+def tasks_of(tasks: Tasks) -> Iterator[Task]:
+    for subtopology, partitions in tasks.items():
+        for partition in partitions:
+            yield Task(subtopology, partition)
+
+
+def group_tasks(tasks: Iterator[Task] | set[Task] | list[Task]) -> Tasks:
+    found: dict[str, set[int]] = {}
+    for task in tasks:
+        found.setdefault(task.subtopology_id, set()).add(task.partition)
+    return {subtopology: frozenset(partitions) for subtopology, partitions in found.items()}
+
+
+def to_task_ids(tasks: Tasks) -> tuple[TaskIds, ...]:
+    return tuple(TaskIds(subtopology, tuple(sorted(partitions))) for subtopology, partitions in sorted(tasks.items()))
+
+
+def from_task_ids(found: tuple[TaskIds, ...]) -> Tasks:
+    return {one.subtopology_id: frozenset(one.partitions) for one in found if one.partitions}

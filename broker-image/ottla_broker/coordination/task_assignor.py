@@ -1,0 +1,132 @@
+"""The sticky task assignor of streams groups (KIP-1071, as Kafka's `sticky`). Pure.
+
+Active tasks: every member gets the same number, give or take one, and keeps those that it has as
+far as that allows; a task whose owner has gone moves to a member that has a standby copy. Standby
+tasks: as many copies as configured of each task with state, each in another process than the active
+one, where there are so many processes.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ottla_broker.coordination.streams_tasks import NO_TASKS, Task, TaskAssignment, group_tasks, tasks_of
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsAssignee:
+    """A member, with the target that it has so far."""
+
+    process_id: str
+    former: TaskAssignment
+
+
+@dataclass(slots=True)
+class _Load:
+    """What the members of one assignment have got."""
+
+    members: Mapping[str, StreamsAssignee]
+    active: dict[str, set[Task]] = field(default_factory=dict)
+    standby: dict[str, set[Task]] = field(default_factory=dict)
+    by_process: dict[str, set[Task]] = field(default_factory=dict)
+    process_sizes: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for member_id, member in self.members.items():
+            self.active[member_id], self.standby[member_id] = set(), set()
+            self.by_process.setdefault(member.process_id, set())
+            self.process_sizes[member.process_id] = self.process_sizes.get(member.process_id, 0) + 1
+
+    def give(self, kind: dict[str, set[Task]], member_id: str, task: Task) -> None:
+        kind[member_id].add(task)
+        self.by_process[self.members[member_id].process_id].add(task)
+
+    def tasks_of(self, member_id: str) -> int:
+        return len(self.active[member_id]) + len(self.standby[member_id])
+
+    def process_load(self, member_id: str) -> float:
+        process = self.members[member_id].process_id
+        return len(self.by_process[process]) / self.process_sizes[process]
+
+    def least_loaded(self, member_ids: Iterable[str]) -> str | None:
+        order = ((self.process_load(one), self.tasks_of(one), one) for one in member_ids)
+        return min(order, default=(0.0, 0, None))[2]
+
+
+def assign_tasks(
+    members: Mapping[str, StreamsAssignee],
+    task_counts: Mapping[str, int],
+    stateful: Collection[str],
+    standby_replicas: int,
+) -> dict[str, TaskAssignment]:
+    """`task_counts`: by subtopology. `stateful`: subtopologies with state."""
+    if not members:
+        return {}
+    tasks = [Task(part, at) for part, count in sorted(task_counts.items()) for at in range(count)]
+    load = _Load(members)
+    _assign_active(load, tasks)
+    if standby_replicas:
+        _assign_standby(load, [task for task in tasks if task.subtopology_id in stateful], standby_replicas)
+    return {
+        one: TaskAssignment(group_tasks(load.active[one]), group_tasks(load.standby[one]), NO_TASKS) for one in members
+    }
+
+
+def _assign_active(load: _Load, tasks: list[Task]) -> None:
+    smaller, larger_quotas = divmod(len(tasks), len(load.members))
+
+    def has_room(member_id: str) -> bool:
+        count = len(load.active[member_id])
+        used = sum(len(have) > smaller for have in load.active.values())
+        return count < smaller or (count == smaller and used < larger_quotas)
+
+    owners = {task: one for one, it in load.members.items() for task in tasks_of(it.former.active)}
+    copies: dict[Task, list[str]] = {}
+    for one, it in sorted(load.members.items()):
+        for task in tasks_of(it.former.standby):
+            copies.setdefault(task, []).append(one)
+    left = []
+    for task in tasks:
+        owner = owners.get(task)
+        if owner is not None and has_room(owner):
+            load.give(load.active, owner, task)
+        else:
+            left.append(task)
+    for task in list(left):
+        member_id = load.least_loaded(one for one in copies.get(task, ()) if has_room(one))
+        if member_id is not None:
+            load.give(load.active, member_id, task)
+            left.remove(task)
+    for task in left:
+        member_id = load.least_loaded(one for one in load.members if has_room(one))
+        assert member_id is not None, "the quotas add up to the number of tasks"
+        load.give(load.active, member_id, task)
+
+
+def _assign_standby(load: _Load, tasks: list[Task], replicas: int) -> None:
+    """A former copy stays where it is, unless its member has more than its share of all tasks. A
+    former owner, which has the state, is next."""
+    total = sum(map(len, load.active.values())) + replicas * len(tasks)
+    share = -(-total // len(load.members))
+    former = {
+        one: (set(tasks_of(it.former.standby)), set(tasks_of(it.former.active))) for one, it in load.members.items()
+    }
+    wanted = [task for task in tasks for _ in range(replicas)]
+    left = []
+    for task in wanted:
+        for kind in (0, 1):
+            keepers = [
+                one
+                for one, it in load.members.items()
+                if task in former[one][kind]
+                and task not in load.by_process[it.process_id]
+                and load.tasks_of(one) < share
+            ]
+            if (member_id := load.least_loaded(keepers)) is not None:
+                load.give(load.standby, member_id, task)
+                break
+        else:
+            left.append(task)
+    for task in left:
+        free = (one for one, it in load.members.items() if task not in load.by_process[it.process_id])
+        if (member_id := load.least_loaded(free)) is not None:  # none: fewer processes than copies
+            load.give(load.standby, member_id, task)

@@ -1,0 +1,83 @@
+"""What a topology needs of topics."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from ottla_broker.coordination.streams_group_records import (
+    CopartitionGroup,
+    InternalTopic,
+    StreamsTopologyValue,
+    Subtopology,
+)
+from ottla_broker.coordination.streams_topology import ConfiguredTopology, StreamsStatus, configure_topology
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+def internal(name: str, partitions: int = 0) -> InternalTopic:
+    return InternalTopic(name, partitions, 0, ())
+
+
+def part(
+    number: str,
+    sources: tuple[str, ...] = (),
+    *,
+    changelogs: tuple[str, ...] = (),
+    sinks: tuple[str, ...] = (),
+    repartition: tuple[InternalTopic, ...] = (),
+    together: tuple[CopartitionGroup, ...] = (),
+) -> Subtopology:
+    return Subtopology(number, sources, (), tuple(map(internal, changelogs)), sinks, repartition, together)
+
+
+def configure(topics: Mapping[str, int], *parts: Subtopology) -> ConfiguredTopology:
+    return configure_topology(StreamsTopologyValue(1, parts), topics.get)
+
+
+COUNTING = (
+    part("0", ("lines",), sinks=("words",)),
+    part("1", changelogs=("counts",), repartition=(internal("words"),)),
+)
+
+
+def test_internal_topics_have_as_many_partitions_as_what_is_read() -> None:
+    found = configure({"lines": 5}, *COUNTING)
+    assert {(one.name, one.partitions) for one in found.missing} == {("words", 5), ("counts", 5)}
+    assert found.problem is not None and found.problem.code is StreamsStatus.missing_internal_topics
+    ready = configure({"lines": 5, "words": 5, "counts": 5}, *COUNTING)
+    assert ready.is_ready and ready.task_counts == {"0": 5, "1": 5} and ready.stateful == {"1"}
+
+
+def test_a_missing_source_topic_is_a_status() -> None:
+    found = configure({}, *COUNTING)
+    assert found.problem is not None and found.problem.code is StreamsStatus.missing_source_topics
+    assert "lines" in found.problem.detail and not found.task_counts and not found.missing
+
+
+def test_an_internal_topic_with_other_partitions_is_a_status() -> None:
+    found = configure({"lines": 5, "counts": 4}, *COUNTING)
+    assert found.problem is not None and found.problem.code is StreamsStatus.incorrectly_partitioned_topics
+    assert "expected 5, found 4" in found.problem.detail
+
+
+def test_joined_topics_need_the_same_number_of_partitions() -> None:
+    joined = part("0", ("a", "b"), together=(CopartitionGroup((0, 1), (), ()),))
+    assert configure({"a": 2, "b": 2}, joined).is_ready
+    found = configure({"a": 2, "b": 3}, joined)
+    assert found.problem is not None and found.problem.code is StreamsStatus.incorrectly_partitioned_topics
+
+
+def test_a_repartition_topic_takes_the_partitions_of_what_it_is_joined_with() -> None:
+    joined = part("1", ("b",), repartition=(internal("words"),), together=(CopartitionGroup((0,), (), (0,)),))
+    found = configure({"lines": 5, "b": 3}, COUNTING[0], joined)
+    assert found.missing == (internal("words", 3),) and found.task_counts["1"] == 3
+
+
+def test_a_loop_of_repartition_topics_is_an_invalid_topology() -> None:
+    loop = (
+        part("0", sinks=("a",), repartition=(internal("b"),)),
+        part("1", sinks=("b",), repartition=(internal("a"),)),
+    )
+    with pytest.raises(KafkaError) as refused:
+        configure({}, *loop)
+    assert refused.value.code is ErrorCode.streams_invalid_topology
