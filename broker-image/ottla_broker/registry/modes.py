@@ -28,7 +28,9 @@ def parse_mode(text: object) -> Mode:
 
 
 def mode_of(state: RegistryState, subject: str | None) -> Mode:
-    """READONLY_OVERRIDE of everything is stronger than a subject's own mode."""
+    """The mode that applies to a subject. READONLY_OVERRIDE of all subjects overrides the subject's
+    own mode.
+    """
     if state.modes.get(None) == Mode.readonly_override:
         return Mode.readonly_override
     for scope in state.setting_scopes(subject):
